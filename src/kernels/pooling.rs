@@ -146,6 +146,23 @@ impl Windows {
     /// `#[inline(always)]`.
     #[inline(always)]
     fn for_each(&self, f: impl Fn(&PoolingRow<'_>) + Sync + Copy) {
+        self.for_each_with(
+            || (),
+            |(), _| (),
+            #[inline(always)]
+            move |(), row| f(row),
+        );
+    }
+
+    /// As [`Windows::for_each`], with something that `make` makes for a number of planes and `begin` makes ready for each of
+    /// them, whose first element of the input it is given.
+    #[inline(always)]
+    fn for_each_with<M>(
+        &self,
+        make: impl Fn() -> M + Sync + Copy,
+        begin: impl Fn(&mut M, usize) + Sync + Copy,
+        f: impl Fn(&M, &PoolingRow<'_>) + Sync + Copy,
+    ) {
         if self.outputs() == 0 || self.input_plane() == 0 {
             return;
         }
@@ -153,14 +170,16 @@ impl Windows {
         let (plane, row, input) = (self.output_plane(), self.row(), self.input_plane());
         let (depths, heights, widths) = (&*depths, &*heights, &*widths);
         threads::ranges(self.outer, (GRAIN / input).max(1), move |planes| {
+            let mut made = make();
             vectorised(
                 #[inline(always)]
                 move || {
                     for i in planes {
+                        begin(&mut made, i * input);
                         let mut to = i * plane;
                         for depth in depths {
                             for height in heights {
-                                f(&PoolingRow { plane: i * input, to, depth, height, widths });
+                                f(&made, &PoolingRow { plane: i * input, to, depth, height, widths });
                                 to += row;
                             }
                         }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::{PoolingRow, Windows};
+use super::{PoolingAxis, PoolingRow, Windows};
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
+use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
@@ -12,26 +13,73 @@ use crate::kernels::threads::{self, Shared};
 pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
     let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
-    w.for_each(
+    let [depth, height, width] = w.axes;
+    let padded = Line::of(w);
+    w.for_each_with(
+        move || match padded.is_longer_than(width.input) {
+            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * padded.len),
+            false => List::with_capacity(0),
+        },
         #[inline(always)]
-        move |row| {
+        move |copy: &mut List<T>, plane| {
+            let lines = x[plane..].chunks_exact(width.input);
+            for (to, line) in copy.chunks_exact_mut(padded.len).zip(lines) {
+                to[padded.before..][..width.input].copy_from_slice(line);
+            }
+        },
+        #[inline(always)]
+        move |copy, row| {
             // SAFETY: each row of outputs comes once.
             let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
-            let maxima = Maxima { w, row, x: x[row.plane..].as_ptr(), y, at };
+            let is_padded = !copy.is_empty();
+            let line = if is_padded { padded } else { Line { len: width.input, before: 0 } };
+            let x = if is_padded { copy.as_ptr() } else { x[row.plane..].as_ptr() };
+            let maxima = Maxima { w, row, x, line, y, at };
             if w.inner > 1 {
                 maxima.of_channels();
             } else {
-                maxima.of_columns();
+                maxima.of_columns(is_padded);
             }
         },
     );
 }
 
+/// How a line of the input lies in memory: its length, with the padding and that `before` it.
+#[derive(Clone, Copy)]
+struct Line {
+    len: usize,
+    before: usize,
+}
+
+impl Line {
+    /// The lines of planes that are copied with padding, so that windows on the border are as the others. Those that are not
+    /// copied have the length of the input.
+    fn of(w: &Windows) -> Self {
+        let PoolingAxis { input, output, kernel, stride, pad } = w.axes[2];
+        let end = output.saturating_sub(1).saturating_mul(stride).saturating_add(kernel);
+        let is_copied = w.inner == 1 && stride <= FAR && kernel <= input && (pad > 0 || end > input);
+        if is_copied {
+            Self { len: end.max(pad + input), before: pad }
+        } else {
+            Self { len: input, before: 0 }
+        }
+    }
+
+    fn is_longer_than(self, input: usize) -> bool {
+        self.len > input
+    }
+}
+
+/// Longest steps of windows that are taken together.
+const FAR: usize = 4;
+
 /// A row of outputs that is being written, and the plane of its windows.
 struct Maxima<'a, T> {
     w: &'a Windows,
     row: &'a PoolingRow<'a>,
+    /// The plane, perhaps with padding.
     x: *const T,
+    line: Line,
     y: *mut T,
     at: *mut u32,
 }
@@ -68,23 +116,28 @@ impl<T: Float> Maxima<'_, T> {
         }
     }
 
-    /// Windows are taken together unless a part of them lies on padding.
+    /// Windows are taken together where they lie on the input, or all of them where they lie on the copy with padding.
     #[inline(always)]
-    fn of_columns(&self) {
+    fn of_columns(&self, is_padded: bool) {
         let axis = self.w.axes[2];
-        let first = axis.pad.div_ceil(axis.stride).min(axis.output);
-        let end = (axis.input + axis.pad + 1).saturating_sub(axis.kernel).div_ceil(axis.stride);
-        let end = end.min(axis.output).max(first);
+        let (first, end) = if is_padded {
+            (0, axis.output)
+        } else {
+            let first = axis.pad.div_ceil(axis.stride).min(axis.output);
+            let end = (axis.input + axis.pad + 1).saturating_sub(axis.kernel).div_ceil(axis.stride);
+            (first, end.min(axis.output).max(first))
+        };
         for o in (0..first).chain(end..axis.output) {
             // SAFETY: a window of the row.
             unsafe { self.find::<1, 1>(o, &self.row.widths[o].range, 0) };
         }
-        // SAFETY: windows that lie on the input.
+        // SAFETY: windows that lie on the input, or on its copy.
         unsafe {
             match axis.stride {
                 1 => self.side_by_side::<1>(first, end - first),
                 2 => self.side_by_side::<2>(first, end - first),
                 3 => self.side_by_side::<3>(first, end - first),
+                FAR => self.side_by_side::<FAR>(first, end - first),
                 _ => (first..end).for_each(|o| self.find::<1, 1>(o, &self.row.widths[o].range, 0)),
             }
         }
@@ -93,7 +146,10 @@ impl<T: Float> Maxima<'_, T> {
     /// The `n` windows from `first` on, each `S` elements further on than the one before.
     #[inline(always)]
     unsafe fn side_by_side<const S: usize>(&self, first: usize, n: usize) {
-        let range = |o: usize| &self.row.widths[first + o].range;
+        let range = |o: usize| {
+            let start = (first + o) * S + self.line.before - self.w.axes[2].pad;
+            start..start + self.w.axes[2].kernel
+        };
         // SAFETY: as above.
         unsafe {
             match n {
@@ -101,32 +157,32 @@ impl<T: Float> Maxima<'_, T> {
                     n,
                     16,
                     #[inline(always)]
-                    |o| self.find::<16, S>(first + o, range(o), 0),
+                    |o| self.find::<16, S>(first + o, &range(o), 0),
                 ),
                 8.. => blocks(
                     n,
                     8,
                     #[inline(always)]
-                    |o| self.find::<8, S>(first + o, range(o), 0),
+                    |o| self.find::<8, S>(first + o, &range(o), 0),
                 ),
                 4.. => blocks(
                     n,
                     4,
                     #[inline(always)]
-                    |o| self.find::<4, S>(first + o, range(o), 0),
+                    |o| self.find::<4, S>(first + o, &range(o), 0),
                 ),
                 _ => blocks(
                     n,
                     1,
                     #[inline(always)]
-                    |o| self.find::<1, S>(first + o, range(o), 0),
+                    |o| self.find::<1, S>(first + o, &range(o), 0),
                 ),
             }
         }
     }
 
-    /// Outputs `to` to `to + L`: element `c` of what their windows cover, the first of which covers those columns; the
-    /// next ones lie `S` elements further on.
+    /// Outputs `to` to `to + L`: element `c` of what their windows cover, the first of which covers those columns of the
+    /// lines; the next ones lie `S` elements further on.
     ///
     /// # Safety
     /// The outputs are in the row, and their windows in the plane.
@@ -134,26 +190,33 @@ impl<T: Float> Maxima<'_, T> {
     #[allow(clippy::needless_range_loop)] // of several arrays
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // one comparison for numbers and NaN
     unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
-        let (axes, inner) = (&self.w.axes, self.w.inner);
-        let place = |z: usize, y: usize, x: usize| ((z * axes[1].input + y) * axes[2].input + x) * inner + c;
+        let (axes, inner, Line { len, before }) = (&self.w.axes, self.w.inner, self.line);
+        let line = |z: usize, y: usize| z * axes[1].input + y;
+        let place =
+            |line: usize, at: usize| (line * axes[2].input * inner + at + c).wrapping_sub(before) as u32;
         let (depth, height) = (&self.row.depth.range, &self.row.height.range);
-        let first = place(depth.start, height.start, columns.start);
+        let first = line(depth.start, height.start);
         let mut best = [T::NEG_INFINITY; L];
-        let mut at: [u32; L] = std::array::from_fn(|l| (first + l * S) as u32);
+        // The first element of a window, which is not padding.
+        let (first, start, before) = (place(first, 0), (columns.start * inner) as u32, before as u32);
+        let mut at: [u32; L] =
+            std::array::from_fn(|l| first.wrapping_add((start + (l * S) as u32).max(before)));
         for z in depth.clone() {
             for y in height.clone() {
+                let line = line(z, y);
                 for x in columns.clone() {
-                    let from = place(z, y, x);
+                    let from = (line * len + x) * inner + c;
                     let mut v = [T::ZERO; L];
                     for l in 0..L {
                         // SAFETY: the caller's promise.
                         v[l] = unsafe { self.x.add(from + l * S).read() };
                     }
+                    let from = place(line, x * inner);
                     for l in 0..L {
-                        // NaN is better than numbers, and nothing is better than NaN.
+                        // NaN is better than numbers, and nothing is better than NaN; so padding is not chosen.
                         let better = !(v[l] <= best[l]) & !best[l].is_nan();
                         best[l] = if better { v[l] } else { best[l] };
-                        at[l] = if better { (from + l * S) as u32 } else { at[l] };
+                        at[l] = if better { from.wrapping_add((l * S) as u32) } else { at[l] };
                     }
                 }
             }
