@@ -149,15 +149,6 @@ pub(super) fn copy<T: Copy>(x: &[T], y: &mut [T]) {
     }
 }
 
-/// Makes all elements of a row the same one, likewise.
-#[inline(always)]
-pub(super) fn fill<T: Copy>(v: T, y: &mut [T]) {
-    match y.len() {
-        n @ ..=16 => copy(&[v; 16][..n], y),
-        _ => y.fill(v),
-    }
-}
-
 /// Copies the first and the last `N` elements, which meet or overlap.
 #[inline(always)]
 fn copy_ends<T: Copy, const N: usize>(x: &[T], y: &mut [T]) {
@@ -170,7 +161,7 @@ fn copy_ends<T: Copy, const N: usize>(x: &[T], y: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EvenRows, copy, fill};
+    use super::{EvenRows, copy};
 
     #[test]
     fn rows_of_every_length_are_copied() {
@@ -180,8 +171,6 @@ mod tests {
             copy(&x[1..=n], &mut y[1..=n]);
             assert_eq!(y[1..=n], x[1..=n], "{n}");
             assert_eq!((y[0], y[n + 1]), (-1.0, -1.0), "{n}");
-            fill(7.0, &mut y[1..=n]);
-            assert!(y[1..=n].iter().all(|y| *y == 7.0) && (y[0], y[n + 1]) == (-1.0, -1.0), "{n}");
         }
     }
 
