@@ -18,6 +18,7 @@ mod rows;
 mod slide;
 mod strip;
 mod tables;
+mod tap_rows;
 mod tiles;
 mod transforms;
 mod unfold;

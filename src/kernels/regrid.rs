@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::Float;
 use super::map::GRAIN;
+use super::rows;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
 
@@ -126,11 +127,14 @@ impl Regrid {
     }
 
     fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
+        if let Some((start, step, n)) = self.short_rows().filter(|_| !y.is_empty()) {
+            return rows::copy_short(&x[start..], step, y, n, n, y.len() / n);
+        }
         self.runs(|to, n, from| {
             let y = &mut y[to..to + n];
             match from {
                 None => y.fill(outside),
-                Some((from, 1)) => y.copy_from_slice(&x[from..from + n]),
+                Some((from, 1)) => rows::copy(&x[from..from + n], y),
                 Some((from, -1)) if n > 0 => {
                     let x = x[from + 1 - n..=from].iter().rev();
                     y.iter_mut().zip(x).for_each(|(y, x)| *y = *x);
@@ -192,6 +196,30 @@ impl Regrid {
                 (0..n).for_each(|i| x[(from as isize + i as isize * step) as usize] = y(to + i));
             }
         });
+    }
+
+    /// If the new array is short rows at regular distances: where the first begins, how far they lie apart, and their length.
+    fn short_rows(&self) -> Option<(usize, usize, usize)> {
+        let stretch = |axis: &RegridAxis| match axis.0[..] {
+            [Piece { from: Some((first, 1)), n }] => Some((first, n)),
+            _ => None,
+        };
+        // The axis that is cut, and what lies inside of it.
+        let cut = self.axes.iter().zip(self.from.iter()).rposition(|(axis, n)| !axis.is_whole(*n))?;
+        let inner: usize = self.from[cut + 1..].iter().product();
+        let (first, n) = stretch(&self.axes[cut])?;
+        let (mut start, step) = (first * inner, self.from[cut] * inner);
+        let (mut stride, mut is_whole) = (step, true);
+        for (axis, len) in self.axes[..cut].iter().zip(self.from.iter()).rev() {
+            let (first, n) = stretch(axis)?;
+            if !is_whole && n > 1 {
+                return None;
+            }
+            is_whole &= n == *len;
+            start += first * stride;
+            stride *= len;
+        }
+        (n * inner <= rows::SHORT).then_some((start, step, n * inner))
     }
 
     /// Calls `f(to, n, from)` for stretches of the new array that together make it up.
@@ -283,5 +311,31 @@ mod tests {
         let mut gx = [1.0; 12];
         grid.scatter_add(&y, &mut gx);
         assert!(gx.iter().zip(&x).all(|(g, x)| *g == x + 1.0));
+    }
+
+    #[test]
+    fn short_rows_are_copied() {
+        let shape = Shape::from([3, 4, 5, 2]);
+        let x: Vec<f64> = (0..120).map(f64::from).collect();
+        let whole = |n| RegridAxis::whole(n);
+        let part = |first, n| RegridAxis::default().then(first, 1, n);
+        for axes in [
+            [whole(3), whole(4), part(1, 3), whole(2)],
+            [part(1, 2), whole(4), whole(5), part(1, 1)],
+            [part(1, 1), part(2, 2), whole(5), part(0, 1)],
+            [part(1, 2), part(2, 2), whole(5), part(0, 1)],
+            [whole(3), part(3, 1), part(4, 1), whole(2)],
+            [whole(3), part(3, 1), whole(5), part(1, 0)],
+        ] {
+            let grid = Regrid::new(shape.clone(), axes.to_vec());
+            let mut y = vec![-1.0; grid.shape().size()];
+            grid.gather(&x, -2.0, &mut y);
+            let mut expected = Vec::new();
+            grid.runs(|_, n, from| {
+                let (from, _) = from.expect("an element");
+                expected.extend_from_slice(&x[from..from + n]);
+            });
+            assert_eq!(y, expected);
+        }
     }
 }

@@ -14,6 +14,8 @@ type Lengths = SmallVec<[usize; 4]>;
 
 /// Side of the square tiles in which a transposition walks memory: both sides of one fit the cache.
 const TILE: usize = 16;
+/// Longest side of a band that is as wide as one of them.
+const BAND: usize = 512;
 
 /// Lengths and strides with axes of length one dropped and neighbours that run together merged.
 fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
@@ -105,7 +107,35 @@ pub fn transpose_with<T: Element>(
     };
     let (m, row) = (dims.remove(k), to.remove(k));
     from.remove(k);
-    let (outer, bands) = (outer / m, m.div_ceil(TILE));
+    let outer = outer / m;
+    if let (Some(few), _) | (_, Some(few)) = (Few::new(n), Few::new(m)) {
+        // Where lines of one of the two are so short, each is taken as a whole.
+        let along = if Few::new(n).is_some() { m } else { n };
+        let parts = along.div_ceil(BAND);
+        let grain = (GRAIN / (along.min(BAND) * (n * m / along))).max(1);
+        return threads::ranges(outer * parts, grain, |range| {
+            for at in range {
+                let (start, at) = (at % parts * BAND, at / parts);
+                let some = start..along.min(start + BAND);
+                walk(&dims, &from, &to, at..at + 1, |x0, y0| {
+                    // SAFETY: the element is one of `y`, and comes once.
+                    let put = |i: usize, j: usize, v| unsafe {
+                        put(&mut *y_memory.get().add(y0 + i * row + j), v);
+                    };
+                    if along == m {
+                        few.columns(&x[x0 + some.start..], step, some.len(), |i, j, v| {
+                            put(some.start + i, j, v);
+                        });
+                    } else {
+                        few.rows(&x[x0 + some.start * step..], step, some.len(), |i, j, v| {
+                            put(i, some.start + j, v);
+                        });
+                    }
+                });
+            }
+        });
+    }
+    let bands = m.div_ceil(TILE);
     threads::ranges(outer * bands, (GRAIN / (TILE * n)).max(1), |range| {
         for at in range {
             let (i0, at) = (at % bands * TILE, at / bands);
@@ -126,6 +156,62 @@ pub fn transpose_with<T: Element>(
             });
         }
     });
+}
+
+/// Numbers of elements beside each other that the compiler knows.
+#[derive(Clone, Copy)]
+enum Few {
+    Two,
+    Three,
+    Four,
+    Eight,
+}
+
+impl Few {
+    fn new(n: usize) -> Option<Self> {
+        [(2, Self::Two), (3, Self::Three), (4, Self::Four), (8, Self::Eight)]
+            .into_iter()
+            .find_map(|(few, of)| (n == few).then_some(of))
+    }
+
+    /// Calls `put(i, j, v)` for the first `n` elements `i` of so many lines `j` of `x` that are `step` apart.
+    #[inline(always)]
+    fn columns<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+        #[inline(always)]
+        fn of<T: Copy, const N: usize>(x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+            let lines: [&[T]; N] = std::array::from_fn(|j| &x[j * step..][..n]);
+            for i in 0..n {
+                for (j, line) in lines.iter().enumerate() {
+                    put(i, j, line[i]);
+                }
+            }
+        }
+        match self {
+            Self::Two => of::<T, 2>(x, step, n, put),
+            Self::Three => of::<T, 3>(x, step, n, put),
+            Self::Four => of::<T, 4>(x, step, n, put),
+            Self::Eight => of::<T, 8>(x, step, n, put),
+        }
+    }
+
+    /// Calls `put(i, j, v)` for so many elements `i` at the start of the first `n` lines `j` of `x`, `step` apart.
+    #[inline(always)]
+    fn rows<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+        #[inline(always)]
+        fn of<T: Copy, const N: usize>(x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+            for (j, line) in x.chunks(step).take(n).enumerate() {
+                if let Some(line) = line.first_chunk::<N>() {
+                    line.iter().enumerate().for_each(|(i, v)| put(i, j, *v));
+                }
+            }
+        }
+        match self {
+            Self::Two => of::<T, 2>(x, step, n, put),
+            Self::Three => of::<T, 3>(x, step, n, put),
+            Self::Four => of::<T, 4>(x, step, n, put),
+            Self::Eight => of::<T, 8>(x, step, n, put),
+        }
+    }
 }
 
 /// `y`, of shape `to`, is `x` repeated along its axes of length one (and along new leading axes).

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from .values import Row
+
 __all__ = ["Builder", "outputs_of"]
 
 
@@ -97,24 +99,31 @@ class Builder:
                 self.at = at
             self._add(node, values, versions)
 
-    def add(self, at: int, values: dict[str, Value | None]) -> None:
-        """Build one node of constants alone; its outputs are added to the values.
+    def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
+        """A node of the model with what it takes.
 
         Args:
             at: The node.
             values: What it takes by name.
+        """
+        return self._node(self._graph.node[at], values, None)
+
+    def again(self, node: Node) -> list[Value]:
+        """The outputs of a node of constants alone.
+
+        Args:
+            node: The node.
 
         Raises:
             OnnxError: If it cannot be built.
         """
         with auto_forward(False):
-            self._add(self._graph.node[at], values)
+            return self._made(node, self._versions)
 
-    def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
-        """Build a node of a graph, or of the definition of an operator; its outputs are added to the values."""
+    def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
+        """A node of a graph, or of the definition of an operator, with what it takes."""
         known = self._versions if versions is None else versions
-        inputs = [values[name] if name else None for name in node.input]
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
@@ -123,21 +132,32 @@ class Builder:
             self._run(held, inner, versions)
             return [value for _, value in outputs_of(held, inner)]
 
-        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
-        held = Node(node, attributes, inputs, known.get(domain, 1), inside)
+        has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
+        inputs = [values[name] if name else None for name in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return Node(node, domain, attributes, inputs, known.get(domain, 1), inside if has_graphs else None)
+
+    def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
+        """The outputs of a node."""
         try:
-            made = _apply(held, domain) if (domain, node.op_type) in TABLE else self._defined(held, known)
+            row = TABLE.get((held.domain, held.operator))
+            return self._defined(held, known) if row is None else _apply(held, row)
         except (NeedsValuesError, UnsupportedError):
             raise
         except Exception as error:
-            shapes = [value.shape if value is not None else None for value in inputs]
+            shapes = [value.shape if value is not None else None for value in held.inputs]
+            name = held.proto.name or list(held.proto.output)
             raise OnnxError(
-                f"onnx.Model: node {node.name or list(node.output)!r}, {node.op_type}-{held.version} of shapes "
-                f"{shapes}: {error}"
+                f"onnx.Model: node {name!r}, {held.operator}-{held.version} of shapes {shapes}: {error}"
             ) from error
+
+    def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
+        """Build a node of a graph, or of the definition of an operator; its outputs are added to the values."""
+        held = self._node(node, values, versions)
+        made = self._made(held, self._versions if versions is None else versions)
         values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
-        if made and may_outgrow(made[0], node.op_type):
-            self.watched[f"onnx.Model: {node.op_type} {node.output[0]!r}"] = made[0].variable
+        if made and may_outgrow(made[0], held.operator):
+            self.watched[f"onnx.Model: {held.operator} {node.output[0]!r}"] = made[0].variable
         for name in node.output[len(made) :]:
             if name:
                 raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
@@ -180,13 +200,16 @@ def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str
     return [(held.name, found) for held in graph.output if (found := values[held.name]) is not None]
 
 
-def _apply(node: Node, domain: str) -> list[Value]:
+def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node."""
-    row = TABLE[domain, node.proto.op_type]
     given = [value for value in node.inputs if value is not None]
-    sources = frozenset[str]().union(*(value.sources for value in given))
     is_known = all(value.known for value in given)
+    sources = frozenset[str]()
+    for held in given:
+        sources |= held.sources
     made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
+        return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
     outputs = []
     for content in made if isinstance(made, (tuple, list)) else [made]:
@@ -195,7 +218,7 @@ def _apply(node: Node, domain: str) -> list[Value]:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
         elif value.is_computed:
             value.sources |= sources
-        check_size([(held.shape, held.dtype.itemsize) for held in (*given, value)])
+        check_size(sum([held.n_bytes for held in given], value.n_bytes))
         if is_known and value.is_computed:
             value = _folded(value)
         outputs.append(value)

@@ -87,7 +87,6 @@ class Stages:
         made = StaticGraph(inputs, outputs, self._builder.watched)
         if stop is not None:
             made.stop = stop
-            made.reads = reading.names_read(self._graph.node[stop : stop + 1])
         if self.folding is not None:
             self.folding.fold(made.roots, [*made.inputs, *self._carried])
         return made
@@ -133,29 +132,30 @@ class Stages:
             return False
         return any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given)
 
-    def run(self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any]) -> Any:
+    def run(
+        self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any], are_whole: bool = False
+    ) -> Any:
         """Compute the outputs of the model by a graph, and by those after it if it is not the last.
 
         Args:
             stage: The graph.
             arrays: Its inputs.
             tensors: The inputs of the model by name.
+            are_whole: Whether it is known that float32 has their whole numbers.
         """
         if stage.stop is None:
-            return stage.run(arrays)
+            return stage.run(arrays, are_whole)
         try:
-            stage.compute(arrays)
-            names = [name for name in self._graph.node[stage.stop].output if name]
+            stage.compute(arrays, are_whole)
             if stage.later:  # The node has given arrays before.
-                values = self._known(stage)
-                self._builder.add(stage.stop, values)
+                made = self._again(stage, stage.stop)
             else:
                 values = self._taken(stage)
                 self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
-            made = {name: values[name] for name in names}
+                made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
             if not all(map(_is_array, made.values())):  # The node is another one for other values.
                 if stage.later:
-                    values = {**self._taken(stage), **values}
+                    values = {**self._taken(stage), **stage.known, **made}
                 watched = dict(self._builder.watched)
                 self.build(values, tensors, stage.stop + 1, is_kept=False)
                 return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
@@ -164,18 +164,31 @@ class Stages:
             if later is None:
                 later = self._after(stage, made, tensors)
                 keep(stage.later, key, later)
-            return self.run(later, [made[name].array for name in later.names], tensors)  # type: ignore[union-attr]
+            given = [made[name].array for name in later.names]  # type: ignore[union-attr]
+            return self.run(later, given, tensors, are_whole=True)
         finally:
             stage.release()
 
-    def _known(self, stage: StaticGraph) -> dict[str, Value | None]:
-        """What the node after a stage takes, as constants: what is computed of it decides on shapes."""
-        outputs = dict(stage.outputs)
-        values = {name: outputs.get(name) or self._constants.get(name) for name in stage.reads}
-        for name, value in values.items():
-            if value is not None and value.is_computed:
-                values[name] = Value(_numbers(value))
-        return values
+    def _again(self, stage: StaticGraph, stop: int) -> dict[str, Value | None]:
+        """What the node after a stage gives by name, of constants: what is computed of it decides on shapes."""
+        node = stage.node
+        if not stage.known:
+            proto, outputs = self._graph.node[stop], dict(stage.outputs)
+            stage.gives = list(proto.output)
+            for name in reading.names_read([proto]):
+                value = outputs.get(name) or self._constants.get(name)
+                if value is not None and value.is_computed:
+                    stage.renewed.append((value, Value(np.zeros(0, value.dtype))))
+                    value = stage.renewed[-1][1]
+                elif value is not None and not value.known and self.folding is not None:
+                    value = Value(value.static())  # a parameter, which does not change
+                stage.known[name] = value
+        for value, constant in stage.renewed:
+            constant.becomes(_numbers(value))
+        if node is None:
+            node = self._builder.node(stop, stage.known)
+            stage.node = node if node.run is None else None  # graphs inside of it are built anew
+        return {name: value for name, value in zip(stage.gives, self._builder.again(node), strict=False) if name}
 
     def _taken(self, stage: StaticGraph) -> dict[str, Value | None]:
         """What nodes after a stage take."""

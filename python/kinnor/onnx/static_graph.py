@@ -16,6 +16,8 @@ from .values import Value, cast, check_computed, check_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .values import Node
+
 __all__ = ["StaticGraph"]
 
 
@@ -33,11 +35,28 @@ class StaticGraph:
 
     Attributes:
         stop: The node after the last, if it has to know values and what follows it is not part of the graph.
-        reads: What that node takes, by name.
+        node: That node on constants; None before it is computed for the second time.
+        known: Its constants by name.
+        gives: The names of what it gives.
+        renewed: Those that follow from a run, each behind what it computes.
         later: Graphs of what follows that node, by shapes of what it gives.
     """
 
-    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "reads", "roots", "stop", "watched")
+    __slots__ = (
+        "_lent",
+        "_titles",
+        "gives",
+        "inputs",
+        "known",
+        "later",
+        "names",
+        "node",
+        "outputs",
+        "renewed",
+        "roots",
+        "stop",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -50,7 +69,10 @@ class StaticGraph:
         self.outputs = outputs
         self._lent: list[NdArray] = []
         self.stop: int | None = None
-        self.reads: set[str] = set()
+        self.node: Node | None = None
+        self.gives: list[str] = []
+        self.known: dict[str, Value | None] = {}
+        self.renewed: list[tuple[Value, Value]] = []
         self.later: dict[Any, StaticGraph] = {}
         # What errors call the inputs and the outputs.
         self._titles = (
@@ -68,11 +90,12 @@ class StaticGraph:
         for variable in self.watched.values():
             variable.persistent = True
 
-    def run(self, arrays: Sequence[Any]) -> Any:
+    def run(self, arrays: Sequence[Any], are_whole: bool = False) -> Any:
         """Compute the outputs.
 
         Args:
             arrays: The inputs.
+            are_whole: Whether it is known that float32 has their whole numbers.
 
         Returns:
             The output, or a tuple of the outputs.
@@ -81,23 +104,24 @@ class StaticGraph:
             OnnxError: If there are whole numbers that float32 rounds.
         """
         try:
-            self.compute(arrays)
+            self.compute(arrays, are_whole)
             found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
         finally:
             self.release()
         return found[0] if len(found) == 1 else tuple(found)
 
-    def compute(self, arrays: Sequence[Any]) -> None:
+    def compute(self, arrays: Sequence[Any], are_whole: bool = False) -> None:
         """Compute the variables of the outputs. Arrays may be read where they lie, until `release` is called.
 
         Args:
             arrays: The inputs.
+            are_whole: Whether it is known that float32 has their whole numbers.
 
         Raises:
             OnnxError: If there are whole numbers that float32 rounds.
         """
         for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
-            if array.dtype.kind != "f":
+            if not are_whole and array.dtype.kind != "f":
                 check_whole(array, title)
             if array.nbytes < _LENT or array.dtype != np.float32 or array.shape != variable.shape:
                 variable.d = array

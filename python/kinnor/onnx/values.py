@@ -5,7 +5,6 @@ Knows attributes, element types and what is known while a graph is built; knows 
 
 from __future__ import annotations
 
-import math
 import os
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from .._core import Error, UnsupportedError, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -53,16 +52,15 @@ def _memory() -> int:
         return 1 << 62
 
 
-def check_size(arrays: Iterable[tuple[Sequence[int], int]]) -> None:
+def check_size(n_bytes: int) -> None:
     """Refuse arrays that must be there at the same time and do not fit into the memory of the machine.
 
     Args:
-        arrays: The shape of each, and the bytes of an element.
+        n_bytes: How many bytes they have together.
 
     Raises:
         OnnxError: If they do not fit.
     """
-    n_bytes = sum(math.prod(shape) * width for shape, width in arrays)
     if n_bytes > _memory():
         raise OnnxError(f"expected arrays that fit into {_memory():,} bytes of memory, got {n_bytes:,} bytes")
 
@@ -191,6 +189,11 @@ class Value:
         return tuple(self._array.shape if self._array is not None else self.variable.shape)
 
     @property
+    def n_bytes(self) -> int:
+        """Bytes of its elements, of the type that it has in ONNX."""
+        return self.dtype.itemsize * (self._array.size if self._array is not None else self.variable.size)
+
+    @property
     def known(self) -> bool:
         """Whether it is a constant: an array that nobody trains."""
         return self._array is not None
@@ -233,6 +236,7 @@ class Node:
 
     Args:
         proto: The `NodeProto`.
+        domain: The domain of its operator.
         attributes: Its attributes by name, as Python values.
         inputs: Its inputs; None for those that are left out.
         version: The version of the operators of its domain.
@@ -242,12 +246,15 @@ class Node:
     def __init__(
         self,
         proto: Any,
+        domain: str,
         attributes: Mapping[str, Any],
         inputs: Sequence[Value | None],
         version: int,
         run: Callable[..., list[Value]] | None = None,
     ) -> None:
         self.proto = proto
+        self.domain = domain
+        self.operator: str = proto.op_type
         self.attributes = attributes
         self.inputs = inputs
         self.version = version

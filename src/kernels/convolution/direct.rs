@@ -5,16 +5,18 @@ use std::ops::Range;
 
 use super::strip::{ImageLayout, SLACK, StripBlock, Strips, apart};
 use super::tables::{All, Tables};
+use super::tap_rows::TapRows;
 use super::window::Window;
 use super::{Geometry, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
+use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{
     ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
 };
+use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, parallel, ranges};
-use crate::kernels::{Float, scratch};
 
 /// What it costs to move a row of results, beside a third of a tile's step.
 const MOVING: usize = 36;
@@ -249,6 +251,35 @@ impl<T: Float> Correlation<'_, T> {
         }
     }
 
+    /// Copies what the positions of a block see of some channels of a group, to lines that are `apart`.
+    ///
+    /// # Safety
+    /// There is room for it.
+    unsafe fn tap_rows(
+        &self,
+        strips: &Strips,
+        block: &StripBlock,
+        group: usize,
+        channels: Range<usize>,
+        to: *mut T,
+        apart: usize,
+    ) {
+        let mut rows = List::with_capacity(64);
+        strips.each_row(block, |image, row, _, _| rows.push((image, row)));
+        let order = TapRows {
+            window: self.window(),
+            rows: &rows,
+            from: self.source(0, group, channels.start),
+            area: self.sources.channel,
+            image: self.sources.image,
+            channels: channels.len(),
+            to,
+            apart,
+        };
+        // SAFETY: the table was chosen for this machine, and the images are there.
+        unsafe { (isa::kernels::<T>().tap_rows)(&order) };
+    }
+
     unsafe fn block(
         &self,
         weights: &Weights<T>,
@@ -260,7 +291,7 @@ impl<T: Float> Correlation<'_, T> {
         let w = self.window();
         let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
         // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
-        // have to be moved to where they belong.
+        // have to be moved to where they belong, unless whole rows of positions follow each other.
         let width = block.columns.len();
         let all = strips.len(block);
         let n_rows = block.images.len() * block.rows.len() * w.inner;
@@ -269,16 +300,21 @@ impl<T: Float> Correlation<'_, T> {
         let all_costs = tiles::<T>(all) * depth + moved;
         // Short rows are laid out once more without gaps where enough is computed of them.
         let heights = rows.len().div_ceil(kernels::<T>().tallest());
-        let close_costs = tiles::<T>(n_rows * width) * depth + moved + n_rows * depth / heights;
+        let is_block_whole =
+            w.whole && block.images.len() == 1 && width == w.width && !self.epilogue.accumulate;
+        let moved_close = if is_block_whole { 0 } else { moved };
+        let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + n_rows * depth / heights;
         let close = width <= SLACK && !strips.in_place && close_costs < by_row_costs.min(all_costs);
         let by_row = !close && by_row_costs <= all_costs;
         let n = if by_row { width } else { all };
         let whole_rows = n_rows * width == all && block.images.len() == 1;
-        let direct = w.whole && !close && (by_row || n_rows == 1 || whole_rows);
+        let direct = if close { is_block_whole } else { w.whole && (by_row || n_rows == 1 || whole_rows) };
         let row = apart(if close { n_rows * width } else { all });
         let of_close = if close { strips.chunk * taps * row } else { 0 };
         let of_results = if direct { 0 } else { rows.len() * row };
         let starts = strips.starts(block);
+        // With steps they come straight from the image.
+        let at_once = close && TapRows::<T>::fit(w) && width == w.width;
         scratch::with(strips.room() + of_results + of_close + SLACK, |memory: &mut [T]| {
             let (planes, results) = memory.split_at_mut(strips.room());
             let (results, together) = results.split_at_mut(of_results);
@@ -290,8 +326,10 @@ impl<T: Float> Correlation<'_, T> {
                 let b = if strips.in_place {
                     self.source(block.images.start, group, first).wrapping_add(strips.origin(block))
                 } else {
-                    // SAFETY: there is room for a chunk.
-                    unsafe { self.lay_out(strips, block, group, first..first + channels, planes) };
+                    if !at_once {
+                        // SAFETY: there is room for a chunk.
+                        unsafe { self.lay_out(strips, block, group, first..first + channels, planes) };
+                    }
                     planes.as_ptr()
                 };
                 let weights =
@@ -299,8 +337,16 @@ impl<T: Float> Correlation<'_, T> {
                 let k = channels * taps;
                 let (mut b, mut n, mut b_row, mut table) = (b, n, 0, Table::OfRight(&strips.table));
                 if close {
-                    // SAFETY: the rows lie in the planes; there is room for all, and for what is copied too much.
-                    unsafe { strips.close(k, b, &starts, width, together.as_mut_ptr(), row) };
+                    let to = together.as_mut_ptr();
+                    // SAFETY: the rows lie in the images or in the planes; there is room for all, and for what is copied too
+                    // much.
+                    unsafe {
+                        if at_once {
+                            self.tap_rows(strips, block, group, first..first + channels, to, row);
+                        } else {
+                            strips.close(k, b, &starts, width, to, row);
+                        }
+                    }
                     (b, n, b_row, table) = (together.as_ptr(), n_rows * width, row, Table::None);
                 }
                 let multiply = |image: usize, position: usize, at: usize| {

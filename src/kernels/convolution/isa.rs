@@ -5,6 +5,7 @@ use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
 use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
+use super::tap_rows::TapRows;
 use super::transforms::{ToPlanes, Transform, WeightTransform};
 use super::unfold::Unfold;
 use crate::kernels::Float;
@@ -14,6 +15,8 @@ use crate::kernels::simd::tables;
 pub(in crate::kernels) struct Kernels<T: 'static> {
     /// Lays out an image: see [`ImageLayout`].
     pub(super) lay_out: unsafe fn(&ImageLayout<'_, T>),
+    /// Copies what positions see: see [`TapRows`].
+    pub(super) tap_rows: unsafe fn(&TapRows<'_, T>),
     /// Sums over the taps of a plane: see [`Slide`].
     pub(super) slide: unsafe fn(&Slide<'_, T>),
     /// Sums over the taps of small planes: see [`ChannelLanes`].
@@ -42,6 +45,11 @@ macro_rules! make {
             $(#[target_feature(enable = $feature)])?
             unsafe fn lay_out(order: &ImageLayout<'_, $t>) {
                 // SAFETY: the function has the instructions; the memory is the caller's promise. So below.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn tap_rows(order: &TapRows<'_, $t>) {
+                // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
@@ -96,6 +104,7 @@ macro_rules! make {
             }
             Kernels {
                 lay_out,
+                tap_rows,
                 slide,
                 lanes,
                 spread,

@@ -1,7 +1,7 @@
 //! Several arrays as one and one as several: concatenate, stack, split, meshgrid.
 
 use crate::array::Shape;
-use crate::kernels::rows::Rows;
+use crate::kernels::rows::EvenRows;
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::arrangement::slicing::Slice;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -19,13 +19,13 @@ pub(crate) fn first<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
 /// Takes the `n` elements from `at` on of each row of `step` elements of `from`.
 fn take_rows<T: Float>(Grad { data, accumulate }: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
     let Some(count) = from.len().checked_div(step).filter(|_| n > 0) else { return };
-    Rows { n, count, from: |i| i * step + at, to: |i| i * n }.put(from, data, accumulate);
+    EvenRows { n, count, from: (at, step), to: (0, n) }.put(from, data, accumulate);
 }
 
 /// Puts them there.
 fn put_rows<T: Float>(x: &[T], to: &mut [T], at: usize, n: usize, step: usize) {
     let Some(count) = to.len().checked_div(step).filter(|_| n > 0) else { return };
-    Rows { n, count, from: |i| i * n, to: |i| i * step + at }.put(x, to, false);
+    EvenRows { n, count, from: (0, n), to: (at, step) }.put(x, to, false);
 }
 
 op! {

@@ -33,13 +33,16 @@ impl Places {
 
     /// The first element that each index names.
     fn offsets(&self, op: &str, x: &Shape, index: &[i64]) -> Result<List<usize>> {
-        let axes = index.len().checked_div(self.n).unwrap_or(0);
-        let one = |j: usize| -> Result<usize> {
-            (0..axes).try_fold(0, |at, axis| {
-                Ok(at * x[axis] + position(op, index[axis * self.n + j], axis, x[axis])?)
-            })
-        };
-        List::of((0..self.n).map(|j| Ok(one(j)? * self.inner)))
+        let mut offsets = List::repeat(0, self.n);
+        let Some(axes) = index.len().checked_div(self.n) else { return Ok(offsets) };
+        for (axis, index) in index.chunks_exact(self.n).take(axes).enumerate() {
+            let len = x[axis];
+            for (offset, at) in offsets.iter_mut().zip(index) {
+                *offset = *offset * len + position(op, *at, axis, len)?;
+            }
+        }
+        offsets.iter_mut().for_each(|offset| *offset *= self.inner);
+        Ok(offsets)
     }
 }
 

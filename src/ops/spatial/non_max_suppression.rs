@@ -77,18 +77,21 @@ impl ONNXNonMaxSuppression {
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
     }
 
+    #[inline]
     fn ends(&self, of: &[f64]) -> Corners {
-        [0, 1].map(|axis| {
-            let (a, b) = (of[axis], of[axis + 2]);
-            if self.center_point_box == 1 {
-                let half = b * 0.5;
-                [a - half, a + half]
-            } else if b < a {
-                [b, a]
-            } else {
-                [a, b]
-            }
-        })
+        [self.ends_along(of[0], of[2]), self.ends_along(of[1], of[3])]
+    }
+
+    #[inline(always)]
+    fn ends_along(&self, a: f64, b: f64) -> [f64; 2] {
+        if self.center_point_box == 1 {
+            let half = b * 0.5;
+            [a - half, a + half]
+        } else if b < a {
+            [b, a]
+        } else {
+            [a, b]
+        }
     }
 
     /// Calls `f` with image, class and box of each that is chosen. It is reckoned in the type in which values are known when
@@ -121,8 +124,8 @@ impl ONNXNonMaxSuppression {
 
 impl ChosenIndices {
     /// Whether it is that of an operation on these values.
-    fn is_of(&self, op: &ONNXNonMaxSuppression, shape: &Shape, x: &[f64]) -> bool {
-        let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
+    fn is_of<T: Float>(&self, op: &ONNXNonMaxSuppression, shape: &Shape, x: &[T]) -> bool {
+        let same = |(a, b): (&f64, &T)| a.to_bits() == b.real().to_bits();
         self.arguments == op.arguments() && self.shape == *shape && self.x.iter().zip(x).all(same)
     }
 }
@@ -146,7 +149,7 @@ impl Compute for ONNXNonMaxSuppression {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let x: List<f64> = run.x(0).iter().map(|v| v.real()).collect();
+        let x = run.x(0);
         let (shape, n) = (run.x_shape(0), run.y_shape(0)[0]);
         let (y, mut found) = (run.y_index(0), 0);
         let put = |chosen: [usize; 3]| {
@@ -155,9 +158,9 @@ impl Compute for ONNXNonMaxSuppression {
             }
             found += 1;
         };
-        match LAST.try_lock().and_then(|mut last| last.take()).filter(|last| last.is_of(self, shape, &x)) {
+        match LAST.try_lock().and_then(|mut last| last.take()).filter(|last| last.is_of(self, shape, x)) {
             Some(last) => last.chosen.into_iter().for_each(put),
-            None => self.choose(&x, shape, put),
+            None => self.choose(&x.iter().map(|v| v.real()).collect::<List<f64>>(), shape, put),
         }
         if found == n {
             return Ok(());

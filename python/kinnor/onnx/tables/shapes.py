@@ -238,7 +238,7 @@ def _tile(node: Node) -> Variable:
 def _range(node: Node) -> Any:
     start, stop, step = (node.static(i) for i in range(3))
     if step != 0:
-        check_size([([max(int((stop.item() - start.item()) / step.item()), 0)], start.itemsize)])
+        check_size(max(int((stop.item() - start.item()) / step.item()), 0) * start.itemsize)
     return np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype)
 
 
@@ -257,7 +257,7 @@ def _constant_of_shape(node: Node) -> Any:
     held = node.get("value")
     found = np.zeros(1, np.float32) if held is None else held
     shape = node.ints(0) or []
-    check_size([(shape, found.itemsize)])
+    check_size(math.prod(shape) * found.itemsize)
     return np.full(shape, found.ravel()[0], found.dtype)
 
 
