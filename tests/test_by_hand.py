@@ -157,6 +157,22 @@ def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
             np.testing.assert_array_equal(y.d, z.d)
 
 
+def test_what_draws_nothing_for_its_arguments_is_recomputed_by_hand_without_a_key():
+    x, h, w = sample(3, 2, 4), sample(1, 1, 2, 5), sample(1, 3, 5, 9)
+    q = sample(2, 3, 4)
+    for outputs, inputs in ((F.gru(x, h, w), [x, h, w]), ([F.scaled_dot_product_attention(q, q, q)], [q, q, q])):
+        f, y = outputs[0].parent, [nn.Variable() for _ in outputs]
+        assert not f.need_setup_recompute(0)
+        f.forward(inputs, y)
+        first = [v.d.copy() for v in y]
+        f.recompute(inputs, y)
+        for a, b in zip(first, y, strict=True):
+            np.testing.assert_array_equal(a, b.d)
+    later = sample(1, 1, 3, 5, 10)
+    drops = F.gru(x, sample(2, 1, 2, 5), w, later, num_layers=2, dropout=0.5)[0].parent
+    assert drops.need_setup_recompute(0)
+
+
 def test_a_recomputation_by_hand_draws_the_numbers_of_the_later_run():
     x = sample(5, 5)
     y, z = F.dropout(x, seed=4), nn.Variable()

@@ -144,7 +144,7 @@ impl<C: Compute> Bound<C> {
             hosts_epilogue: C::HOSTS_EPILOGUE,
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,
-            is_random: C::IS_RANDOM,
+            is_random: op.is_random(),
             is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none() && inputs.are_plain(&of),
             in_place: C::IN_PLACE || op.loops(false).is_some(),
             may_clear_inputs: C::MAY_CLEAR_INPUTS,

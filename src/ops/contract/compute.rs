@@ -149,6 +149,11 @@ pub trait Compute: Declared {
     /// Whether `forward` draws random numbers.
     const IS_RANDOM: bool = false;
 
+    /// Whether it draws them with the arguments that it has.
+    fn is_random(&self) -> bool {
+        Self::IS_RANDOM
+    }
+
     /// The input whose values decide on the shapes of the outputs, if one does.
     const SHAPED_BY: Option<usize> = None;
 

@@ -174,6 +174,10 @@ impl Attending {
 impl Compute for Attending {
     const IS_RANDOM: bool = true;
 
+    fn is_random(&self) -> bool {
+        self.of.dropout > 0.0
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (q, k, v) = (x.get(0), x.get(1), x.get(2));
         self.sizes(q, k, v)?;

@@ -46,6 +46,11 @@ impl LayerForm {
         if self.bidirectional { 2 } else { 1 }
     }
 
+    /// Whether outputs of a layer are dropped for the next.
+    fn drops(&self) -> bool {
+        self.training && self.dropout > 0.0 && self.layers > 1
+    }
+
     /// Number of states that are inputs and outputs: of an LSTM the cells, too.
     fn states(&self) -> usize {
         if self.cell == Cell::Lstm { 2 } else { 1 }
@@ -230,6 +235,10 @@ impl<C: Network> Compute for Recurring<C> {
     const IS_RANDOM: bool = true;
     const CACHED_INPUT: Option<usize> = Some(1 + C::STATES);
 
+    fn is_random(&self) -> bool {
+        self.of.form().drops()
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let sizes = self.sizes(|i| x.find(i).cloned())?;
         let mut shapes = one([sizes.steps, sizes.batch, sizes.directions * sizes.hidden])?;
@@ -245,7 +254,7 @@ impl<C: Network> Compute for Recurring<C> {
         let form = self.of.form();
         let sizes = self.sizes(|i| run.has(i).then(|| run.x_shape(i).clone()))?;
         let (w, lstm) = (form.weights(), form.states() == 2);
-        let key = (form.training && form.dropout > 0.0 && sizes.layers > 1).then(|| {
+        let key = form.drops().then(|| {
             let count = (sizes.layers - 1) * sizes.outputs().next_multiple_of(64);
             let key = run.random(-1, count);
             *self.last.lock() = Some(key);
