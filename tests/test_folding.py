@@ -249,3 +249,27 @@ def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
     for found, wanted in zip(model(*arrays), plain(*arrays), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     assert (counted(model)["Add2"], counted(plain)["Add2"]) == (2, 4)
+
+
+def test_a_gate_by_channel_scales_the_weight_of_the_next_layer_where_that_is_smaller(tmp_path):
+    def gated(x, n, name, **how):
+        gate = F.sigmoid(PF.convolution(F.mean(x, axis=(2, 3), keepdims=True), x.shape[1], (1, 1), name=f"{name}/gate"))
+        return PF.convolution(gate * x, n, how.pop("kernel", (1, 1)), name=name, **how), gate
+
+    x = nn.Variable((2, 4, 5, 6))
+    h, _ = gated(x, 6, "taken")
+    h = h + gated(PF.batch_normalization(h, batch_stat=False, name="n"), 6, "residual", group=2, with_bias=False)[0]
+    more, _ = gated(h, 31, "more maps than positions")
+    wide, _ = gated(h, 5, "of several elements", kernel=(3, 3))
+    shown, gate = gated(h, 5, "gate is an output, too")
+    twice = gate * x[:, :1]
+    both = PF.convolution(twice, 5, (1, 1), name="scaled is an output") + PF.convolution(twice, 5, (1, 1), name="again")
+    shaken()
+    kinnor.onnx.save([more, wide, shown, gate, both], tmp_path / "net.onnx", {"x": x})
+    model, plain = (kinnor.onnx.load(tmp_path / "net.onnx") for _ in range(2))
+    plain.get_parameters()
+    for n in (2, 1, 3):
+        given = np.random.default_rng(n).standard_normal((n, 4, 5, 6)).astype(np.float32)
+        for found, wanted in zip(model(given), plain(given), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert (counted(model)["ModulatedConvolution"], counted(plain)["ModulatedConvolution"]) == (3, 0)

@@ -6,6 +6,7 @@ Knows functions and their inputs; knows no files. Whoever lets parameters be cha
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,6 +138,10 @@ class Folding:
                 _untransposed(f)
                 _predicting(f)
                 self._share(f)
+            order = above(outputs)
+            left = frozenset(order)  # what others have taken the place of reads nothing any more
+            for f in order:
+                _modulated(f, left, self._kept)
         self._given, self._kept, self._first = set(), set(), {}
 
     def _is_constant(self, x: Variable) -> bool:
@@ -320,6 +325,23 @@ def _is_hard_gate(x: Variable, gate: Variable, scale: float) -> bool:
         return scale * number
 
     return all(abs(at(number) - wanted) < 1e-6 for number, wanted in _GATE.items())
+
+
+def _modulated(f: Function, left: frozenset[Function], kept: Container[Variable]) -> None:
+    """Scale the weight of a 1 x 1 convolution for each sample, rather than the channels where they are longer."""
+    if not is_a(f, "Convolution") or f.info.args["channel_last"] or f.inputs[0] in kept:
+        return
+    (scaled, w, *rest), channels = f.inputs, f.info.args["base_axis"] + 1
+    product = scaled.parent
+    if not is_a(product, "Mul2") or left.intersection(scaled.function_references) != {f} or w.size != prod(w.shape[:2]):
+        return
+    for x, scale in (product.inputs, product.inputs[::-1]):
+        is_by_channel = scale.shape == (*x.shape[:channels], *(1,) * (x.ndim - channels))
+        if is_by_channel and w.shape[0] <= prod(x.shape[channels:]):
+            s = F.reshape(scale, x.shape[:channels], inplace=scale.parent is not None)
+            bias = rest[0] if rest else None
+            f.outputs[0].rewire_on(F.modulated_convolution(x, w, s, bias, **f.info.args))
+            return
 
 
 def _untransposed(f: Function) -> None:

@@ -159,6 +159,7 @@ __all__ = [
     "minimum_scalar",
     "mish",
     "mod2",
+    "modulated_convolution",
     "mul2",
     "mul_n",
     "mul_scalar",
@@ -3540,6 +3541,49 @@ def mod2(x0: T, x1: T, fmod: bool = False) -> T:
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+    """
+
+def modulated_convolution(
+    x: T,
+    weight: T,
+    scale: T,
+    bias: T | None = None,
+    base_axis: int = 1,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """Convolution whose weight is scaled for each sample, by channel of the input:
+    `y[n, k, o] = b[k] + sum over c, t of s[n, c] w[k, c, t] x[n, c, o * stride + t * dilation - pad]`.
+
+    What the convolution of `s * x` gives, but for rounding; quicker where an image has more positions than the weight has maps.
+
+    Args:
+        x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
+        weight: Weight `w`, shape (maps, channels / group, kernel...), or (maps, kernel..., channels / group).
+        scale: Scale `s` of the channels of each sample, shape (batch..., channels).
+        bias: Bias `b`, shape (maps,); none by default.
+        base_axis: The axis of the channels; the axes before it are the batch.
+        pad: Zeros added at both ends of each spatial axis, none by default.
+        stride: Step of the kernel along each spatial axis, 1 by default.
+        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        channel_last: Channels are the last axis of `x`, `weight` and the output.
+
+    Returns:
+        Array of the shape that `convolution` of `x` has.
+
+    Raises:
+        AxisError: If `x` has no axis `base_axis`.
+        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Source:
+        Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its demodulation.
     """
 
 def mul2(

@@ -89,6 +89,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         pointwise::math::OPS,
         normalizations::mean_subtraction::OPS,
         spatial::max_pooling::OPS,
+        spatial::modulated_convolution::OPS,
         pointwise::nary::OPS,
         indexing::gather_nd::OPS,
         reductions::sorting::OPS,

@@ -58,6 +58,12 @@ def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None,
     return np.moveaxis(y, base_axis, -1) if channel_last else y
 
 
+def modulated(x, w, s, b=None, base_axis=1, channel_last=False, **where):
+    n = w.ndim - 2
+    s = s.reshape(*s.shape[:-1], *(1,) * n, s.shape[-1]) if channel_last else s.reshape(*s.shape, *(1,) * n)
+    return convolution(x * s, w, b, base_axis, channel_last=channel_last, **where)
+
+
 def deconvolution(
     x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False, output_padding=None
 ):
@@ -229,6 +235,11 @@ def bias_of(w, args, transposed=False):
     return sample(maps, seed=2)
 
 
+def scale_of(x, args):
+    base = args.get("base_axis", 1)
+    return sample(*x[:base], x[-1 if args.get("channel_last") else base], seed=3)
+
+
 def layer(name, reference, table, transposed=False):
     """Rows with and without bias."""
     for x, w, args in table:
@@ -277,6 +288,12 @@ ROWS: list[Row] = [
         for a, b in (((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((), (2, 3)), ((2, 3, 4), (2, 4, 5)))
     ),
     *layer("convolution", convolution, CONVOLUTIONS),
+    *(
+        Row("modulated_convolution", (sample(*x), sample(*w, seed=1), scale, *bias), modulated, args, tolerance=1e-5)
+        for x, w, args in CONVOLUTIONS
+        for scale in [scale_of(x, args)]
+        for bias in ((), (bias_of(w, args),))
+    ),
     *layer("deconvolution", deconvolution, DECONVOLUTIONS, transposed=True),
     *layer("depthwise_convolution", depthwise, DEPTHWISE),
     *(

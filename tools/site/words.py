@@ -35,6 +35,10 @@ FACTS = {
         "That of a convolution with as many groups as channels.",
         "`2 * batch * maps * out * kernel` operations, bound by memory rather than arithmetic; backward twice as many.",
     ),
+    "modulated_convolution": (
+        "That of `convolution` for `s * x`, and so by `s`: `gs` sums what comes to `s * x`, times `x`, over places.",
+        "As `convolution`, and a pass over the weights for each sample.",
+    ),
     "max_pooling": (
         "Each element of `gy` goes to the place of the largest value of its window, the first of several.",
         "`batch * channels * out * kernel` comparisons; backward reads the places again.",

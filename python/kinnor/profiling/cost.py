@@ -22,6 +22,7 @@ MOVES = frozenset({
 
 PRODUCTS = frozenset({
     "Affine", "BatchMatmul", "Convolution", "Deconvolution", "DepthwiseConvolution", "DepthwiseDeconvolution",
+    "ModulatedConvolution",
 })
 # fmt: on
 """Functions of two factors, whose gradients are products of the same size."""

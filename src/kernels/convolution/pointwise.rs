@@ -54,13 +54,10 @@ impl<'a> Pointwise<'a> {
         Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
     }
 
-    /// Calls `f(image, group)` for each, at the same time if they are many or even: what a thread writes of an image is in its
-    /// cache when the next layer reads it.
+    /// Calls `f(image, group)` for each, as [`each`] does.
     fn each(&self, f: impl Fn(usize, usize) + Sync) {
-        let (groups, count) = (self.g.group, self.g.images * self.g.group);
-        let one = |i: usize| f(i / groups, i % groups);
-        let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
-        if together { parallel(count, one) } else { (0..count).for_each(one) }
+        let groups = self.g.group;
+        each(self.g.images * groups, |i| f(i / groups, i % groups));
     }
 
     /// Calls `f` with the channels of a group that the outputs see, as rows.
@@ -211,6 +208,13 @@ impl<'a> Pointwise<'a> {
         });
         Ok(())
     }
+}
+
+/// Calls `f` with each number below `count`, at the same time if they are many or even: what a thread writes of an image is in
+/// its cache when the next layer reads it.
+pub(super) fn each(count: usize, f: impl Fn(usize) + Sync) {
+    let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
+    if together { parallel(count, f) } else { (0..count).for_each(f) }
 }
 
 /// What follows the first `n` elements; of few, nothing.

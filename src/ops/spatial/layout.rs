@@ -51,9 +51,9 @@ pub(crate) struct SpatialLayout<'a> {
     pub(crate) channel_last: bool,
 }
 
-/// Goes from the arguments of an operation to a [`SpatialLayout`] and back, with the one argument that it has beside them.
-macro_rules! laid_out {
-    ($ty:ident $(, $arg:ident: $arg_ty:ty)?) => {
+/// Reads the [`SpatialLayout`] of an operation off its arguments.
+macro_rules! has_layout {
+    ($ty:ident) => {
         impl $ty {
             fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
                 $crate::ops::spatial::layout::SpatialLayout {
@@ -66,7 +66,17 @@ macro_rules! laid_out {
                     channel_last: self.channel_last,
                 }
             }
+        }
+    };
+}
+pub(crate) use has_layout;
 
+/// Goes from the arguments of an operation to a [`SpatialLayout`] and back, with the one argument that it has beside them.
+macro_rules! laid_out {
+    ($ty:ident $(, $arg:ident: $arg_ty:ty)?) => {
+        $crate::ops::spatial::layout::has_layout!($ty);
+
+        impl $ty {
             pub(crate) fn laid_out(layout: &$crate::ops::spatial::layout::SpatialLayout<'_> $(, $arg: $arg_ty)?) -> Self {
                 let $crate::ops::spatial::layout::SpatialLayout { base_axis, pad, stride, dilation, group, channel_last, .. } =
                     *layout;

@@ -9,6 +9,7 @@ pub(crate) mod depthwise_deconvolution;
 pub(crate) mod interpolate;
 pub(crate) mod layout;
 pub(crate) mod max_pooling;
+pub(crate) mod modulated_convolution;
 pub(crate) mod nms_detection;
 pub(crate) mod non_max_suppression;
 pub(crate) mod patch_correlation;
