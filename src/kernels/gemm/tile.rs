@@ -19,6 +19,8 @@ pub(super) struct ProductTile<'a, T> {
     pub(super) a_col: isize,
     pub(super) b: *const T,
     pub(super) b_row: isize,
+    /// From the first two registers of a row of `b` to the two others, in tiles of four.
+    pub(super) b_next: isize,
     /// For [`SCATTERED_B`], where each row of `b` lies; for [`SCATTERED_A`], where each row of `a` does.
     pub(super) table: *const isize,
     /// For [`PACKING`], where the rows of `b` are written, one after the other.
@@ -47,8 +49,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
-    /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
-    pub(super) low: [Kernel<T>; 3],
+    /// Tiles of four registers for up to three rows, of the kinds [`REGULAR`] and [`SCATTERED_B`]: by number of rows less one.
+    pub(super) low: [[Kernel<T>; 3]; 2],
     /// Packs columns: see [`pack::columns`].
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::ColumnsToPack<T>),
     /// Packs rows: see [`pack::rows`].
@@ -84,6 +86,9 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             }
         }
         let (mut ahead, mut packed) = (t.ahead, t.packed);
+        let register = |row: *const V::T, j: usize| {
+            row.wrapping_add(j % 2 * V::WIDTH).wrapping_offset((j / 2) as isize * t.b_next)
+        };
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
             let mut b = t.b.offset(b_offset);
@@ -100,13 +105,13 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 }
                 let mut row = [V::zero(); N];
                 for j in 0..N {
-                    let p = b.add(j * V::WIDTH);
+                    let p = register(b, j);
                     row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
                     if KIND == PACKING {
                         row[j].store(packed.add(j * V::WIDTH));
                     }
                     if KIND == REGULAR || KIND == PACKING {
-                        V::prefetch(ahead.wrapping_add(j * V::WIDTH));
+                        V::prefetch(register(ahead, j));
                     }
                 }
                 for i in 0..M {
@@ -153,47 +158,42 @@ unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: 
     }
 }
 
-/// Stores a tile of sums. The plain cases come first, each a straight line of code.
+/// Stores a tile of sums, by one of two straight lines of code: plain sums, and all else.
 #[inline(always)]
 unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
-    sums: [[V; N]; M],
+    mut sums: [[V; N]; M],
 ) {
     let Epilogue { accumulate, row_bias, column_bias, tail } = &t.epilogue;
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
-        let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
+        if *accumulate {
+            let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
+            each::<M, N>(|i, j| sums[i][j] = sums[i][j].add(load(i, j)));
+        }
         if row_bias.is_none() && column_bias.is_none() && tail.activation == Activation::Identity {
-            if *accumulate {
-                each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
-            } else {
-                each::<M, N>(|i, j| put(sums[i][j], i, j));
-            }
-            return;
+            return each::<M, N>(|i, j| put(sums[i][j], i, j));
         }
-        for (i, row) in sums.into_iter().enumerate() {
-            for (j, mut v) in row.into_iter().enumerate() {
-                if *accumulate {
-                    v = v.add(load(i, j));
-                }
-                if let Some(bias) = row_bias {
-                    v = v.add(V::all(*bias.get_unchecked(i)));
-                }
-                if let Some(bias) = column_bias {
-                    v = v.add(V::load_masked(bias.as_ptr().wrapping_add(j * V::WIDTH), masks[j]));
-                }
-                put(tail.activation.on(v), i, j);
-            }
-        }
+        // A negative zero changes no sum that it is added to, and negative infinity is larger than none.
+        let nothing = -V::T::ZERO;
+        let (rows, step) = row_bias.map_or((&raw const nothing, 0), |bias| (bias.as_ptr(), 1));
+        let columns: [V; N] = std::array::from_fn(|j| match column_bias {
+            Some(bias) => V::load_masked(bias.as_ptr().wrapping_add(j * V::WIDTH), masks[j]),
+            None => V::all(nothing),
+        });
+        let least = V::all(if tail.activation == Activation::Relu { V::T::ZERO } else { V::T::NEG_INFINITY });
+        each::<M, N>(|i, j| {
+            put(least.max(sums[i][j].add(V::all(*rows.add(i * step))).add(columns[j])), i, j);
+        });
     }
 }
 
 /// Calls `f` for each register of a tile.
 #[inline(always)]
-fn each<const M: usize, const N: usize>(f: impl Fn(usize, usize)) {
+fn each<const M: usize, const N: usize>(mut f: impl FnMut(usize, usize)) {
     for i in 0..M {
         for j in 0..N {
             f(i, j);
@@ -228,9 +228,8 @@ macro_rules! make {
                     [&[], &[$(kernel::<PACKING, $m, 2>),+]],
                 ],
                 low: [
-                    kernel::<SCATTERED_B, 1, 4>,
-                    kernel::<SCATTERED_B, 2, 4>,
-                    kernel::<SCATTERED_B, 3, 4>,
+                    [kernel::<REGULAR, 1, 4>, kernel::<REGULAR, 2, 4>, kernel::<REGULAR, 3, 4>],
+                    [kernel::<SCATTERED_B, 1, 4>, kernel::<SCATTERED_B, 2, 4>, kernel::<SCATTERED_B, 3, 4>],
                 ],
                 pack_columns,
                 pack_rows,
