@@ -1,7 +1,7 @@
 //! The gradients of one direction of a layer: back from the last step to the first, then those of inputs, weights and biases as
 //! products of all steps.
 
-use super::cells::{UNITS, elman_slopes, gru_slopes, lstm_slopes};
+use super::cells::{elman_slopes, gru_slopes, lstm_slopes};
 use super::{Adding, Cell, GRAIN, Layer, Reading, States, padded};
 use crate::kernels::attention::multiply;
 use crate::kernels::gemm::{Matrix, MatrixMut, MatrixOperand, Panels, gemm};
@@ -65,7 +65,7 @@ impl Layer {
             // One more than there are steps: the last is what reaches the state at the start.
             for i in (0..=steps).rev() {
                 self.units::<T>(batch * hidden * gates, |units| {
-                    let (n, mut cache) = (units.len(), [T::ZERO; UNITS]);
+                    let n = units.len();
                     if i < steps {
                         let t = self.time(i);
                         let to = state_at.get().wrapping_add(units.start);
@@ -103,7 +103,7 @@ impl Layer {
                                     };
                                     let gates = [0, 1, 2, 3, 4].map(|part| kept(t, part));
                                     let to = [0, 1, 2, 3].map(slope);
-                                    lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to, &mut cache);
+                                    lstm_slopes(gates, old, (g, gy), row(flat(carried_at)), to);
                                 }
                                 Cell::Gru => {
                                     let old = row(before.map_or(first, |before| outputs(y_at, before)));

@@ -1,7 +1,5 @@
 //! What makes states of sums, and slopes of gradients: of some units of one sample at a time. Knows slices of one length.
 
-use std::ops::Range;
-
 use super::Cell;
 use crate::kernels::Float;
 use crate::kernels::map::elements;
@@ -25,6 +23,65 @@ fn each<T: Float, const N: usize>(to: &mut [T], x: [&[T]; N], f: impl Fn(T, [T; 
     );
 }
 
+/// Numbers of a loop with several results that are worked on together: as many as the widest register has.
+const LANES: usize = 16;
+
+/// As [`each`], with several results. What is read and written lies in registers in between, where the compiler knows that no
+/// result is read again as something else.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+fn all<T: Float, const M: usize, const N: usize>(
+    mut to: [&mut [T]; M],
+    x: [&[T]; N],
+    f: impl Fn([T; M], [T; N]) -> [T; M],
+) {
+    let n = to[0].len();
+    assert!(
+        to.iter().all(|to| to.len() == n) && x.iter().all(|x| x.len() == n),
+        "numbers of different units"
+    );
+    vectorised(
+        #[inline(always)]
+        move || {
+            let whole = n / LANES * LANES;
+            for at in (0..whole).step_by(LANES) {
+                lanes(&mut to, x, at, LANES, &f);
+            }
+            if whole < n {
+                lanes(&mut to, x, whole, n - whole, &f);
+            }
+        },
+    );
+}
+
+/// [`all`] for some numbers, at most as many as there are lanes.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+fn lanes<T: Float, const M: usize, const N: usize>(
+    to: &mut [&mut [T]; M],
+    x: [&[T]; N],
+    at: usize,
+    n: usize,
+    f: &impl Fn([T; M], [T; N]) -> [T; M],
+) {
+    let (mut new, mut read) = ([[T::ZERO; LANES]; M], [[T::ZERO; LANES]; N]);
+    for j in 0..M {
+        new[j][..n].copy_from_slice(&to[j][at..][..n]);
+    }
+    for j in 0..N {
+        read[j][..n].copy_from_slice(&x[j][at..][..n]);
+    }
+    for l in 0..LANES {
+        let y = f(std::array::from_fn(|j| new[j][l]), std::array::from_fn(|j| read[j][l]));
+        for j in 0..M {
+            new[j][l] = y[j];
+        }
+    }
+    for j in 0..M {
+        to[j][at..][..n].copy_from_slice(&new[j][..n]);
+    }
+}
+
 /// The state of a plain layer, of sums that stay where they are as the state.
 pub(super) fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
     match cell {
@@ -43,33 +100,19 @@ pub(super) fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]),
     }
 }
 
-/// Units whose cells are worked on in the first cache. What waited for memory that was just written would wait long, if that was not
-/// in a cache before.
-pub(super) const UNITS: usize = 256;
-
-/// Ranges of so many units at a time.
-fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..n).step_by(UNITS).map(move |start| start..n.min(start + UNITS))
-}
-
 /// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
-pub(super) fn lstm<T: Float>(
-    [i, f, g, o, c]: [&mut [T]; 5],
-    before: &[T],
-    h: &mut [T],
-    room: &mut [T; UNITS],
-) {
-    each(i, [], |v, []| v.sigmoid());
-    each(f, [], |v, []| v.sigmoid());
-    each(g, [], |v, []| v.tanh());
-    each(o, [], |v, []| v.sigmoid());
-    for at in blocks(h.len()) {
-        let now = &mut room[..at.len()];
-        let read = [&f[at.clone()], &before[at.clone()], &i[at.clone()], &g[at.clone()]];
-        each(now, read, |_, [f, before, i, g]| f * before + i * g);
-        each(&mut h[at.clone()], [&o[at.clone()], now], |_, [o, c]| o * c.tanh());
-        c[at].copy_from_slice(now);
-    }
+pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
+    all(
+        [i, f, g, &mut *o, &mut *c],
+        [before],
+        #[inline(always)]
+        |[i, f, g, o, _], [before]| {
+            let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
+            [i, f, g, o, f * before + i * g]
+        },
+    );
+    // A loop of its own: units that wait for their cells would keep later ones from registers.
+    each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
 pub(super) fn lstm_slopes<T: Float>(
@@ -78,23 +121,21 @@ pub(super) fn lstm_slopes<T: Float>(
     (gh, gy): (&[T], &[T]),
     carried: &mut [T],
     [to_i, to_f, to_g, to_o]: [&mut [T]; 4],
-    room: &mut [T; UNITS],
 ) {
     let one = T::ONE;
-    for at in blocks(c.len()) {
-        let [i, f, g, o, c, before, gh, gy] = [i, f, g, o, c, before, gh, gy].map(|x| &x[at.clone()]);
-        let [carried, to_i, to_f, to_g, to_o] =
-            [&mut *carried, &mut *to_i, &mut *to_f, &mut *to_g, &mut *to_o].map(|x| &mut x[at.clone()]);
-        // What the state is of the cell.
-        let state = &mut room[..at.len()];
-        each(state, [c], |_, [c]| c.tanh());
-        each(carried, [gh, gy, o, state], |gc, [gh, gy, o, c]| gc + (gh + gy) * o * (one - c * c));
-        each(to_o, [gh, gy, o, state], |_, [gh, gy, o, c]| (gh + gy) * c * o * (one - o));
-        each(to_i, [carried, g, i], |_, [gc, g, i]| gc * g * i * (one - i));
-        each(to_f, [carried, before, f], |_, [gc, c, f]| gc * c * f * (one - f));
-        each(to_g, [carried, i, g], |_, [gc, i, g]| gc * i * (one - g * g));
-        each(carried, [f], |gc, [f]| gc * f);
-    }
+    all(
+        [carried, to_i, to_f, to_g, to_o],
+        [i, f, g, o, c, before, gh, gy],
+        #[inline(always)]
+        |[carried, ..], [i, f, g, o, c, before, gh, gy]| {
+            // What the state is of the cell.
+            let c = c.tanh();
+            let gh = gh + gy;
+            let gc = carried + gh * o * (one - c * c);
+            let (to_f, to_g) = (gc * before * f * (one - f), gc * i * (one - g * g));
+            [gc * f, gc * g * i * (one - i), to_f, to_g, gh * c * o * (one - o)]
+        },
+    );
 }
 
 /// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
@@ -102,10 +143,16 @@ pub(super) fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, bef
     if let Some(bias) = bias {
         each(s, [bias], |s, [b]| s + b);
     }
-    each(r, [], |v, []| v.sigmoid());
-    each(z, [], |v, []| v.sigmoid());
-    each(n, [r, s], |n, [r, s]| (n + r * s).tanh());
-    each(h, [z, n, before], |_, [z, n, h]| (T::ONE - z) * n + z * h);
+    all(
+        [r, z, n, h],
+        [s, before],
+        #[inline(always)]
+        |[r, z, n, _], [s, before]| {
+            let (r, z) = (r.sigmoid(), z.sigmoid());
+            let n = (n + r * s).tanh();
+            [r, z, n, (T::ONE - z) * n + z * before]
+        },
+    );
 }
 
 pub(super) fn gru_slopes<T: Float>(
@@ -115,10 +162,14 @@ pub(super) fn gru_slopes<T: Float>(
     [to_r, to_z, to_n, to_s]: [&mut [T]; 4],
 ) {
     let one = T::ONE;
-    each(g, [gy], |g, [gy]| g + gy);
-    each(to_n, [g, z, n], |_, [gh, z, n]| gh * (one - z) * (one - n * n));
-    each(to_s, [to_n, r], |_, [gn, r]| gn * r);
-    each(to_r, [to_n, s, r], |_, [gn, s, r]| gn * s * r * (one - r));
-    each(to_z, [g, before, n, z], |_, [gh, h, n, z]| gh * (h - n) * z * (one - z));
-    each(g, [z], |gh, [z]| gh * z);
+    all(
+        [g, to_r, to_z, to_n, to_s],
+        [gy, r, z, n, s, before],
+        #[inline(always)]
+        |[g, ..], [gy, r, z, n, s, before]| {
+            let gh = g + gy;
+            let gn = gh * (one - z) * (one - n * n);
+            [gh * z, gn * s * r * (one - r), gh * (before - n) * z * (one - z), gn, gn * r]
+        },
+    );
 }
