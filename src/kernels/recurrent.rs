@@ -129,21 +129,6 @@ impl<T> States<T> {
     fn at(self, sample: usize) -> *mut T {
         self.p.get().wrapping_add(sample * self.apart)
     }
-
-    /// They from a number of each on.
-    fn from(self, start: usize) -> Self {
-        Self { p: Shared::new(self.p.get().wrapping_add(start)), ..self }
-    }
-
-    /// Some numbers of a sample.
-    ///
-    /// # Safety
-    /// They are there; nobody else writes them, nor reads them if this is to be written.
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn row<'a>(self, sample: usize, some: Range<usize>) -> &'a mut [T] {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.at(sample).add(some.start), some.len()) }
-    }
 }
 
 impl Layer {
@@ -175,7 +160,7 @@ impl Layer {
     /// Part number `part` of what is kept of all samples at a step.
     fn kept_part<T>(&self, kept: Shared<T>, t: usize, part: usize) -> States<T> {
         let apart = self.kept_row();
-        States { p: kept, apart }.from(t * self.batch * apart + part * self.hidden)
+        States { p: Shared::new(kept.get().wrapping_add(t * self.batch * apart + part * self.hidden)), apart }
     }
 
     /// Weights of a unit.

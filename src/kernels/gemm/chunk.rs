@@ -252,7 +252,6 @@ impl<T: Float> PackedBlock<'_, T> {
             a_col,
             b,
             b_row,
-            b_next: 0,
             table: std::ptr::null(),
             packed: if packs { self.packed(column) } else { std::ptr::null_mut() },
             c: c.p,

@@ -58,8 +58,10 @@ impl<T: Float> PanelProduct<'_, T> {
         let kernels = kernels::<T>();
         let heights = EvenSplit::new(self.m, self.m.div_ceil(kernels.tallest()));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
-        // Few rows leave registers for more columns: sums of two panels wait for each other's additions less than those of one.
-        let low = self.m <= kernels.low[REGULAR].len() && !matches!(self.table, Table::OfLeft(_));
+        // Few rows leave registers for more columns, which lie together unless they are packed.
+        let low = self.m <= kernels.low.len()
+            && self.b.next == kernels.panel()
+            && matches!(self.table, Table::OfRight(_));
         let wide = if low { 2 * kernels.panel() } else { kernels.panel() };
         for p in (0..self.k.max(1)).step_by(depth) {
             let k = depth.min(self.k - p);
@@ -112,7 +114,6 @@ impl<T: Float> PanelProduct<'_, T> {
             a_col: self.a.col,
             b,
             b_row: row,
-            b_next: self.b.next as isize,
             table,
             packed: ptr::null_mut(),
             c: self.c.wrapping_add(i * self.c_row + j),
@@ -124,7 +125,7 @@ impl<T: Float> PanelProduct<'_, T> {
         // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
         unsafe {
             if n > kernels.panel() {
-                kernels.low[kind][rows - 1](&tile);
+                kernels.low[rows - 1](&tile);
             } else {
                 kernels.tiles[kind][usize::from(n > kernels.width)][rows - 1](&tile);
             }

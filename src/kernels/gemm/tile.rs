@@ -19,8 +19,6 @@ pub(super) struct ProductTile<'a, T> {
     pub(super) a_col: isize,
     pub(super) b: *const T,
     pub(super) b_row: isize,
-    /// From the first two registers of a row of `b` to the two others, in tiles of four.
-    pub(super) b_next: isize,
     /// For [`SCATTERED_B`], where each row of `b` lies; for [`SCATTERED_A`], where each row of `a` does.
     pub(super) table: *const isize,
     /// For [`PACKING`], where the rows of `b` are written, one after the other.
@@ -49,8 +47,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
-    /// Tiles of four registers for up to three rows, of the kinds [`REGULAR`] and [`SCATTERED_B`]: by number of rows less one.
-    pub(super) low: [[Kernel<T>; 3]; 2],
+    /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
+    pub(super) low: [Kernel<T>; 3],
     /// Packs columns: see [`pack::columns`].
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::ColumnsToPack<T>),
     /// Packs rows: see [`pack::rows`].
@@ -86,9 +84,6 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             }
         }
         let (mut ahead, mut packed) = (t.ahead, t.packed);
-        let register = |row: *const V::T, j: usize| {
-            row.wrapping_add(j % 2 * V::WIDTH).wrapping_offset((j / 2) as isize * t.b_next)
-        };
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
             let mut b = t.b.offset(b_offset);
@@ -105,13 +100,13 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 }
                 let mut row = [V::zero(); N];
                 for j in 0..N {
-                    let p = register(b, j);
+                    let p = b.add(j * V::WIDTH);
                     row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
                     if KIND == PACKING {
                         row[j].store(packed.add(j * V::WIDTH));
                     }
                     if KIND == REGULAR || KIND == PACKING {
-                        V::prefetch(register(ahead, j));
+                        V::prefetch(ahead.wrapping_add(j * V::WIDTH));
                     }
                 }
                 for i in 0..M {
@@ -228,8 +223,9 @@ macro_rules! make {
                     [&[], &[$(kernel::<PACKING, $m, 2>),+]],
                 ],
                 low: [
-                    [kernel::<REGULAR, 1, 4>, kernel::<REGULAR, 2, 4>, kernel::<REGULAR, 3, 4>],
-                    [kernel::<SCATTERED_B, 1, 4>, kernel::<SCATTERED_B, 2, 4>, kernel::<SCATTERED_B, 3, 4>],
+                    kernel::<SCATTERED_B, 1, 4>,
+                    kernel::<SCATTERED_B, 2, 4>,
+                    kernel::<SCATTERED_B, 3, 4>,
                 ],
                 pack_columns,
                 pack_rows,

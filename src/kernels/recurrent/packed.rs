@@ -1,6 +1,6 @@
 //! Weights, packed for all steps, and kept with their array while they do not change.
 
-use super::{Layer, padded};
+use super::Layer;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::gemm::{MatrixOperand, Panels};
@@ -25,7 +25,8 @@ impl<T> PackedWeights<'_, T> {
 impl Layer {
     /// Numbers that [`Layer::pack`] writes.
     pub(super) fn packed<T: Float>(&self) -> usize {
-        self.cell.gates() * Panels::<T>::room(padded(self.row()), self.hidden)
+        self.cell.gates()
+            * (Panels::<T>::room(self.inputs, self.hidden) + Panels::<T>::room(self.hidden, self.hidden))
     }
 
     /// The weights of so many directions, packed and kept with their array: from the second time in a row on that they are the same.
@@ -48,35 +49,38 @@ impl Layer {
         Some(kept)
     }
 
-    /// Packs the weights, gate by gate: by rows of those of the inputs, and then of those of the state.
+    /// Packs the weights: those of the inputs, gate by gate, and then those of the state.
     pub(super) fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
         let (hidden, row, gates) = (self.hidden, self.row(), self.cell.gates());
         assert!(w.len() == gates * hidden * row && to.len() == self.packed::<T>());
         if hidden == 0 {
             return;
         }
-        let (apart, wide) = (padded(row), Panels::<T>::room(1, 1));
-        let room = Panels::<T>::room(apart, hidden);
-        for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(room)) {
-            for (w, to) in w.chunks(wide * row).zip(to.chunks_exact_mut(wide * apart)) {
-                let weights = MatrixOperand { p: w.as_ptr(), row: 1, col: row as isize };
-                // SAFETY: these are rows of weights for one panel, and there is room for it.
-                unsafe { Panels::pack(weights, row, w.len() / row, to.as_mut_ptr()) };
+        let (of_inputs, of_states) = to.split_at_mut(gates * Panels::<T>::room(self.inputs, hidden));
+        for (first, k, to) in [(0, self.inputs, of_inputs), (self.inputs, hidden, of_states)] {
+            let room = Panels::<T>::room(k, hidden).max(1);
+            for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(room)) {
+                let weights = MatrixOperand { p: w[first..].as_ptr(), row: 1, col: row as isize };
+                // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
+                unsafe { Panels::pack(weights, k, hidden, to.as_mut_ptr()) };
             }
         }
     }
 
-    /// Packed weights of a gate from a unit on, the first of a panel: by these inputs and states side by side are multiplied,
-    /// or inputs alone.
+    /// Packed weights by which the inputs are multiplied, of a gate from a unit on, the first of a panel.
     pub(super) fn of_inputs<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
-        assert!(packed.len() == self.packed::<T>() && gate < self.cell.gates() && unit < self.hidden);
-        let apart = padded(self.row());
-        let at = packed.as_ptr().wrapping_add(gate * Panels::<T>::room(apart, self.hidden));
-        Panels::packed(at.cast_mut(), apart).column(unit, apart)
+        self.panels(packed, 0, self.inputs, gate, unit)
     }
 
     /// Likewise those by which the state is multiplied.
     pub(super) fn of_state<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
-        self.of_inputs(packed, gate, unit).row(self.inputs)
+        let first = self.cell.gates() * Panels::<T>::room(self.inputs, self.hidden);
+        self.panels(packed, first, self.hidden, gate, unit)
+    }
+
+    fn panels<T: Float>(&self, packed: &[T], first: usize, k: usize, gate: usize, unit: usize) -> Panels<T> {
+        assert!(packed.len() == self.packed::<T>() && gate < self.cell.gates() && unit < self.hidden);
+        let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::room(k, self.hidden));
+        Panels::packed(at.cast_mut(), k).column(unit, k)
     }
 }
