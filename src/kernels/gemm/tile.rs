@@ -153,47 +153,42 @@ unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: 
     }
 }
 
-/// Stores a tile of sums. The plain cases come first, each a straight line of code.
+/// Stores a tile of sums, by one of two straight lines of code: plain sums, and all else.
 #[inline(always)]
 unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
-    sums: [[V; N]; M],
+    mut sums: [[V; N]; M],
 ) {
     let Epilogue { accumulate, row_bias, column_bias, tail } = &t.epilogue;
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
-        let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
+        if *accumulate {
+            let load = |i, j| if MASKED { V::load_masked(c(i, j), masks[j]) } else { V::load(c(i, j)) };
+            each::<M, N>(|i, j| sums[i][j] = sums[i][j].add(load(i, j)));
+        }
         if row_bias.is_none() && column_bias.is_none() && tail.activation == Activation::Identity {
-            if *accumulate {
-                each::<M, N>(|i, j| put(sums[i][j].add(load(i, j)), i, j));
-            } else {
-                each::<M, N>(|i, j| put(sums[i][j], i, j));
-            }
-            return;
+            return each::<M, N>(|i, j| put(sums[i][j], i, j));
         }
-        for (i, row) in sums.into_iter().enumerate() {
-            for (j, mut v) in row.into_iter().enumerate() {
-                if *accumulate {
-                    v = v.add(load(i, j));
-                }
-                if let Some(bias) = row_bias {
-                    v = v.add(V::all(*bias.get_unchecked(i)));
-                }
-                if let Some(bias) = column_bias {
-                    v = v.add(V::load_masked(bias.as_ptr().wrapping_add(j * V::WIDTH), masks[j]));
-                }
-                put(tail.activation.on(v), i, j);
-            }
-        }
+        // A negative zero changes no sum that it is added to, and negative infinity is larger than none.
+        let nothing = -V::T::ZERO;
+        let (rows, step) = row_bias.map_or((&raw const nothing, 0), |bias| (bias.as_ptr(), 1));
+        let columns: [V; N] = std::array::from_fn(|j| match column_bias {
+            Some(bias) => V::load_masked(bias.as_ptr().wrapping_add(j * V::WIDTH), masks[j]),
+            None => V::all(nothing),
+        });
+        let least = V::all(if tail.activation == Activation::Relu { V::T::ZERO } else { V::T::NEG_INFINITY });
+        each::<M, N>(|i, j| {
+            put(least.max(sums[i][j].add(V::all(*rows.add(i * step))).add(columns[j])), i, j);
+        });
     }
 }
 
 /// Calls `f` for each register of a tile.
 #[inline(always)]
-fn each<const M: usize, const N: usize>(f: impl Fn(usize, usize)) {
+fn each<const M: usize, const N: usize>(mut f: impl FnMut(usize, usize)) {
     for i in 0..M {
         for j in 0..N {
             f(i, j);
