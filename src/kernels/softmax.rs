@@ -4,8 +4,6 @@
 
 mod lines;
 
-use std::mem::MaybeUninit;
-
 pub use lines::{Each, LineBlock, SoftmaxLines};
 
 use lines::WIDTH;
@@ -52,8 +50,8 @@ pub fn softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
 /// `x` must be all lines.
 #[inline(always)]
 unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Each<f64> {
-    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
-    let room = room.as_mut_ptr().cast::<T>();
+    let mut room = LaneBuffer::<T>::EMPTY;
+    let room = room.0.as_mut_ptr().cast::<T>();
     let mut sums = [0.0; WIDTH];
     let mut start = 0;
     // Several lines are no longer than a tile together, and a longer one is alone.
@@ -193,8 +191,8 @@ unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
 #[inline(always)]
 fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
     let (n, all) = (block.n, block.width * block.n);
-    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
-    let room = room.as_mut_ptr().cast::<T>();
+    let mut room = LaneBuffer::<T>::EMPTY;
+    let room = room.0.as_mut_ptr().cast::<T>();
     // SAFETY: the lines are no longer than a tile together.
     unsafe {
         for i in 0..all {

@@ -1,6 +1,5 @@
 //! Formulas of the elements that meet, in tiles: an array that is repeated is copied beside the other.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::Pairing;
@@ -155,7 +154,7 @@ impl Pairing {
                 #[inline(always)]
                 move || {
                     // By way of memory of its own, which the compiler knows to be no other's.
-                    let mut room: LaneBuffer<T> = [MaybeUninit::uninit(); TILE];
+                    let mut room = LaneBuffer::<T>::EMPTY;
                     self.walk(
                         rows,
                         #[inline(always)]
@@ -191,7 +190,7 @@ impl Pairing {
                                     ),
                                 }
                                 // SAFETY: the tile was filled, and lies within `y`.
-                                unsafe { move_to(room.as_ptr().cast(), y.get().add(i), n, accumulate) };
+                                unsafe { move_to(room.0.as_ptr().cast(), y.get().add(i), n, accumulate) };
                                 start += n;
                             }
                         },
@@ -223,9 +222,9 @@ impl Pairing {
         // Short rows are put together to one tile, as far as they are repeated in other memory.
         let together = (TILE / n.max(1)).max(1);
         self.pieces(&|rows, columns| {
-            let mut room: [LaneBuffer<T>; 2] = [[MaybeUninit::uninit(); TILE]; 2];
+            let mut room = [LaneBuffer::<T>::EMPTY; 2];
             let [room_a, room_b] = &mut room;
-            let (room_a, room_b) = (room_a.as_mut_ptr().cast::<T>(), room_b.as_mut_ptr().cast::<T>());
+            let (room_a, room_b) = (room_a.0.as_mut_ptr().cast::<T>(), room_b.0.as_mut_ptr().cast::<T>());
             let mut filled = 0;
             let mut start = [0; 3];
             let last = rows.end - 1;
@@ -272,7 +271,7 @@ fn shortest<T, const N: usize>(of: [&[T]; N]) -> usize {
 
 #[inline(always)]
 fn fill<T: Float>(room: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
-    for (i, to) in room[..n].iter_mut().enumerate() {
+    for (i, to) in room.0[..n].iter_mut().enumerate() {
         to.write(f(i));
     }
 }

@@ -1,13 +1,12 @@
 //! Sums of what meets the same element of an array, in float64 and in an order that the shape alone decides.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::{PairAxis, Pairing};
 use crate::kernels::Float;
-use crate::kernels::map::{GRAIN, LaneBuffer, TILE};
+use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
@@ -246,7 +245,7 @@ fn add_rows<const K: usize, const R: usize, S: Float>(
     at: usize,
     f: impl Fn(usize, usize) -> [S; K],
 ) {
-    let mut rooms: Rooms<K, f64> = [[MaybeUninit::uninit(); TILE]; K];
+    let mut rooms: Rooms<K, f64> = [LaneBuffer::EMPTY; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
@@ -256,13 +255,13 @@ fn add_rows<const K: usize, const R: usize, S: Float>(
                 |r| real(f(start + i, r)),
             );
             for k in 0..K {
-                rooms[k][i].write(v[k]);
+                rooms[k].0[i].write(v[k]);
             }
         }
         for k in 0..K {
             for i in 0..n {
                 // SAFETY: there is a sum for each column, and all of the tile was written above.
-                unsafe { *to[k].add(at + start + i) += rooms[k][i].assume_init() };
+                unsafe { *to[k].add(at + start + i) += rooms[k].0[i].assume_init() };
             }
         }
         start += n;
@@ -311,19 +310,19 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
         }
         return sums;
     }
-    let mut rooms: Rooms<K, S> = [[MaybeUninit::uninit(); TILE]; K];
+    let mut rooms: Rooms<K, S> = [LaneBuffer::EMPTY; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
         for i in 0..n {
             let v = f(start + i);
             for k in 0..K {
-                rooms[k][i].write(v[k]);
+                rooms[k].0[i].write(v[k]);
             }
         }
         for k in 0..K {
             // SAFETY: as many were written.
-            sums[k] += unsafe { sum_of(rooms[k].as_ptr().cast::<S>(), n) };
+            sums[k] += unsafe { sum_of(rooms[k].0.as_ptr().cast::<S>(), n) };
         }
         start += n;
     }
@@ -339,8 +338,8 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 {
     // SAFETY: the caller's promise.
     let at = |i: usize| [unsafe { p.add(i).read() }.real()];
-    let mut lanes = [0.0; LANES];
-    let mut i = 0;
+    let mut all = Aligned([0.0; LANES]);
+    let (lanes, mut i) = (&mut all.0, 0);
     // Lanes rest in memory, and are added to as seldom as may be.
     while n - i >= DEEP * LANES {
         for l in 0..LANES {
@@ -364,9 +363,9 @@ pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 
     join(lanes)
 }
 
-/// The sum of the lanes, by halves.
+/// The sum of the lanes, by halves, in their place.
 #[inline(always)]
-fn join(mut lanes: [f64; LANES]) -> f64 {
+fn join(lanes: &mut [f64; LANES]) -> f64 {
     let mut n = LANES / 2;
     while n > 0 {
         for l in 0..n {

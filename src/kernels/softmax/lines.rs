@@ -1,7 +1,7 @@
 //! The lines of an array along one axis, and blocks of them. Knows indices; knows little of elements.
 
 use crate::kernels::Float;
-use crate::kernels::map::{GRAIN, TILE};
+use crate::kernels::map::{Aligned, GRAIN, TILE};
 use crate::kernels::pairing::{sum_along, sum_of};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
@@ -204,7 +204,8 @@ impl LineBlock {
             let first = self.first + j * self.n;
             let whole = if self.n < LANES { 0 } else { self.n - self.n % LANES };
             if whole > 0 {
-                let mut lanes = [T::NEG_INFINITY; LANES];
+                let mut all = Aligned([T::NEG_INFINITY; LANES]);
+                let lanes = &mut all.0;
                 for k in (0..whole).step_by(LANES) {
                     for (l, lane) in lanes.iter_mut().enumerate() {
                         *lane = larger(*lane, at(first + k + l));
@@ -220,9 +221,9 @@ impl LineBlock {
     }
 }
 
-/// Joins lanes by halves.
+/// Joins lanes by halves, in their place.
 #[inline(always)]
-fn join<T: Copy>(mut lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
+fn join<T: Copy>(lanes: &mut [T; LANES], f: impl Fn(T, T) -> T) -> T {
     let mut n = LANES / 2;
     while n > 0 {
         for l in 0..n {

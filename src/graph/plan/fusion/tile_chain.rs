@@ -14,8 +14,9 @@ pub(crate) struct WholeArray {
     pub(crate) spread: [Option<BroadcastCycle>; 2],
 }
 
-/// What an input is gathered in.
-type TileBuffer = [MaybeUninit<u64>; TILE / size_of::<u64>()];
+/// What an input is gathered in, from a cache line on.
+#[repr(align(64))]
+struct TileBuffer([MaybeUninit<u64>; TILE / size_of::<u64>()]);
 
 impl WholeArray {
     /// Takes a part of them through a loop.
@@ -28,10 +29,10 @@ impl WholeArray {
         if self.spread == [None; 2] {
             return work(&part);
         }
-        let mut rooms: [TileBuffer; 2] = [const { [MaybeUninit::uninit(); _] }; 2];
+        let mut rooms = [const { TileBuffer([MaybeUninit::uninit(); _]) }; 2];
         for (i, room) in rooms.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
-                let room = room.as_mut_ptr().cast();
+                let room = room.0.as_mut_ptr().cast();
                 // SAFETY: the array is there, and the room holds a tile.
                 unsafe { spread.gather(self.part.x[i], room, start, n, size) };
                 part.x[i] = room;
