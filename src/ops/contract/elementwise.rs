@@ -45,6 +45,9 @@ pub trait Unary: Declared {
         Loops::unary(self, double)
     }
 
+    /// Whether the function is many steps that wait for each other: several registers are taken through them together.
+    const IS_LONG: bool = false;
+
     /// Whether the following take fewer steps.
     const IS_OF_ANGLES: bool = false;
 

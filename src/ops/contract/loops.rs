@@ -118,6 +118,8 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: a register, or two, full of them. What one loop writes in such
 /// pieces the next one reads in the same, and has it from the processor's store buffer.
 const LANES: usize = 16;
+/// The same of formulas of many steps that wait for each other: the machine does not see as far as the next register.
+const MANY: usize = 4 * LANES;
 
 /// Stands for the output, where inputs are numbers.
 const OUTPUT: usize = 2;
@@ -164,9 +166,15 @@ impl<T: Float> OperandElements<'_, T> {
     /// `#[inline(always)]`.
     #[inline(always)]
     fn put<const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
+        self.put_by::<LANES, N>(x, f);
+    }
+
+    /// As [`OperandElements::put`], as many elements at a time while there are so many.
+    #[inline(always)]
+    fn put_by<const TOGETHER: usize, const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
         assert!(x.iter().all(|x| x.len() == self.to.len()), "arrays of different lengths");
         let x = x.map(<[_]>::as_ptr);
-        self.put_at(
+        self.put_at::<TOGETHER>(
             #[inline(always)]
             move |i| {
                 let mut v = [T::ZERO; N];
@@ -179,33 +187,42 @@ impl<T: Float> OperandElements<'_, T> {
         );
     }
 
-    /// As [`OperandElements::put`], by places.
+    /// As [`OperandElements::put_by`], by places.
     #[inline(always)]
-    fn put_at(&self, f: impl Fn(usize) -> T) {
-        let Self { to, add, .. } = *self;
-        let whole = to.len() / LANES * LANES;
+    fn put_at<const TOGETHER: usize>(&self, f: impl Fn(usize) -> T) {
+        let whole = self.to.len() / LANES * LANES;
         vectorised(
             #[inline(always)]
             move || {
                 let mut start = 0;
+                while TOGETHER > LANES && start + TOGETHER <= whole {
+                    self.put_some::<TOGETHER>(start, &f);
+                    start += TOGETHER;
+                }
                 while start < whole {
-                    let mut lanes = [T::ZERO; LANES];
-                    for (k, lane) in lanes.iter_mut().enumerate() {
-                        *lane = f(start + k);
-                    }
-                    // SAFETY: there are that many from `start` on, and a cell of an array lies in memory as cells do.
-                    let to = unsafe { &*to.as_ptr().add(start).cast::<Cell<[T; LANES]>>() };
-                    if add {
-                        let before = to.get();
-                        for k in 0..LANES {
-                            lanes[k] = before[k] + lanes[k];
-                        }
-                    }
-                    to.set(lanes);
+                    self.put_some::<LANES>(start, &f);
                     start += LANES;
                 }
             },
         );
+    }
+
+    /// Writes or adds `N` elements from one on, of as many that there are.
+    #[inline(always)]
+    fn put_some<const N: usize>(&self, start: usize, f: impl Fn(usize) -> T) {
+        let mut lanes = [T::ZERO; N];
+        for (k, lane) in lanes.iter_mut().enumerate() {
+            *lane = f(start + k);
+        }
+        // SAFETY: there are that many from `start` on, and a cell of an array lies in memory as cells do.
+        let to = unsafe { &*self.to.as_ptr().add(start).cast::<Cell<[T; N]>>() };
+        if self.add {
+            let before = to.get();
+            for k in 0..N {
+                lanes[k] = before[k] + lanes[k];
+            }
+        }
+        to.set(lanes);
     }
 
     /// What [`OperandElements::put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all
@@ -289,6 +306,12 @@ impl<C: Unary> Formula<C> for OfOne {
                 [x],
                 #[inline(always)]
                 move |[x]| op.f_small(x),
+            );
+        } else if C::IS_LONG {
+            of.put_by::<MANY, 1>(
+                [x],
+                #[inline(always)]
+                move |[x]| op.f(x),
             );
         } else {
             of.put(

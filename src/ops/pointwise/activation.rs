@@ -92,6 +92,8 @@ op! {
 }
 
 impl Unary for Swish {
+    const IS_LONG: bool = true;
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         x * x.sigmoid()
@@ -120,6 +122,8 @@ op! {
 }
 
 impl Unary for GELU {
+    const IS_LONG: bool = true;
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where tanh nears -1.
