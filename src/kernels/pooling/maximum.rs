@@ -14,7 +14,7 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
     let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
     let [depth, height, width] = w.axes;
-    let padded = Line::of(w);
+    let padded = LineLayout::of(w);
     w.for_each_with(
         move || match padded.is_longer_than(width.input) {
             true => List::repeat(T::NEG_INFINITY, depth.input * height.input * padded.len),
@@ -32,7 +32,7 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
             // SAFETY: each row of outputs comes once.
             let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
             let is_padded = !copy.is_empty();
-            let line = if is_padded { padded } else { Line { len: width.input, before: 0 } };
+            let line = if is_padded { padded } else { LineLayout { len: width.input, before: 0 } };
             let x = if is_padded { copy.as_ptr() } else { x[row.plane..].as_ptr() };
             let maxima = Maxima { w, row, x, line, y, at };
             if w.inner > 1 {
@@ -46,12 +46,12 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
 
 /// How a line of the input lies in memory: its length, with the padding and that `before` it.
 #[derive(Clone, Copy)]
-struct Line {
+struct LineLayout {
     len: usize,
     before: usize,
 }
 
-impl Line {
+impl LineLayout {
     /// The lines of planes that are copied with padding, so that windows on the border are as the others. Those that are not
     /// copied have the length of the input.
     fn of(w: &Windows) -> Self {
@@ -79,7 +79,7 @@ struct Maxima<'a, T> {
     row: &'a PoolingRow<'a>,
     /// The plane, perhaps with padding.
     x: *const T,
-    line: Line,
+    line: LineLayout,
     y: *mut T,
     at: *mut u32,
 }
@@ -190,7 +190,7 @@ impl<T: Float> Maxima<'_, T> {
     #[allow(clippy::needless_range_loop)] // of several arrays
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // one comparison for numbers and NaN
     unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
-        let (axes, inner, Line { len, before }) = (&self.w.axes, self.w.inner, self.line);
+        let (axes, inner, LineLayout { len, before }) = (&self.w.axes, self.w.inner, self.line);
         let line = |z: usize, y: usize| z * axes[1].input + y;
         let place =
             |line: usize, at: usize| (line * axes[2].input * inner + at + c).wrapping_sub(before) as u32;
