@@ -50,6 +50,7 @@ SUMS_OF_PRODUCTS = {
     "inq_affine",
     "inq_convolution",
     "lstm",
+    "modulated_convolution",
     "onnx_resize",
     "rnn",
     "scaled_dot_product_attention",
