@@ -13,38 +13,36 @@ use crate::kernels::threads::{self, Shared};
 pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
     let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
-    let [depth, height, width] = w.axes;
-    let padded = LineLayout::of(w);
+    let ([depth, height, width], line) = (w.axes, LineLayout::of(w));
     w.for_each_with(
-        move || match padded.is_longer_than(width.input) {
-            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * padded.len),
+        move || match line.len > width.input {
+            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * line.len),
             false => List::with_capacity(0),
         },
         #[inline(always)]
         move |copy: &mut List<T>, plane| {
+            if copy.is_empty() {
+                return;
+            }
             let lines = x[plane..].chunks_exact(width.input);
-            for (to, line) in copy.chunks_exact_mut(padded.len).zip(lines) {
-                to[padded.before..][..width.input].copy_from_slice(line);
+            for (to, from) in copy.chunks_exact_mut(line.len).zip(lines) {
+                to[line.before..][..width.input].copy_from_slice(from);
             }
         },
         #[inline(always)]
         move |copy, row| {
             // SAFETY: each row of outputs comes once.
             let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
-            let is_padded = !copy.is_empty();
-            let line = if is_padded { padded } else { LineLayout { len: width.input, before: 0 } };
-            let x = if is_padded { copy.as_ptr() } else { x[row.plane..].as_ptr() };
-            let maxima = Maxima { w, row, x, line, y, at };
-            if w.inner > 1 {
-                maxima.of_channels();
+            if copy.is_empty() {
+                Maxima::<T, false> { w, row, x: x[row.plane..].as_ptr(), padded: line, y, at }.find_all();
             } else {
-                maxima.of_columns(is_padded);
+                Maxima::<T, true> { w, row, x: copy.as_ptr(), padded: line, y, at }.find_all();
             }
         },
     );
 }
 
-/// How a line of the input lies in memory: its length, with the padding and that `before` it.
+/// How a line of a plane lies in memory: its length, of which so much padding comes `before` the input.
 #[derive(Clone, Copy)]
 struct LineLayout {
     len: usize,
@@ -52,8 +50,7 @@ struct LineLayout {
 }
 
 impl LineLayout {
-    /// The lines of planes that are copied with padding, so that windows on the border are as the others. Those that are not
-    /// copied have the length of the input.
+    /// That of planes which are copied with padding, so that windows on the border are as the others, or of the input as it is.
     fn of(w: &Windows) -> Self {
         let PoolingAxis { input, output, kernel, stride, pad } = w.axes[2];
         let end = output.saturating_sub(1).saturating_mul(stride).saturating_add(kernel);
@@ -64,27 +61,40 @@ impl LineLayout {
             Self { len: input, before: 0 }
         }
     }
-
-    fn is_longer_than(self, input: usize) -> bool {
-        self.len > input
-    }
 }
 
 /// Longest steps of windows that are taken together.
 const FAR: usize = 4;
 
-/// A row of outputs that is being written, and the plane of its windows.
-struct Maxima<'a, T> {
+/// A row of outputs that is being written, and the plane of its windows, which is a copy if that `IS_PADDED`: where the compiler
+/// knows that it is none, places are numbers of elements.
+struct Maxima<'a, T, const IS_PADDED: bool> {
     w: &'a Windows,
     row: &'a PoolingRow<'a>,
-    /// The plane, perhaps with padding.
     x: *const T,
-    line: LineLayout,
+    /// The lines of a copy.
+    padded: LineLayout,
     y: *mut T,
     at: *mut u32,
 }
 
-impl<T: Float> Maxima<'_, T> {
+impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
+    /// Finds the largest element of each window of the row.
+    #[inline(always)]
+    fn find_all(&self) {
+        if self.w.inner > 1 {
+            self.of_channels();
+        } else {
+            self.of_columns();
+        }
+    }
+
+    /// How lines lie.
+    #[inline(always)]
+    fn line(&self) -> LineLayout {
+        if IS_PADDED { self.padded } else { LineLayout { len: self.w.axes[2].input, before: 0 } }
+    }
+
     /// Channels are neighbours.
     #[inline(always)]
     fn of_channels(&self) {
@@ -116,22 +126,18 @@ impl<T: Float> Maxima<'_, T> {
         }
     }
 
-    /// Windows are taken together where they lie on the input, or all of them where they lie on the copy with padding.
+    /// Windows are taken together unless a part of them lies on padding that is not there.
     #[inline(always)]
-    fn of_columns(&self, is_padded: bool) {
-        let axis = self.w.axes[2];
-        let (first, end) = if is_padded {
-            (0, axis.output)
-        } else {
-            let first = axis.pad.div_ceil(axis.stride).min(axis.output);
-            let end = (axis.input + axis.pad + 1).saturating_sub(axis.kernel).div_ceil(axis.stride);
-            (first, end.min(axis.output).max(first))
-        };
+    fn of_columns(&self) {
+        let (axis, pad) = (self.w.axes[2], self.missing());
+        let first = pad.div_ceil(axis.stride).min(axis.output);
+        let end = (self.line().len + pad + 1).saturating_sub(axis.kernel).div_ceil(axis.stride);
+        let end = end.min(axis.output).max(first);
         for o in (0..first).chain(end..axis.output) {
             // SAFETY: a window of the row.
             unsafe { self.find::<1, 1>(o, &self.row.widths[o].range, 0) };
         }
-        // SAFETY: windows that lie on the input, or on its copy.
+        // SAFETY: windows that lie on the lines.
         unsafe {
             match axis.stride {
                 1 => self.side_by_side::<1>(first, end - first),
@@ -143,11 +149,17 @@ impl<T: Float> Maxima<'_, T> {
         }
     }
 
+    /// Padding before a line that is not there.
+    #[inline(always)]
+    fn missing(&self) -> usize {
+        self.w.axes[2].pad - self.line().before
+    }
+
     /// The `n` windows from `first` on, each `S` elements further on than the one before.
     #[inline(always)]
     unsafe fn side_by_side<const S: usize>(&self, first: usize, n: usize) {
         let range = |o: usize| {
-            let start = (first + o) * S + self.line.before - self.w.axes[2].pad;
+            let start = (first + o) * S - self.missing();
             start..start + self.w.axes[2].kernel
         };
         // SAFETY: as above.
@@ -190,7 +202,7 @@ impl<T: Float> Maxima<'_, T> {
     #[allow(clippy::needless_range_loop)] // of several arrays
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // one comparison for numbers and NaN
     unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
-        let (axes, inner, LineLayout { len, before }) = (&self.w.axes, self.w.inner, self.line);
+        let (axes, inner, LineLayout { len, before }) = (&self.w.axes, self.w.inner, self.line());
         let line = |z: usize, y: usize| z * axes[1].input + y;
         let place =
             |line: usize, at: usize| (line * axes[2].input * inner + at + c).wrapping_sub(before) as u32;
