@@ -16,7 +16,7 @@ pub(super) const TILE: usize = 512;
 /// Memory of a function's own that starts with a cache line: what a register has written there is read by the next one in a few
 /// cycles, and in three times as many where it lies across two lines.
 #[repr(align(64))]
-pub(super) struct Aligned<T>(pub(super) T);
+pub(crate) struct Aligned<T>(pub(crate) T);
 
 /// Memory for a tile.
 pub(super) type LaneBuffer<T> = Aligned<[MaybeUninit<T>; TILE]>;

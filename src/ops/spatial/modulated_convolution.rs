@@ -1,12 +1,11 @@
 //! Convolution whose weight is scaled for each sample.
 
 use crate::array::Shape;
-use crate::kernels::Epilogue;
-use crate::kernels::Float;
 use crate::kernels::convolution::modulated;
+use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, has_layout};
-use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use crate::ops::{Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -76,7 +75,7 @@ impl Compute for ModulatedConvolution {
         let (expected, _) = scales(x0, g.input.len(), self.channel_last);
         if *s != expected {
             let expected = format!("a scale of shape {expected}");
-            return Err(Error::shape("modulated_convolution", expected, [x0, w, s]));
+            return Err(Error::shape(Self::SPEC.name, expected, [x0, w, s]));
         }
         one(shape)
     }

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
+use crate::kernels::map::Aligned;
 use crate::ops::{Loops, Part, Pieces, RowFunctions};
 
 /// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
@@ -14,9 +15,8 @@ pub(crate) struct WholeArray {
     pub(crate) spread: [Option<BroadcastCycle>; 2],
 }
 
-/// What an input is gathered in, from a cache line on.
-#[repr(align(64))]
-struct TileBuffer([MaybeUninit<u64>; TILE / size_of::<u64>()]);
+/// What an input is gathered in.
+type TileBuffer = Aligned<[MaybeUninit<u64>; TILE / size_of::<u64>()]>;
 
 impl WholeArray {
     /// Takes a part of them through a loop.
@@ -29,7 +29,7 @@ impl WholeArray {
         if self.spread == [None; 2] {
             return work(&part);
         }
-        let mut rooms = [const { TileBuffer([MaybeUninit::uninit(); _]) }; 2];
+        let mut rooms: [TileBuffer; 2] = [const { Aligned([MaybeUninit::uninit(); _]) }; 2];
         for (i, room) in rooms.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
                 let room = room.0.as_mut_ptr().cast();
