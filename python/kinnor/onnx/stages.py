@@ -13,13 +13,12 @@ from .._core import Variable, forward_all
 from . import reading
 from .building import outputs_of
 from .containers import Absent, Items
+from .repeated import RepeatedNode, numbers
 from .static_graph import StaticGraph
-from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, cast, check_whole
+from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from ..folding import Folding
     from .building import Builder
@@ -148,14 +147,16 @@ class Stages:
         try:
             stage.compute(arrays, are_whole)
             if stage.later:  # The node has given arrays before.
-                made = self._again(stage, stage.stop)
+                if stage.repeated is None:
+                    stage.repeated = self._repeated(stage, stage.stop)
+                made = stage.repeated.outputs()
             else:
                 values = self._taken(stage)
                 self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
                 made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
             if not all(map(_is_array, made.values())):  # The node is another one for other values.
-                if stage.later:
-                    values = {**self._taken(stage), **stage.known, **made}
+                if stage.repeated is not None:
+                    values = {**self._taken(stage), **stage.repeated.known, **made}
                 watched = dict(self._builder.watched)
                 self.build(values, tensors, stage.stop + 1, is_kept=False)
                 return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
@@ -169,26 +170,11 @@ class Stages:
         finally:
             stage.release()
 
-    def _again(self, stage: StaticGraph, stop: int) -> dict[str, Value | None]:
-        """What the node after a stage gives by name, of constants: what is computed of it decides on shapes."""
-        node = stage.node
-        if not stage.known:
-            proto, outputs = self._graph.node[stop], dict(stage.outputs)
-            stage.gives = list(proto.output)
-            for name in reading.names_read([proto]):
-                value = outputs.get(name) or self._constants.get(name)
-                if value is not None and value.is_computed:
-                    stage.renewed.append((value, Value(np.zeros(0, value.dtype))))
-                    value = stage.renewed[-1][1]
-                elif value is not None and not value.known and self.folding is not None:
-                    value = Value(value.static())  # a parameter, which does not change
-                stage.known[name] = value
-        for value, constant in stage.renewed:
-            constant.becomes(_numbers(value))
-        if node is None:
-            node = self._builder.node(stop, stage.known)
-            stage.node = node if node.run is None else None  # graphs inside of it are built anew
-        return {name: value for name, value in zip(stage.gives, self._builder.again(node), strict=False) if name}
+    def _repeated(self, stage: StaticGraph, stop: int) -> RepeatedNode:
+        """The node after a stage, on constants."""
+        proto, outputs = self._graph.node[stop], dict(stage.outputs)
+        takes = {name: outputs.get(name) or self._constants.get(name) for name in reading.names_read([proto])}
+        return RepeatedNode(self._builder, stop, list(proto.output), takes, self.folding is not None)
 
     def _taken(self, stage: StaticGraph) -> dict[str, Value | None]:
         """What nodes after a stage take."""
@@ -234,14 +220,7 @@ def _compute(held: list[Value]) -> None:
     """Make constants of variables."""
     forward_all([value.variable for value in held if value.variable.parent is not None])
     for value in held:
-        value.becomes(_numbers(value))
-
-
-def _numbers(value: Value) -> NDArray[Any]:
-    """The numbers of a variable that was computed."""
-    array = cast(value.variable.d, value.dtype)
-    check_whole(array, "a value that decides on shapes", is_computed=True)
-    return array
+        value.becomes(numbers(value))
 
 
 def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:

@@ -16,7 +16,7 @@ from .values import Value, cast, check_computed, check_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .values import Node
+    from .repeated import RepeatedNode
 
 __all__ = ["StaticGraph"]
 
@@ -35,28 +35,11 @@ class StaticGraph:
 
     Attributes:
         stop: The node after the last, if it has to know values and what follows it is not part of the graph.
-        node: That node on constants; None before it is computed for the second time.
-        known: Its constants by name.
-        gives: The names of what it gives.
-        renewed: Those that follow from a run, each behind what it computes.
+        repeated: That node on constants; None before it is computed for the second time.
         later: Graphs of what follows that node, by shapes of what it gives.
     """
 
-    __slots__ = (
-        "_lent",
-        "_titles",
-        "gives",
-        "inputs",
-        "known",
-        "later",
-        "names",
-        "node",
-        "outputs",
-        "renewed",
-        "roots",
-        "stop",
-        "watched",
-    )
+    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
 
     def __init__(
         self,
@@ -69,10 +52,7 @@ class StaticGraph:
         self.outputs = outputs
         self._lent: list[NdArray] = []
         self.stop: int | None = None
-        self.node: Node | None = None
-        self.gives: list[str] = []
-        self.known: dict[str, Value | None] = {}
-        self.renewed: list[tuple[Value, Value]] = []
+        self.repeated: RepeatedNode | None = None
         self.later: dict[Any, StaticGraph] = {}
         # What errors call the inputs and the outputs.
         self._titles = (

@@ -1,0 +1,81 @@
+"""A node of a model that decides on shapes, computed by itself in each call.
+
+Knows one node and values; knows no graphs that are kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .values import Value, cast, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from .building import Builder
+    from .values import Node
+
+__all__ = ["RepeatedNode", "numbers"]
+
+
+class RepeatedNode:
+    """A node on constants, some of which are what a graph before it computed.
+
+    Args:
+        builder: Builds it.
+        at: Its number.
+        gives: The names of its outputs.
+        takes: What it takes, by name.
+        are_fixed: Whether parameters are constants, too, as nobody changes them.
+
+    Attributes:
+        known: The constants by name.
+    """
+
+    __slots__ = ("_at", "_builder", "_gives", "_node", "_renewed", "known")
+
+    def __init__(
+        self, builder: Builder, at: int, gives: list[str], takes: Mapping[str, Value | None], are_fixed: bool
+    ) -> None:
+        self.known = dict(takes)
+        self._builder, self._at, self._gives = builder, at, gives
+        self._node: Node | None = None
+        # What is computed, and the constant that stands for it.
+        self._renewed: list[tuple[Value, Value]] = []
+        for name, value in takes.items():
+            if value is None or value.known:
+                continue
+            if value.is_computed:
+                constant = Value(np.zeros(0, value.dtype))
+                self._renewed.append((value, constant))
+                self.known[name] = constant
+            elif are_fixed:
+                self.known[name] = Value(value.static())
+
+    def outputs(self) -> dict[str, Value | None]:
+        """What the node gives by name, for what was computed now."""
+        for value, constant in self._renewed:
+            constant.becomes(numbers(value))
+        node = self._node
+        if node is None:
+            node = self._builder.node(self._at, self.known)
+            self._node = node if node.run is None else None  # graphs inside of it are built anew
+        return {name: value for name, value in zip(self._gives, self._builder.again(node), strict=False) if name}
+
+
+def numbers(value: Value) -> NDArray[Any]:
+    """The numbers of a variable that was computed.
+
+    Args:
+        value: The variable's value.
+
+    Raises:
+        OnnxError: If there are whole numbers that float32 rounds.
+    """
+    array = cast(value.variable.d, value.dtype)
+    check_whole(array, "a value that decides on shapes", is_computed=True)
+    return array
