@@ -127,8 +127,11 @@ def test_the_gradient_of_learned_ranges_is_what_lies_outside():
         (lambda x: F.image_augmentation(x, contrast=0.0), "`contrast` to be a positive number"),
         (lambda x: F.random_choice(x, x, (9,), replace=False), "random_choice: expected `shape` to be at most 3"),
         (lambda x: F.warp_by_flow(x, x), "warp_by_flow: expected images"),
-        (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), "`nonlinearity` to be 'relu'"),
-        (lambda x: F.fused_convolution(x, x, beta=x), "expected beta, gamma, mean and variance or none of them"),
+        (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), '`nonlinearity` to be "relu"'),
+        (
+            lambda x: F.fused_convolution(x, x, beta=x),
+            "`beta` to be given with gamma, mean and variance, or none of",
+        ),
     ],
 )
 def test_errors_say_what_was_expected(call, message):

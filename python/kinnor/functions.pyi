@@ -2015,9 +2015,7 @@ def fused_batch_normalization(
     output_stat: Literal[False] = False,
     n_outputs: int | None = None,
 ) -> T:
-    """Batch normalization, an addition and an activation: `y = relu(batch_normalization(x, ...) + z)`.
-
-    It is these functions in a row, which run as one where that pays.
+    """Batch normalization, an addition and an activation, as one function: `y = relu(batch_normalization(x, ...) + z)`.
 
     Args:
         x: Input of any shape.
@@ -2039,6 +2037,7 @@ def fused_batch_normalization(
 
     Raises:
         ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
+        AxisError: If `x` has no such axis.
         ShapeError: If an input has the wrong shape.
     """
 
@@ -2095,14 +2094,13 @@ def fused_convolution(
     decay_rate: float = 0.9,
     eps: float = 1e-05,
     batch_stat: bool = True,
-    nonlinearity: str = "relu",
+    nonlinearity: str | None = "relu",
     nonlinearity_args: Sequence[float] = (),
     pad_mode: str = "constant",
     constant_value: float = 0.0,
 ) -> T:
-    """Padding, convolution, batch normalization, an addition and an activation, each but the convolution if wanted.
-
-    It is these functions in a row, which run as one where that pays.
+    """Padding, convolution, batch normalization, an addition and an activation, as one function, each but the convolution if
+    wanted.
 
     Args:
         x: Input, as of `convolution`.
@@ -2122,8 +2120,7 @@ def fused_convolution(
         decay_rate: As in `batch_normalization`.
         eps: As in `batch_normalization`.
         batch_stat: As in `batch_normalization`.
-        nonlinearity: The activation: `identity` or none of its name, `relu`, `sigmoid`, `tanh`, `leaky_relu`, `elu`,
-            `relu6`.
+        nonlinearity: The activation: `identity`, `relu`, `sigmoid`, `tanh`, `leaky_relu`, `elu`, `relu6`.
         nonlinearity_args: Its arguments: `alpha` of `leaky_relu` and `elu`.
         pad_mode: As `mode` of `pad`.
         constant_value: As in `pad`.
@@ -2132,8 +2129,9 @@ def fused_convolution(
         Array of the shape of the convolution's output.
 
     Raises:
-        ArgumentError: If the activation is unknown or has not the arguments that it takes, or only some inputs of the
-            batch normalization are given.
+        ArgumentError: If the activation is unknown or has not the arguments that it takes, only some inputs of the
+            batch normalization are given, or an argument of a layer is out of range.
+        AxisError: If `x` has no axis `base_axis`.
         ShapeError: If the shapes do not fit together.
     """
 

@@ -11,6 +11,7 @@ mod columns;
 mod in_place;
 mod row_gradients;
 mod rows;
+mod tail;
 
 use super::Float;
 use super::epilogue::{Activation, Tail};
@@ -18,6 +19,7 @@ use super::pairing::Pairing;
 use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
+pub use tail::NormalizeAdd;
 
 /// How an array meets its statistics and its scale.
 pub struct NormLayout {

@@ -10,6 +10,7 @@ mod arrangement;
 #[cfg(test)]
 mod checks;
 pub(crate) mod contract;
+mod fused;
 mod indexing;
 mod linear_algebra;
 mod losses;
@@ -61,6 +62,8 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         products::attention::OPS,
         products::batch_matmul::OPS,
         normalizations::batch_normalization::OPS,
+        fused::batch_normalization::OPS,
+        fused::convolution::OPS,
         pointwise::selection::OPS,
         pointwise::comparison::OPS,
         spatial::convolution::OPS,

@@ -68,7 +68,7 @@ def clipped_norm(clip_norm=1.0, axes=None):
     return gradient
 
 
-def fused(x, beta, gamma, mean, variance, z=None, nonlinearity="relu", **how):
+def fused(x, beta=None, gamma=None, mean=None, variance=None, z=None, nonlinearity="relu", **how):
     y, *found = as_list(batch(x, beta, gamma, mean, variance, **how))
     y = np.maximum(y if z is None else y + z, 0)
     return (y, *found) if found else y
@@ -79,16 +79,21 @@ def fused_convolution(x, w, b=None, beta=None, gamma=None, mean=None, variance=N
     nonlinearity, args = how.pop("nonlinearity", "relu"), how.pop("nonlinearity_args", ())
     mode, value = how.pop("pad_mode", "constant"), how.pop("constant_value", 0.0)
     if "pad" in how:
-        width = [(0, 0)] * (x.ndim - len(how["pad"])) + [(p, p) for p in how.pop("pad")]
+        last = [(0, 0)] if how.get("channel_last") else []
+        width = [(0, 0)] * (x.ndim - len(how["pad"]) - len(last)) + [(p, p) for p in how.pop("pad")] + last
         x = np.pad(x, width, mode, **({"constant_values": value} if mode == "constant" else {}))
     y = convolution(x, w, b, **how)
     if beta is not None:
-        y = batch(y, beta, gamma, mean, variance, **of_batch)
+        axis = y.ndim - 1 if how.get("channel_last") else how.get("base_axis", 1)
+        y = batch(y, beta, gamma, mean, variance, axes=(axis,), **of_batch)
     y = y if z is None else y + z
     return {
         "identity": lambda: y,
         "relu": lambda: np.maximum(y, 0),
+        "sigmoid": lambda: 1 / (1 + np.exp(-y)),
         "tanh": lambda: np.tanh(y),
+        "elu": lambda: np.where(y > 0, y, args[0] * np.expm1(y)) if args else None,
+        "relu6": lambda: np.clip(y, 0, 6),
         "leaky_relu": lambda: np.where(y > 0, y, args[0] * y) if args else None,
     }[nonlinearity]()
 
@@ -268,7 +273,45 @@ ROWS: list[Row] = [
         by=(0, 1, 2, 5),
         tolerance=2e-5,
     ),
+    Row(
+        "fused_batch_normalization",
+        (sample(2, 3, 4), *beta_gamma(1, 1, 4), *statistics(1, 1, 4), sample(2, 3, 4, seed=9)),
+        fused,
+        {"axes": (-1,), "decay_rate": 0.5, "eps": 0.1, "nonlinearity": "relu", "n_outputs": 3},
+        by=(0, 1, 2, 5),
+        **BATCH,
+    ),
+    Row("fused_batch_normalization", (sample(4, 3),), fused, {"eps": 0.1}, tolerance=2e-5),
+    Row(
+        "fused_batch_normalization",
+        (sample(0, 3), *beta_gamma(1, 3), *statistics(1, 3)),
+        fused,
+        {"batch_stat": False},
+        by=(0, 1, 2),
+    ),
     Row("fused_convolution", (sample(2, 2, 5), sample(3, 2, 3, seed=1)), fused_convolution, tolerance=1e-5),
+    Row("fused_convolution", (sample(0, 2, 5), sample(3, 2, 3, seed=1)), fused_convolution),
+    *(
+        Row(
+            "fused_convolution",
+            (sample(2, 3, 4, 5, 2), sample(4, 2, 3, 2, seed=1), sample(4, seed=2))
+            + ((*beta_gamma(*last), *statistics(*last)) if of_batch else ())
+            + ((() if of_batch else (None,) * 4) + (sample(2, 3, 3, 3, 4, seed=3),) if add else ()),
+            fused_convolution,
+            {"base_axis": 2, "stride": (2, 2), "pad": (1, 1), "channel_last": True, "eps": 0.1, "decay_rate": 0.7}
+            | {"nonlinearity": name, "nonlinearity_args": args, "batch_stat": batch_stat},
+            by=(0, 1, 2) + ((3, 4) if of_batch else ()) + ((7,) if add else ()),
+            tolerance=2e-5,
+            writes=(5, 6) if of_batch and batch_stat else (),
+        )
+        for last in [(1, 1, 1, 1, 4)]
+        for name, args, of_batch, batch_stat, add in (
+            ("sigmoid", (), True, True, False),
+            ("elu", (0.7,), True, False, True),
+            ("relu6", (), False, True, True),
+            ("relu", (), True, False, True),
+        )
+    ),
     Row(
         "fused_convolution",
         (sample(2, 2, 5), sample(3, 2, 3, seed=1), sample(3, seed=2), *[None] * 4, sample(2, 3, 5, seed=3)),

@@ -253,7 +253,8 @@ FACTS = {
         "A look-up among four neighbours for each element; backward the same.",
     ),
     "fused_convolution": (
-        "That of the functions in a row.",
+        "That of the layers in a row. Without `batch_stat` the convolution runs again for the gradients of `gamma` and "
+        "`variance`.",
         "As `convolution`; what follows it is done on the way to memory.",
     ),
     "onnx_resize": (

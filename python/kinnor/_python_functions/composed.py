@@ -40,6 +40,17 @@ T = TypeVar("T", Variable, NdArray)
 f = _core.functions
 
 
+def check_statistics(op: str, mean: Any, variance: Any, batch_stat: bool) -> None:
+    """Refuses running statistics that a function of the graph computes, if they are to be overwritten."""
+    for name, statistic in (("mean", mean), ("variance", variance)):
+        if batch_stat and isinstance(statistic, Variable) and statistic.parent is not None:
+            by = statistic.parent.info.type_name
+            raise ArgumentError(
+                f"{op}: expected `{name}` not to be computed where batch_stat is True, which overwrites it, got the "
+                f"output of {by}"
+            )
+
+
 def batch_normalization(
     x: T,
     beta: T | None = None,
@@ -53,13 +64,7 @@ def batch_normalization(
     output_stat: bool = False,
     n_outputs: int | None = None,
 ) -> Any:
-    for name, statistic in (("mean", mean), ("variance", variance)):
-        if batch_stat and isinstance(statistic, Variable) and statistic.parent is not None:
-            by = statistic.parent.info.type_name
-            raise ArgumentError(
-                f"batch_normalization: expected `{name}` not to be computed where batch_stat is True, which overwrites "
-                f"it, got the output of {by}"
-            )
+    check_statistics("batch_normalization", mean, variance, batch_stat)
     return f.batch_normalization(
         x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, output_stat, n_outputs=n_outputs
     )

@@ -8,10 +8,10 @@ import numpy as np
 
 from .. import _core
 from .._core import ArgumentError, NdArray, PythonFunction, Variable
-from .composed import batch_normalization
+from .composed import batch_normalization, check_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .._core import FunctionVariable
 
@@ -20,17 +20,6 @@ __all__ = ["fused_batch_normalization", "fused_convolution", "sync_batch_normali
 T = TypeVar("T", Variable, NdArray)
 
 f = _core.functions
-
-NONLINEARITIES: dict[str, tuple[Callable[..., Any], int]] = {
-    "identity": (lambda x: x, 0),
-    "relu": (f.relu, 0),
-    "sigmoid": (f.sigmoid, 0),
-    "tanh": (f.tanh, 0),
-    "leaky_relu": (f.leaky_relu, 1),
-    "elu": (f.elu, 1),
-    "relu6": (f.relu6, 0),
-}
-"""The activations of a fused convolution, and how many arguments they take."""
 
 
 def fused_batch_normalization(
@@ -48,40 +37,12 @@ def fused_batch_normalization(
     output_stat: bool = False,
     n_outputs: int | None = None,
 ) -> Any:
-    """Batch normalization, an addition and an activation: `y = relu(batch_normalization(x, ...) + z)`.
+    check_statistics("fused_batch_normalization", mean, variance, batch_stat)
+    how = (axes, decay_rate, eps, batch_stat, nonlinearity, output_stat)
+    return f.fused_batch_normalization(x, beta, gamma, mean, variance, z, *how, n_outputs=n_outputs)
 
-    It is these functions in a row, which run as one where that pays.
 
-    Args:
-        x: Input of any shape.
-        beta: Offset, as in `batch_normalization`.
-        gamma: Scale, as in `batch_normalization`.
-        mean: Running mean, overwritten with `batch_stat`.
-        variance: Running variance, overwritten with `batch_stat`.
-        z: Array of the shape of `x` that is added; none by default.
-        axes: Axes that have their own statistics.
-        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
-        eps: Added to the variance, zero or more.
-        batch_stat: Use the statistics of `x`, else the running ones.
-        nonlinearity: The activation: `relu`.
-        output_stat: Return the statistics of `x` too.
-        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
-
-    Returns:
-        Array of the shape of `x`; with `output_stat` also its mean and its variance.
-
-    Raises:
-        ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
-        ShapeError: If an input has the wrong shape.
-    """
-    if nonlinearity != "relu":
-        raise ArgumentError(f"fused_batch_normalization: expected `nonlinearity` to be 'relu', got {nonlinearity!r}")
-    found = batch_normalization(
-        x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, output_stat, n_outputs
-    )
-    y, *statistics = found if isinstance(found, tuple) else (found,)
-    y = f.relu(y if z is None else f.add2(y, z))
-    return (y, *statistics) if statistics else y
+fused_batch_normalization.__doc__ = f.fused_batch_normalization.__doc__
 
 
 def sync_batch_normalization(
@@ -155,74 +116,20 @@ def fused_convolution(
     decay_rate: float = 0.9,
     eps: float = 1e-5,
     batch_stat: bool = True,
-    nonlinearity: str = "relu",
+    nonlinearity: str | None = "relu",
     nonlinearity_args: Sequence[float] = (),
     pad_mode: str = "constant",
     constant_value: float = 0.0,
 ) -> T:
-    """Padding, convolution, batch normalization, an addition and an activation, each but the convolution if wanted.
-
-    It is these functions in a row, which run as one where that pays.
-
-    Args:
-        x: Input, as of `convolution`.
-        weight: Weight, as of `convolution`.
-        bias: Bias, as of `convolution`; none by default.
-        beta: Offset of the batch normalization; with `gamma`, `mean` and `variance`, or there is none.
-        gamma: Scale of the batch normalization.
-        mean: Running mean, overwritten with `batch_stat`.
-        variance: Running variance, overwritten with `batch_stat`.
-        z: Array of the shape of the output that is added before the activation; none by default.
-        base_axis: The axis of the channels; the axes before it are the batch.
-        pad: Elements added at both ends of each spatial axis; or at either end of each axis, as in `pad`.
-        stride: As in `convolution`.
-        dilation: As in `convolution`.
-        group: As in `convolution`.
-        channel_last: As in `convolution`.
-        decay_rate: As in `batch_normalization`.
-        eps: As in `batch_normalization`.
-        batch_stat: As in `batch_normalization`.
-        nonlinearity: The activation: `identity` or none of its name, `relu`, `sigmoid`, `tanh`, `leaky_relu`, `elu`,
-            `relu6`.
-        nonlinearity_args: Its arguments: `alpha` of `leaky_relu` and `elu`.
-        pad_mode: As `mode` of `pad`.
-        constant_value: As in `pad`.
-
-    Returns:
-        Array of the shape of the convolution's output.
-
-    Raises:
-        ArgumentError: If the activation is unknown or has not the arguments that it takes, or only some inputs of the
-            batch normalization are given.
-        ShapeError: If the shapes do not fit together.
-    """
-    activation, n = NONLINEARITIES.get(nonlinearity or "identity", (None, 0))
-    if activation is None:
-        raise ArgumentError(
-            f"fused_convolution: expected `nonlinearity` to be one of {', '.join(NONLINEARITIES)}, got {nonlinearity!r}"
-        )
-    if len(nonlinearity_args) != n:
-        raise ArgumentError(
-            f"fused_convolution: expected {n} `nonlinearity_args` for {nonlinearity}, got {len(nonlinearity_args)}"
-        )
-    of_batch = [beta, gamma, mean, variance]
-    given = sum(part is not None for part in of_batch)
-    if given not in (0, 4):
-        raise ArgumentError(f"fused_convolution: expected beta, gamma, mean and variance or none of them, got {given}")
-    spatial = x.ndim - base_axis - 1
-    width = None if pad is None else [int(p) for p in np.ravel(pad)]
-    if width and (len(width) != spatial or pad_mode != "constant" or constant_value != 0):
-        if len(width) == spatial:
-            width = [p for side in width for p in (side, side)] + ([0, 0] if channel_last else [])
-        x, width = f.pad(x, width, pad_mode, constant_value), None
-    y = f.convolution(x, weight, bias, base_axis, width, stride, dilation, group, channel_last)
-    if given:
-        axis = y.ndim - 1 if channel_last else base_axis
-        y = batch_normalization(y, beta, gamma, mean, variance, (axis,), decay_rate, eps, batch_stat)
-    if z is not None:
-        y = f.add2(y, z)
-    result: T = activation(y, *nonlinearity_args)
+    check_statistics("fused_convolution", mean, variance, batch_stat)
+    layers = (decay_rate, eps, batch_stat, nonlinearity or "identity", nonlinearity_args, pad_mode, constant_value)
+    result: T = f.fused_convolution(
+        x, weight, bias, beta, gamma, mean, variance, z, base_axis, pad, stride, dilation, group, channel_last, *layers
+    )
     return result
+
+
+fused_convolution.__doc__ = f.fused_convolution.__doc__
 
 
 class VATNoise(PythonFunction):

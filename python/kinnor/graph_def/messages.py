@@ -217,16 +217,27 @@ def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) ->
     return function(*inputs, **given)
 
 
+def _is_left_out_of_fused(name: str, named: Mapping[str, Any], left: Sequence[Any]) -> bool:
+    """Whether a fused convolution has no such input, given those before it and those that are left."""
+    if name == "bias":
+        return not left or left[0].ndim != 1
+    if name == "beta":
+        return len(left) < 4
+    return name in {"gamma", "mean", "variance"} and "beta" not in named
+
+
 def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs by the names that a declaration has for them."""
     left = list(inputs)
-    named = {}
+    named: dict[str, Any] = {}
     n_missing = len(known.inputs) - len(inputs)
     for name, word in known.inputs:
         says_so = bool(arguments.get(LEAVES_OUT.get(name, ""))) or (name, arguments.get("num_layers")) == ("weight", 1)
         # A mask of positions has more axes than the bias after it.
         is_bias = name == "mask" and bool(left) and left[0].ndim == 1
         is_out = n_missing > 0 and word == "optional" and (says_so or is_bias)
+        if kind == "FusedConvolution" and word == "optional":
+            is_out = _is_left_out_of_fused(name, named, left)
         n_missing -= is_out
         if left and not is_out:
             named[name] = left.pop(0)

@@ -32,7 +32,7 @@ pub(crate) trait Rearrange: Declared {
 
 /// A [`Rearrange`] as what the engine computes.
 #[derive(Clone)]
-pub(crate) struct Rearranged<C>(C);
+pub(crate) struct Rearranged<C>(pub(crate) C);
 
 impl<C: Declared> Declared for Rearranged<C> {
     const SPEC: Spec = C::SPEC;

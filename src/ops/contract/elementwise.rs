@@ -100,7 +100,7 @@ fn is_double<T: Float>() -> bool {
 
 /// A [`Unary`] as what the engine computes.
 #[derive(Clone)]
-pub(crate) struct Map<C>(C);
+pub(crate) struct Map<C>(pub(crate) C);
 
 /// A [`Binary`] as what the engine computes.
 #[derive(Clone)]

@@ -418,6 +418,11 @@ impl<'a, T: Float> Backward<'a, T> {
         self.memory(i)
     }
 
+    /// Output `o` and its gradient in memory, the former if it is read: for a part of this run.
+    pub(crate) fn y_and_gy(&self, o: usize) -> (Memory<'a>, Memory<'a>) {
+        (self.y[o], self.gy[o])
+    }
+
     fn memory(&self, i: usize) -> Memory<'a> {
         self.x[position(self.present, i).unwrap_or(usize::MAX)]
     }

@@ -2,6 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::normalization::InPlace;
 use crate::kernels::scratch::List;
 use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
 use crate::ops::{
@@ -59,6 +60,15 @@ impl BatchNormalization {
         // NNabla's operation always offers three outputs and its function asks for one or three of them.
         let output_stat = self.output_stat || self.n_outputs == Some(3);
         Ok(Form::new(x, kept.clone(), kept, self.eps, output_stat))
+    }
+
+    /// What normalises elements where they are, by the running statistics, as they come; none where those of a channel lie too
+    /// scattered.
+    pub(crate) fn in_place<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a InPlace<T>> {
+        let form = self.form(run.x_shape(0)).ok()?;
+        let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
+        let (mean, variance) = (real(run.x(3)), real(run.x(4)));
+        form.in_place_by(run, &mean, &variance)
     }
 
     fn refuse(arg: &str, expected: &str, got: impl std::fmt::Display) -> Error {
@@ -124,10 +134,7 @@ impl Compute for BatchNormalization {
     }
 
     fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
-        let form = self.form(run.x_shape(0)).ok()?;
-        let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
-        let (mean, variance) = (real(run.x(3)), real(run.x(4)));
-        form.pieces_by(run, &mean, &variance)
+        self.in_place(run).map(|pieces| pieces as &(dyn Pieces + 'static))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {

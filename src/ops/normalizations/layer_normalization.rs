@@ -87,16 +87,16 @@ impl Form {
 
     /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
     /// scattered.
-    pub(crate) fn pieces_by<'a, T: Float>(
+    pub(crate) fn in_place_by<'a, T: Float>(
         &self,
         run: Run<'a, T>,
         mean: &[f64],
         variance: &[f64],
-    ) -> Option<&'a (dyn Pieces + 'static)> {
+    ) -> Option<&'a InPlace<T>> {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let SavedStatistics { stats, in_place } = run.into_state::<SavedStatistics<T>>();
         stats.set(mean, variance, self.eps);
-        in_place.set(&self.layout(), stats, gamma, beta).then_some(in_place)
+        in_place.set(&self.layout(), stats, gamma, beta).then_some(&*in_place)
     }
 
     /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.

@@ -1,0 +1,102 @@
+//! The activation that ends a fused function.
+
+use crate::kernels::{Activation, Float};
+use crate::ops::contract::elementwise::Map;
+use crate::ops::pointwise::activation::{Sigmoid, Tanh};
+use crate::ops::pointwise::rectifier::{ELU, LeakyReLU, ReLU, ReLU6};
+use crate::ops::{Backward, Compute, Reads, Run, Sym};
+use crate::{Error, Result};
+
+/// One of the activations, with its arguments.
+#[derive(Clone)]
+pub(super) enum FusedActivation {
+    Identity,
+    ReLU(Map<ReLU>),
+    Sigmoid(Map<Sigmoid>),
+    Tanh(Map<Tanh>),
+    LeakyReLU(Map<LeakyReLU>),
+    ELU(Map<ELU>),
+    ReLU6(Map<ReLU6>),
+}
+
+/// The names, in the order in which an error tells them.
+const NAMES: &str = "identity, relu, sigmoid, tanh, leaky_relu, elu, relu6";
+
+/// What an expression is of the operation of an activation, and what of none.
+macro_rules! of_operation {
+    ($self:expr, $none:expr, $op:ident => $some:expr) => {
+        match $self {
+            FusedActivation::Identity => $none,
+            FusedActivation::ReLU($op) => $some,
+            FusedActivation::Sigmoid($op) => $some,
+            FusedActivation::Tanh($op) => $some,
+            FusedActivation::LeakyReLU($op) => $some,
+            FusedActivation::ELU($op) => $some,
+            FusedActivation::ReLU6($op) => $some,
+        }
+    };
+}
+
+fn reads<C: Compute>(op: &C) -> Reads {
+    op.reads(0)
+}
+
+fn sym<C: Compute>(op: &C, x: Sym) -> Sym {
+    Sym::apply(op.clone(), &[x])
+}
+
+impl FusedActivation {
+    /// The activation of a name, of function `op`.
+    ///
+    /// # Errors
+    /// There is none of that name, or it takes another number of arguments.
+    pub(super) fn new(op: &'static str, name: &str, args: &[f64]) -> Result<Self> {
+        let takes = usize::from(matches!(name, "leaky_relu" | "elu"));
+        if args.len() != takes && NAMES.split(", ").any(|each| each == name) {
+            let expected = format!("{takes} numbers for {name}");
+            return Err(Error::argument(op, "nonlinearity_args", expected, format!("{args:?}")));
+        }
+        let alpha = args.first().copied().unwrap_or_default();
+        Ok(match name {
+            "identity" => Self::Identity,
+            "relu" => Self::ReLU(Map(ReLU { inplace: false })),
+            "sigmoid" => Self::Sigmoid(Map(Sigmoid {})),
+            "tanh" => Self::Tanh(Map(Tanh {})),
+            "leaky_relu" => Self::LeakyReLU(Map(LeakyReLU { alpha, inplace: false })),
+            "elu" => Self::ELU(Map(ELU { alpha })),
+            "relu6" => Self::ReLU6(Map(ReLU6 {})),
+            _ => {
+                let expected = format!("one of {NAMES}");
+                return Err(Error::argument(op, "nonlinearity", expected, format!("{name:?}")));
+            }
+        })
+    }
+
+    /// What another kernel does of it with its result.
+    pub(super) fn in_registers(&self) -> Activation {
+        if let Self::ReLU(_) = self { Activation::Relu } else { Activation::Identity }
+    }
+
+    /// Whether it is a run of its own.
+    pub(super) fn is_apart(&self) -> bool {
+        !matches!(self, Self::Identity | Self::ReLU(_))
+    }
+
+    /// What its gradient reads: `inputs` is what it was given, which nobody else has.
+    pub(super) fn reads(&self) -> Reads {
+        of_operation!(self, Reads::NOTHING, op => reads(op))
+    }
+
+    pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        of_operation!(self, Ok(()), op => op.forward(run))
+    }
+
+    pub(super) fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        of_operation!(self, Ok(()), op => op.backward(run))
+    }
+
+    /// Of a symbol.
+    pub(super) fn on(&self, x: Sym) -> Sym {
+        of_operation!(self, x, op => sym(op, x))
+    }
+}

@@ -1,0 +1,64 @@
+//! Batch normalization, an addition and an activation.
+
+use crate::ops::fused::activation::FusedActivation;
+use crate::ops::fused::operation::{Fuse, Fused};
+use crate::ops::fused::steps::FusedSteps;
+use crate::ops::normalizations::batch_normalization::BatchNormalization;
+use crate::ops::{Declared, Entry, InputShapes, Value, op};
+use crate::{Error, Result};
+
+/// The operations of this file.
+pub(crate) const OPS: &[Entry] = &[Entry::of::<Fused<FusedBatchNormalization>>()];
+
+op! {
+    /// Batch normalization, an addition and an activation, as one function: `y = relu(batch_normalization(x, ...) + z)`.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///     beta: Offset, as in `batch_normalization`.
+    ///     gamma: Scale, as in `batch_normalization`.
+    ///     mean: Running mean, overwritten with `batch_stat`.
+    ///     variance: Running variance, overwritten with `batch_stat`.
+    ///     z: Array of the shape of `x` that is added; none by default.
+    ///     axes: Axes that have their own statistics.
+    ///     decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+    ///     eps: Added to the variance, zero or more.
+    ///     batch_stat: Use the statistics of `x`, else the running ones.
+    ///     nonlinearity: The activation: `relu`.
+    ///     output_stat: Return the statistics of `x` too.
+    ///     n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance.
+    ///
+    /// Raises:
+    ///     ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
+    ///     AxisError: If `x` has no such axis.
+    ///     ShapeError: If an input has the wrong shape.
+    FusedBatchNormalization = fused_batch_normalization(
+        x, beta: optional, gamma: optional, mean: optional, variance: optional, z: optional;
+        axes: Vec<i64> = [1], decay_rate: f64 = 0.9, eps: f64 = 1e-5, batch_stat: bool = true,
+        nonlinearity: String = "relu", output_stat: bool = false, n_outputs: Option<i64> = None
+    )
+}
+
+impl Fuse for FusedBatchNormalization {
+    const WEIGHT: Option<usize> = None;
+
+    fn steps(&self) -> Result<FusedSteps> {
+        if self.nonlinearity != "relu" {
+            let got = format!("{:?}", self.nonlinearity);
+            return Err(Error::argument(Self::SPEC.name, "nonlinearity", "\"relu\"", got));
+        }
+        let Self { axes, decay_rate, eps, batch_stat, output_stat, n_outputs, .. } = self.clone();
+        let normalization = BatchNormalization { axes, decay_rate, eps, batch_stat, output_stat, n_outputs };
+        let activation = FusedActivation::new(Self::SPEC.name, &self.nonlinearity, &[])?;
+        Ok(FusedSteps { name: Self::SPEC.name, convolution: None, normalization, activation })
+    }
+
+    // NNabla's has no argument that says which outputs there are.
+    fn info(&self, _: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+        let args = Self::SPEC.args.iter().map(|arg| arg.info).zip(self.values());
+        args.filter(|(name, _)| !matches!(*name, "output_stat" | "n_outputs")).collect()
+    }
+}

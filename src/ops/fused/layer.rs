@@ -1,0 +1,57 @@
+//! How one layer of a fused function runs as a part of it.
+
+use smallvec::SmallVec;
+
+use crate::array::{DType, Lasting, Shape};
+use crate::kernels::{Float, Tail};
+use crate::ops::{Backward, Call, Memory, Run, State};
+
+/// How a layer runs within the whole.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'a> {
+    pub(super) recompute: bool,
+    pub(super) tail: Tail<'a>,
+    pub(super) lasting: Option<Lasting<'a>>,
+}
+
+impl Within<'_> {
+    pub(super) const PLAIN: Self = Self { recompute: false, tail: Tail::NOTHING, lasting: None };
+}
+
+/// A gradient of an input, if it is wanted, and whether to add to it.
+pub(super) type WantedGradient<'a> = Option<(Memory<'a>, bool)>;
+
+pub(super) fn memory<'a, T>(of: &mut [T], shape: &'a Shape) -> Memory<'a> {
+    Memory { ptr: of.as_mut_ptr().cast(), shape }
+}
+
+/// What is there of several, and a mask of which these are.
+pub(super) fn given<T>(all: impl IntoIterator<Item = Option<T>>) -> (SmallVec<[T; 5]>, u64) {
+    let (mut found, mut present) = (SmallVec::new(), 0);
+    for (i, x) in all.into_iter().enumerate() {
+        present |= u64::from(x.is_some()) << i;
+        found.extend(x);
+    }
+    (found, present)
+}
+
+pub(super) fn run<'a, T: Float>(
+    (x, present): (&'a [Memory<'a>], u64),
+    y: &'a [Memory<'a>],
+    state: &'a mut State,
+    Within { recompute, tail, lasting }: Within<'a>,
+) -> Run<'a, T> {
+    let double = T::DTYPE == DType::F64;
+    Run::new(Call { x, y, gy: &[], gx: &[], state, double, recompute, tail, lasting }, present)
+}
+
+pub(super) fn run_backward<'a, T: Float>(
+    (x, present): (&'a [Memory<'a>], u64),
+    (y, gy): (&'a [Memory<'a>], &'a [Memory<'a>]),
+    gx: &'a [WantedGradient<'a>],
+    state: &'a mut State,
+    lasting: Option<Lasting<'a>>,
+) -> Backward<'a, T> {
+    let (double, Within { recompute, tail, .. }) = (T::DTYPE == DType::F64, Within::PLAIN);
+    Backward::new(Call { x, y, gy, gx, state, double, recompute, tail, lasting }, present)
+}

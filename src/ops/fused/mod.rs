@@ -1,0 +1,10 @@
+//! Several layers in a row as one function of a graph: a convolution, a normalization, an addition and an activation.
+
+pub(crate) mod activation;
+pub(crate) mod backward;
+pub(crate) mod batch_normalization;
+pub(crate) mod convolution;
+pub(crate) mod layer;
+pub(crate) mod operation;
+pub(crate) mod padded;
+pub(crate) mod steps;

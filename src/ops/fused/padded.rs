@@ -1,0 +1,58 @@
+//! A convolution of an input that may get a frame first.
+
+use crate::Result;
+use crate::array::Shape;
+use crate::kernels::{Float, scratch};
+use crate::ops::arrangement::regrid::Rearranged;
+use crate::ops::arrangement::slicing::Pad;
+use crate::ops::fused::layer::{Within, memory, run};
+use crate::ops::spatial::convolution::Convolution;
+use crate::ops::{Compute, InputShapes, Memory, State};
+
+/// A convolution, of an input that may get a frame first.
+#[derive(Clone)]
+pub(super) struct PaddedConvolution {
+    pub(super) convolution: Convolution,
+    pub(super) pad_mode: String,
+    pub(super) constant_value: f64,
+}
+
+impl PaddedConvolution {
+    /// The frame, and the convolution without one of its own; none where zeros of the convolution do.
+    pub(super) fn frame(&self, x: &Shape) -> Option<(Rearranged<Pad>, Convolution)> {
+        let Self { convolution, pad_mode: mode, constant_value } = self;
+        let spatial = x.ndim().saturating_sub(x.axis("", convolution.base_axis).ok()? + 1);
+        let pad = convolution.pad.as_ref().filter(|pad| !pad.is_empty())?;
+        let are_zeros = mode == "constant" && *constant_value == 0.0;
+        if are_zeros && pad.len() == spatial {
+            return None;
+        }
+        let mut width = pad.clone();
+        if pad.len() == spatial {
+            width = pad.iter().flat_map(|p| [*p, *p]).collect();
+            width.extend(if convolution.channel_last { &[0, 0][..] } else { &[] });
+        }
+        let (mode, constant_value) = (mode.clone(), *constant_value);
+        let frame = Rearranged(Pad { pad_width: width, mode, constant_value });
+        Some((frame, Convolution { pad: None, ..convolution.clone() }))
+    }
+
+    /// Calls `work` with the convolution, with what it takes in the place of `x`, whose elements are there if it `reads` them, and with
+    /// the frame.
+    pub(super) fn framed<T: Float>(
+        &self,
+        x: Memory<'_>,
+        reads: bool,
+        work: impl FnOnce(&Convolution, Memory<'_>, Option<&Rearranged<Pad>>) -> Result<()>,
+    ) -> Result<()> {
+        let Some((frame, convolution)) = self.frame(x.shape) else { return work(&self.convolution, x, None) };
+        let shapes = frame.shapes(&InputShapes { x: &[x.shape], present: u64::MAX, values: None })?;
+        scratch::with(shapes[0].size(), |room: &mut [T]| {
+            let framed = memory(room, &shapes[0]);
+            if reads {
+                frame.forward(&mut run::<T>((&[x], 1), &[framed], &mut State::default(), Within::PLAIN))?;
+            }
+            work(&convolution, framed, Some(&frame))
+        })
+    }
+}

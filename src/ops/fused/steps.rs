@@ -1,0 +1,246 @@
+//! The layers of a fused function, one after the other, forward and backward.
+
+use smallvec::SmallVec;
+
+use crate::array::Shape;
+use crate::kernels::normalization::NormalizeAdd;
+use crate::kernels::scratch::SavedMemory;
+use crate::kernels::{Float, scratch};
+use crate::ops::fused::activation::FusedActivation;
+use crate::ops::fused::layer::{Within, given, memory, run};
+use crate::ops::fused::padded::PaddedConvolution;
+use crate::ops::normalizations::batch_normalization::BatchNormalization;
+use crate::ops::{Compute, InputShapes, Memory, Op, Reads, Run, Shapes, State, Sym, Symbols, symbol::Tape};
+use crate::{Error, Result};
+
+/// The layers: what is not asked for is left out. The inputs are those of the convolution, if there is one (or else `x`), then
+/// `beta`, `gamma`, `mean` and `variance`, and `z` at last.
+#[derive(Clone)]
+pub(crate) struct FusedSteps {
+    pub(super) name: &'static str,
+    pub(super) convolution: Option<PaddedConvolution>,
+    /// Runs where `beta` is given, or where nothing else does.
+    pub(super) normalization: BatchNormalization,
+    pub(super) activation: FusedActivation,
+}
+
+/// What runs leave: the state of each layer, what the convolution gave to a normalization by the batch, and what the activation was
+/// given, if its gradient reads that.
+#[derive(Default)]
+pub(super) struct SavedSteps<T> {
+    pub(super) convolution: State,
+    pub(super) normalization: State,
+    pub(super) hidden: SavedMemory<T>,
+    pub(super) sums: SavedMemory<T>,
+}
+
+impl FusedSteps {
+    /// The number of `beta`; `gamma`, `mean` and `variance` follow.
+    pub(super) fn beta(&self) -> usize {
+        if self.convolution.is_some() { 3 } else { 1 }
+    }
+
+    /// The number of `z`.
+    pub(super) fn z(&self) -> usize {
+        self.beta() + 4
+    }
+
+    /// Whether there is a normalization, by which inputs there are.
+    pub(super) fn normalizes(&self, has: impl Fn(usize) -> bool) -> bool {
+        self.convolution.is_none() || has(self.beta())
+    }
+
+    /// Whether what the convolution gives may be normalised on its way to memory.
+    fn normalizes_in_place<'a>(
+        &'a self,
+        shape: &'a Shape,
+        input: impl Fn(usize) -> Option<&'a Shape> + 'a,
+    ) -> bool {
+        let (x, present) = given(self.of_normalization(shape, input));
+        self.normalization.goes_along(&InputShapes { x: &x, present, values: None })
+    }
+
+    /// The inputs of the normalization of `x`.
+    pub(super) fn of_normalization<'a, T: Copy + 'a>(
+        &'a self,
+        x: T,
+        input: impl Fn(usize) -> Option<T> + 'a,
+    ) -> impl Iterator<Item = Option<T>> + 'a {
+        std::iter::once(Some(x)).chain((self.beta()..self.z()).map(input))
+    }
+
+    pub(super) fn overwrites(&self, i: usize) -> bool {
+        self.normalization.batch_stat && (self.beta() + 2..self.z()).contains(&i)
+    }
+
+    /// The shape of what the convolution gives.
+    fn convolved(&self, padded: &PaddedConvolution, x: &InputShapes<'_>) -> Result<Shape> {
+        let statistics = (self.beta()..self.z()).filter(|i| x.find(*i).is_some()).count();
+        if !matches!(statistics, 0 | 4) {
+            let expected = "given with gamma, mean and variance, or none of the four";
+            return Err(Error::argument(self.name, "beta", expected, format!("{statistics} of them")));
+        }
+        let (framed, given_x) = (padded.frame(x.get(0)), [x.get(0)]);
+        let (mut first, mut convolution) = (given_x[0].clone(), &padded.convolution);
+        if let Some((frame, plain)) = &framed {
+            first =
+                frame.shapes(&InputShapes { x: &given_x, present: u64::MAX, values: None })?.swap_remove(0);
+            convolution = plain;
+        }
+        let (inputs, present) = given([Some(&first), x.find(1), x.find(2)]);
+        Ok(convolution.shapes(&InputShapes { x: &inputs, present, values: None })?.swap_remove(0))
+    }
+
+    pub(super) fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        let y = match &self.convolution {
+            Some(padded) => self.convolved(padded, x)?,
+            None => x.get(0).clone(),
+        };
+        let mut all = Shapes::from_elem(y.clone(), 1);
+        if self.normalizes(|i| x.find(i).is_some()) {
+            let (inputs, present) = given(self.of_normalization(&y, |i| x.find(i)));
+            all = self.normalization.shapes(&InputShapes { x: &inputs, present, values: None })?;
+        }
+        match x.find(self.z()) {
+            Some(z) if *z != y => {
+                Err(Error::shape(self.name, format!("z of shape {y}, as the output has"), [z]))
+            }
+            _ => Ok(all),
+        }
+    }
+
+    pub(super) fn convolve<T: Float>(
+        padded: &PaddedConvolution,
+        x: &[Option<Memory<'_>>],
+        to: Memory<'_>,
+        state: &mut State,
+        within: Within<'_>,
+    ) -> Result<()> {
+        let Some(first) = x[0] else { return Ok(()) };
+        padded.framed::<T>(first, true, |convolution, first, _| {
+            let (inputs, present) = given([Some(first), x[1], x[2]]);
+            convolution.forward(&mut run::<T>((&inputs, present), &[to], state, within))
+        })
+    }
+
+    pub(super) fn forward<T: Float>(&self, whole: &mut Run<'_, T>) -> Result<()> {
+        let (n, shape) = (whole.y_shape(0).size(), whole.y_shape(0));
+        let x: SmallVec<[_; 8]> = (0..=self.z()).map(|i| whole.has(i).then(|| whole.x_memory(i))).collect();
+        let mut y: SmallVec<[_; 3]> = (0..whole.n_outputs()).map(|o| whole.y_memory(o)).collect();
+        let other = whole.has(self.z()).then(|| whole.x(self.z()));
+        let recompute = whole.is_recomputation();
+        let within = Within { recompute, lasting: whole.lasting(), ..Within::PLAIN };
+        let saved = whole.state::<SavedSteps<T>>();
+        let last = y[0];
+        if self.activation.reads().inputs != 0 {
+            saved.sums.resize(n, T::ZERO);
+            y[0] = memory(&mut saved.sums, shape);
+        }
+        let to = y[0];
+        let finish =
+            |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.in_registers());
+        let normalize = |from: Memory<'_>, state: &mut State| {
+            let (rows, (inputs, present)) = (finish(None), given(self.of_normalization(from, |i| x[i])));
+            let within = Within { recompute, tail: rows.tail(), lasting: None };
+            self.normalization.forward(&mut run::<T>((&inputs, present), &y, state, within))
+        };
+        match (&self.convolution, x[0]) {
+            (None, Some(from)) => normalize(from, &mut saved.normalization)?,
+            (Some(padded), Some(_)) if !self.normalizes(|i| x[i].is_some()) => {
+                let rows = finish(None);
+                let within = Within { tail: rows.tail(), ..within };
+                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within)?;
+            }
+            (Some(padded), Some(_)) if self.normalization.batch_stat => {
+                saved.hidden.resize(n, T::ZERO);
+                let hidden = memory(&mut saved.hidden, shape);
+                Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within)?;
+                normalize(hidden, &mut saved.normalization)?;
+            }
+            (Some(padded), Some(_)) if self.normalizes_in_place(shape, |i| x[i].map(|x| x.shape)) => {
+                let (inputs, present) = given(self.of_normalization(to, |i| x[i]));
+                let by = run::<T>((&inputs, present), &[], &mut saved.normalization, Within::PLAIN);
+                let rows = finish(self.normalization.in_place(by));
+                let within = Within { tail: rows.tail(), ..within };
+                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within)?;
+            }
+            (Some(padded), Some(_)) => {
+                scratch::with(n, |hidden: &mut [T]| {
+                    let hidden = memory(hidden, shape);
+                    Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within)?;
+                    normalize(hidden, &mut saved.normalization)
+                })?;
+            }
+            (_, None) => {}
+        }
+        if self.activation.is_apart() {
+            let mut state = State::default();
+            self.activation.forward(&mut run::<T>((&[to], u64::MAX), &[last], &mut state, Within::PLAIN))?;
+        }
+        Ok(())
+    }
+
+    /// What the backward kernel reads, if all inputs are given.
+    pub(super) fn reads(&self, gx: usize) -> Reads {
+        let beta = self.beta();
+        // The hidden output of the convolution is saved, or computed again.
+        let first = match &self.convolution {
+            None => 1,
+            Some(_) if self.normalization.batch_stat => 0,
+            Some(_) => 0b111,
+        };
+        let of_normalization = |i: usize| {
+            let reads = self.normalization.reads(i).inputs;
+            ((reads & 1) * first) | ((reads >> 1 & 0b1111) << beta)
+        };
+        let inputs = match (&self.convolution, gx) {
+            (_, gx) if gx >= self.z() => 0,
+            (_, gx) if gx >= beta => of_normalization(gx + 1 - beta),
+            (Some(padded), gx) => of_normalization(0) | padded.convolution.reads(gx).inputs & 0b111,
+            (None, _) => of_normalization(0),
+        };
+        Reads { inputs, outputs: self.activation.reads().outputs & 1 }
+    }
+
+    /// What the formula reads: all but what the forward run overwrites.
+    pub(super) fn symbol_reads(&self) -> Reads {
+        Reads::inputs((0..=self.z()).filter(|i| !self.overwrites(*i)).fold(0, |mask, i| mask | 1 << i))
+    }
+
+    /// The outputs, composed of other operations.
+    fn compose(&self, s: &Symbols) -> SmallVec<[Sym; 3]> {
+        let input = |i: usize| s.has(i).then(|| s.x(i));
+        let mut y = s.x(0);
+        if let Some(padded) = &self.convolution {
+            let frame = padded.frame(&y.shape());
+            let (x, convolution) = match frame {
+                Some((frame, convolution)) => (Sym::apply(frame, &[y]), convolution),
+                None => (y, padded.convolution.clone()),
+            };
+            let (inputs, present) = given([Some(x), input(1), input(2)]);
+            y = Sym::apply_op(Op::with_inputs(convolution, present), &inputs)[0];
+        }
+        let mut all: SmallVec<[Sym; 3]> = SmallVec::from_slice(&[y]);
+        if self.normalizes(|i| s.has(i)) {
+            let read = |i: usize| if self.overwrites(i) { None } else { input(i) };
+            let (inputs, present) = given(self.of_normalization(y, read));
+            all = Sym::apply_op(Op::with_inputs(self.normalization.clone(), present), &inputs)
+                .into_iter()
+                .collect();
+        }
+        if let Some(z) = input(self.z()) {
+            all[0] = all[0] + z;
+        }
+        all[0] = self.activation.on(all[0]);
+        all
+    }
+
+    pub(super) fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (outputs, tape) = Tape::of(|| self.compose(s));
+        let outputs: Vec<_> = outputs.into_iter().enumerate().map(|(o, y)| (y, s.gy(o))).collect();
+        let (inputs, present) =
+            given((0..=self.z()).map(|i| (s.wants(i) && !self.overwrites(i)).then(|| s.x(i))));
+        let mut found = tape.gradients(&outputs, &inputs).into_iter();
+        (0..=self.z()).map(|i| if present >> i & 1 == 1 { found.next().flatten() } else { None }).collect()
+    }
+}
