@@ -167,6 +167,39 @@ impl SampledAxis {
         (unsafe { element.real().to_int_unchecked() }, is_inside)
     }
 
+    /// As [`SampledAxis::nearest_to`], where the image and its mirror image repeat each other, with a gap of so many elements between the
+    /// two.
+    #[inline(always)]
+    pub(super) fn nearest_reflected<T: Float>(
+        self,
+        (scale, given, start): (T, T, f64),
+        gap: i32,
+    ) -> (i32, bool) {
+        let (start, half) = (T::of(start), T::of(0.5));
+        let low = scale.mul_add(given, start).floor();
+        let share = scale.mul_add(given, start - low);
+        let is_known = !share.is_nan();
+        // As far as `place` goes, where quotients and what they leave are whole numbers that `T` has.
+        let most = T::of(0.5 / T::EPSILON.real());
+        let low = if low < most { low } else { most };
+        let low = if low > -most { low } else { -most };
+        let (last, gap) = (T::of(f64::from(self.last)), T::of(f64::from(gap)));
+        let period = (last + gap) + (last + gap);
+        // A quotient may have been rounded to the next whole number.
+        let low = low - (low / period).floor() * period;
+        let low = if low < T::ZERO { low + period } else { low };
+        let low = if low < period { low } else { low - period };
+        let mirrored = (low > last) | ((low == last) & (share > T::ZERO));
+        let share = if mirrored { T::ONE - share } else { share };
+        let low = if mirrored { last + (last - T::ONE - low) + gap } else { low };
+        let is_up = (share > half) | ((share == half) & (low >= T::ZERO));
+        let nearest = if is_up { low + T::ONE } else { low };
+        let element = if nearest > T::ZERO { nearest } else { T::ZERO };
+        let element = if element < last { element } else { last };
+        // SAFETY: the number is one of the axis's elements.
+        (unsafe { element.real().to_int_unchecked() }, is_known)
+    }
+
     /// The element that a settled place is nearest to, and whether it is inside.
     #[inline(always)]
     pub(super) fn nearest<T: Float>(self, low: i32, share: T) -> (i32, bool) {

@@ -126,8 +126,27 @@ impl Lookup {
         }
         // As long as halves of elements have numbers of type `T`.
         let in_own_type = self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real());
-        if self.nearest && in_own_type && !matches!(self.border, Border::Reflect { .. }) {
-            return self.nearest_at_once::<T, A>(places, scales, to);
+        if self.nearest && in_own_type {
+            if let Border::Reflect { corners } = self.border {
+                let gap = i32::from(!corners);
+                self.nearest_at_once::<T, A>(
+                    places,
+                    scales,
+                    #[inline(always)]
+                    |axis, place| axis.nearest_reflected(place, gap),
+                    to,
+                );
+            } else {
+                let endless = self.border == Border::Repeat;
+                self.nearest_at_once::<T, A>(
+                    places,
+                    scales,
+                    #[inline(always)]
+                    |axis, place| axis.nearest_to(place, endless),
+                    to,
+                );
+            }
+            return;
         }
         match in_own_type {
             true => Self::place::<T, T, A>(places, scales, to),
@@ -146,29 +165,27 @@ impl Lookup {
         }
     }
 
-    /// The nearest elements of places that no border moves.
+    /// The nearest elements of places, where `nearest` finds them.
     #[inline]
     fn nearest_at_once<T: Float, const A: usize>(
         &self,
         places: impl Iterator<Item = [GivenPlace<T>; A]>,
         scales: [f64; A],
+        nearest: impl Fn(SampledAxis, (T, T, f64)) -> (i32, bool),
         to: &mut Points<T>,
     ) {
         (to.rows, to.side_by_side) = (1, 1);
-        let (scales, endless) = (scales.map(T::of), self.border == Border::Repeat);
+        let scales = scales.map(T::of);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
         let Points { n, at: [at, ..], weight: [weight, ..], .. } = to;
         at[*n..].fill(0);
-        let elements = places.map(
+        to.all_inside = put_nearest::<_, T, A>(
+            places,
             #[inline(always)]
-            move |given| {
-                std::array::from_fn(
-                    #[inline(always)]
-                    |a| axes[a].nearest_to((scales[a], given[a].0, given[a].1), endless),
-                )
-            },
+            move |given, a| nearest(axes[a], (scales[a], given[a].0, given[a].1)),
+            steps,
+            (at, weight),
         );
-        to.all_inside = put_nearest::<T, A>(elements, steps, (at, weight));
     }
 
     /// The nearest elements of settled places.
@@ -176,16 +193,14 @@ impl Lookup {
         (to.rows, to.side_by_side) = (1, 1);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
         let Points { at: [at, ..], weight: [weight, ..], along, .. } = to;
-        let elements = (0..POINTS).map(
+        let along = &*along;
+        to.all_inside = put_nearest::<_, T, A>(
+            0..POINTS,
             #[inline(always)]
-            |i| {
-                std::array::from_fn(
-                    #[inline(always)]
-                    |a| axes[a].nearest(along[a].low[i], along[a].share[i]),
-                )
-            },
+            move |i, a| axes[a].nearest(along[a].low[*i], along[a].share[*i]),
+            steps,
+            (at, weight),
         );
-        to.all_inside = put_nearest::<T, A>(elements, steps, (at, weight));
     }
 
     /// The elements that places lie between.
@@ -260,11 +275,12 @@ impl Lookup {
     }
 }
 
-/// Writes the number of one element for each point, made of its numbers along the axes, and its weight: one, or zero if it is
-/// outside along one of them. Says whether none is.
+/// Writes the number of one element for each point, made of its numbers along the axes, which `element` gives for a place and an axis,
+/// and its weight: one, or zero if it is outside along one of them. Says whether none is.
 #[inline(always)]
-fn put_nearest<T: Float, const A: usize>(
-    elements: impl Iterator<Item = [(i32, bool); A]>,
+fn put_nearest<P, T: Float, const A: usize>(
+    places: impl Iterator<Item = P>,
+    element: impl Fn(&P, usize) -> (i32, bool),
     steps: [i32; 3],
     (at, weight): (&mut PerPoint<i32>, &mut [T; 2 * POINTS]),
 ) -> bool {
@@ -272,11 +288,12 @@ fn put_nearest<T: Float, const A: usize>(
         #[inline(always)]
         move || {
             let mut all_inside = true;
-            for (i, element) in (0..POINTS).zip(elements) {
+            for (i, given) in (0..POINTS).zip(places) {
                 let (mut place, mut is_inside) = (0, true);
                 for a in 0..A {
-                    place += element[a].0 * steps[a];
-                    is_inside &= element[a].1;
+                    let (number, is_own) = element(&given, a);
+                    place += number * steps[a];
+                    is_inside &= is_own;
                 }
                 // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
                 let (at, weight) = unsafe { (at.get_unchecked_mut(i), weight.get_unchecked_mut(i)) };
