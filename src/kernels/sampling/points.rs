@@ -290,9 +290,9 @@ fn put_nearest<P, T: Float, const A: usize>(
             let mut all_inside = true;
             for (i, given) in (0..POINTS).zip(places) {
                 let (mut place, mut is_inside) = (0, true);
-                for a in 0..A {
+                for (a, step) in steps.iter().enumerate().take(A) {
                     let (number, is_own) = element(&given, a);
-                    place += number * steps[a];
+                    place += number * step;
                     is_inside &= is_own;
                 }
                 // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
