@@ -86,8 +86,7 @@ def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
         taken = [name for name in function.inputs if name in apart]
         if not taken:
             continue
-        shape = function.args.get("shape")
-        if function.type == "Reshape" and shape[:1] == [size] != list(lead[:1]):
+        if function.type == "Reshape" and list(function.args["shape"][:1]) == [size] != [lead[0]]:
             joins = True
             continue
         if function.args.get("base_axis") == base:
@@ -95,7 +94,7 @@ def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
         elif len(taken) < len(function.inputs) or not _is_pointwise(network, function):
             return None
         apart.update((name, network.variables[name]) for name in function.outputs)
-    if not joins or any(v.shape[:base] != lead for v in apart.values()):
+    if not joins or size < 1 or any(v.shape[:base] != lead for v in apart.values()):
         return None
     for variable in apart.values():
         variable.shape = (size, *variable.shape[base:])
