@@ -214,6 +214,35 @@ def test_a_batch_that_is_not_where_it_should_be_is_refused(tmp_path):
     assert nn.graph_def.load(str(tmp_path / "net.nnp"))().shape == (8, 2)
 
 
+def _joining(between):
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(1, 2, 3, 4).astype(np.float32))
+    y = F.reshape(between(PF.affine(x, 6, base_axis=2)), (2, 3, 2))
+    return x, y, {"networks": [{"name": "net", "batch_size": 1, "outputs": {"y": y}, "names": {"x": x}}]}
+
+
+@pytest.mark.parametrize("between", [F.relu, lambda h: h + h, lambda h: PF.affine(h, 6, base_axis=2, name="b")])
+def test_axes_that_a_network_joins_are_one_in_a_file(tmp_path, between):
+    x, y, contents = _joining(between)
+    path = str(tmp_path / "net.nnp")
+    save(path, contents)
+    assert nn.graph_def.load(path, batch_size=5)().shape == (5, 3, 2)
+    made = NnpLoader(path).get_network("net", batch_size=2)
+    made.inputs["x"].d = x.d[0]
+    for output in (y, made.outputs["y"]):
+        output.forward()
+    np.testing.assert_array_equal(made.outputs["y"].d, y.d)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [lambda h: F.softmax(h, axis=2), lambda h: h + F.constant(1, h.shape), lambda h: PF.affine(h, (2, 6), name="b")],
+)
+def test_axes_that_a_function_counts_are_not_joined(tmp_path, between):
+    *_, contents = _joining(between)
+    with pytest.raises(NetworkError, match="expected shapes that begin with the batch of 1"):
+        save(str(tmp_path / "net.nnp"), contents)
+
+
 def test_a_model_is_a_function_of_arrays(tmp_path):
     x, y = network()
     nn.save(tmp_path / "net.nnp", {"y": y}, inputs={"x": x})

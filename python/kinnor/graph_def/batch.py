@@ -5,6 +5,7 @@ Knows which axis is the batch; knows no files.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..files.network_file import NetworkError
@@ -18,12 +19,16 @@ __all__ = ["freed"]
 SHAPED = ("Reshape", "Broadcast", "Constant", "Rand", "Randint", "Randn", "RandBinomial", "RandBeta", "RandGamma")
 """Functions with a shape among their arguments that begins with the batch."""
 
+AXES = ("axis", "axes", "batch_axis", "channel_axis", "dim", "shape")
+"""Arguments that count axes from the first."""
+
 
 def freed(network: ProtoNetwork) -> ProtoNetwork:
     """A copy of a network with -1 as the first length of all that depends on its inputs.
 
     As NNabla does it: the batch is what comes before `base_axis` in the functions that have one. A network without such
-    a function stays as it is.
+    a function stays as it is. Of several axes before `base_axis` the first is the batch, unless the network joins them
+    by a `Reshape`: then they are one axis from the inputs on.
 
     Args:
         network: The network.
@@ -33,7 +38,7 @@ def freed(network: ProtoNetwork) -> ProtoNetwork:
     """
     made = network.clone()
     functions = list(made.forward_sequence())
-    size = _size(made, functions)
+    size = _join(made, functions) or _size(made, functions)
     if size is not None and made.batch_size and all(made.variables[x].shape[:1] != (size,) for x in made.inputs):
         size = made.batch_size
     if size is None or size < 1:
@@ -64,6 +69,44 @@ def _size(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
                     length = network.variables[name].shape[0]
                     return network.batch_size or None if length < 0 else length
     return None
+
+
+def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
+    """Make the axes before `base_axis` one in all that a `Reshape` joins; its length, or None if none does."""
+    base = max((function.args.get("base_axis", 0) for function in functions), default=0)
+    apart = {name: v for name, v in network.variables.items() if name in network.inputs and len(v.shape) >= base}
+    if base < 2 or not apart:
+        return None
+    lead = next(iter(apart.values())).shape[:base]
+    size, joins = prod(lead), False
+    apart = {name: v for name, v in apart.items() if v.shape[:base] == lead}
+    based: list[ProtoFunction] = []
+    """Functions whose `base_axis` counts axes that are joined."""
+    for function in functions:
+        taken = [name for name in function.inputs if name in apart]
+        if not taken:
+            continue
+        if function.type == "Reshape" and list(function.args["shape"][:1]) == [size] != [lead[0]]:
+            joins = True
+            continue
+        if function.args.get("base_axis") == base:
+            based.append(function)
+        elif len(taken) < len(function.inputs) or not _is_pointwise(network, function):
+            return None
+        apart.update((name, network.variables[name]) for name in function.outputs)
+    if not joins or size < 1 or any(v.shape[:base] != lead for v in apart.values()):
+        return None
+    for variable in apart.values():
+        variable.shape = (size, *variable.shape[base:])
+    for function in based:
+        function.args["base_axis"] = 1
+    return size
+
+
+def _is_pointwise(network: ProtoNetwork, function: ProtoFunction) -> bool:
+    """Whether a function takes and makes variables of one shape, by arguments that name no axis."""
+    shapes = {network.variable(name).shape for name in (*function.inputs, *function.outputs)}
+    return len(shapes) == 1 and not any(name in function.args for name in AXES)
 
 
 def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:

@@ -61,7 +61,7 @@ def set_backend(backend: str) -> None:
 
 
 def get_backend() -> str:
-    """The name of what reads and writes sounds.
+    """The name of what reads and writes sounds, as it was set.
 
     >>> get_backend()
     'soundfile'
@@ -70,7 +70,7 @@ def get_backend() -> str:
 
 
 def get_available_backends() -> list[str]:
-    """The names of what can read and write sounds: none if soundfile is not installed."""
+    """The names that `set_backend` takes: none if soundfile is not installed."""
     return backend_manager.get_available_backends()
 
 
