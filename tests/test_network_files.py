@@ -297,6 +297,35 @@ def test_passes_change_networks(tmp_path):
     (function,) = [f for f in _functions(made.outputs["y"]) if f.info.type_name == "BatchNormalization"]
     assert not function.info.args["batch_stat"]
 
+    seen = []
+    other = NnpNetworkPass()
+    other.on_generate_variable("x")(lambda v: pytest.fail("the one that was noted last counts"))
+    other.set_variable("x", nn.Variable((3, 1, 12, 14)))
+    other.remove_and_rewire("@net/ReLU")
+    for kind in whole:
+        note = other.on_generate_function_by_type(kind)
+        note(lambda f: seen.append((f.proto.type, list(f.inputs[0].proto.shape.dim))) or f)
+
+    @other.on_generate_function_by_name("@net/Reshape")
+    def flatten(f):
+        f.proto.reshape_param.shape.dim[:] = [-1, int(np.prod(f.inputs[0].proto.shape.dim[1:]))]
+        return f
+
+    other.use_up_to("@net/Reshape_out")
+    made = loader.get_network("net", 3, other)
+    assert made.outputs["@net/Reshape_out"].shape == (3, 3 * 6 * 7)
+    assert made.inputs["x"].shape == (3, 1, 12, 14)
+    assert seen[0] == ("Convolution", [3, 1, 12, 14])
+    assert [kind for kind, _ in seen] == [kind for kind in whole[:5] if kind != "ReLU"]
+    given = NnpNetworkPass()
+
+    @given.on_generate_variable("x")
+    def put(v):
+        v.variable = mine
+        return v
+
+    assert loader.get_network("net", 3, given).inputs["x"] is mine
+
 
 def _functions(y):
     found = []

@@ -298,9 +298,7 @@ class ProtoNetwork:
             if found is None:
                 raise NetworkError(f"network {self.name!r}: expected input {name!r} of {function.name!r}, got none")
             inputs.append(found)
-        args = function.args
-        if batch_size and args.get("shape") and args["shape"][0] == -1:
-            args = {**args, "shape": [batch_size, *args["shape"][1:]]}
+        args = messages.filled(function.args, batch_size)
         made = messages.call(function.type, inputs, args, len(function.outputs))
         if len(made) < len(function.outputs):
             raise NetworkError(
@@ -375,15 +373,17 @@ class ProtoNetwork:
         """
         return loops.expanded(self)
 
-    def promote(self, callback: Any) -> ProtoNetwork:
+    def promote(self, callback: Any, batch_size: int | None = None) -> ProtoNetwork:
         """The network after a pass over it.
 
         Args:
             callback: An `NnpNetworkPass` of `kinnor.utils.nnp_graph`, or None.
+            batch_size: What stands in the place of lengths of -1 where shapes are worked out, if not what the network
+                says.
         """
         from . import passes  # It makes networks.
 
-        return self if callback is None else passes.applied(self, callback)
+        return self if callback is None else passes.applied(self, callback, batch_size)
 
     def save(
         self,
