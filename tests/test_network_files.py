@@ -624,3 +624,24 @@ def test_networks_are_built_in_the_context_of_their_graph():
         graph.current_context = "cpu"
     graph["copy"], graph["note"] = graph.net.clone(), "text"
     assert list(graph.networks) == ["net", "copy"] and graph.note == "text"
+
+
+def test_files_have_as_many_axes_in_both_inputs_of_a_function_as_nnabla_needs(tmp_path):
+    with nn.parameter_scope("", {}):
+        x, row = nn.Variable((2, 4, 3)), nn.Variable((3,))
+        one = nn.parameter.get_parameter_or_create("one", ())
+        y = F.maximum2(x * row, x + one) / nn.parameter.get_parameter_or_create("w", (4, 3))
+        for v in (x, row, *nn.get_parameters().values()):
+            v.d = np.random.RandomState(0).rand(*v.shape) + 0.5
+        graph = nn.graph_def.create_graph_from_variable("net", y, {"x": x, "row": row, "y": y})
+        kinds = [f.type for f in graph.net.functions.values()]
+        nn.graph_def.save(str(tmp_path / "net.nnp"), [graph], variable_batch_size=False)
+    assert [f.type for f in graph.net.functions.values()] == kinds
+    again = nn.graph_def.load(str(tmp_path / "net.nnp")).net
+    assert sum(f.type == "Reshape" for f in again.functions.values()) == 3
+    for function in again.functions.values():
+        if function.type != "Reshape":
+            assert len({len(again.variable(name).shape) for name in function.inputs}) == 1
+    made = again(x, row) if again.inputs == ["x", "row"] else again(row, x)
+    nn.forward_all([made, y])
+    np.testing.assert_array_equal(made.d, y.d)

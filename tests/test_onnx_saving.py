@@ -124,6 +124,25 @@ def test_names_of_parameters_inputs_and_outputs(tmp_path):
     assert list(kinnor.onnx.load(tmp_path / "net.onnx").get_parameters()) == list(nn.get_parameters())
 
 
+def test_parameters_have_the_shape_in_which_nodes_take_them(tmp_path):
+    x = nn.Variable((2, 3, 4, 4))
+    with nn.parameter_scope("shapes", {}):
+        h = PF.batch_normalization(x, batch_stat=False)
+        kinnor.onnx.save({"y": h}, tmp_path / "net.onnx", {"x": x})
+        proto = onnx.load(tmp_path / "net.onnx").graph
+        assert [node.op_type for node in proto.node] == ["BatchNormalization"]
+        assert {held.name: list(held.dims) for held in proto.initializer} == {
+            f"bn/{name}": [3] for name in ("beta", "gamma", "mean", "var")
+        }
+        gamma = nn.get_parameters()["bn/gamma"]
+        assert gamma.shape == (1, 3, 1, 1)
+        kinnor.onnx.save({"y": h * gamma, "again": F.reshape(gamma, (3,))}, tmp_path / "net.onnx", {"x": x})
+        x.d = np.random.RandomState(0).randn(*x.shape)
+        y, again = run(tmp_path / "net.onnx", {"x": x.d})
+        np.testing.assert_allclose(y, x.d, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(again, np.ones(3))
+
+
 def test_any_batch_or_one(tmp_path):
     x, y = network()
     for free, allowed in ((True, True), ({"x": 0}, True), (False, False), ({}, False)):

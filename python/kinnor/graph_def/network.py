@@ -18,7 +18,7 @@ from .._core import Error, Variable
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import batch, initial, loops, messages
+from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class ProtoNetwork:
             NetworkError: If NNabla's files cannot hold a function, or if a shape that is an argument does not begin
                 with the batch.
         """
-        network = batch.freed(self) if variable_batch_size else self
+        network = axes.equalized(batch.freed(self) if variable_batch_size else self)
         message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
         for repeat_id, times in self.repeat_info.items():
             message.repeat_info.add(id=repeat_id, times=times)
