@@ -645,3 +645,18 @@ def test_files_have_as_many_axes_in_both_inputs_of_a_function_as_nnabla_needs(tm
     made = again(x, row) if again.inputs == ["x", "row"] else again(row, x)
     nn.forward_all([made, y])
     np.testing.assert_array_equal(made.d, y.d)
+
+
+def test_the_last_of_several_files_has_the_parameters(tmp_path):
+    x, y = network()
+    contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
+    save(str(tmp_path / "net.nntxt"), contents, include_params=True)
+    weight = nn.get_parameters()["f/affine/W"]
+    first = weight.d.copy()
+    weight.d = 3
+    nn.save_parameters(str(tmp_path / "new.h5"), {"f/affine/W": weight})
+    for files, wanted in ((("net.nntxt", "new.h5"), 3), (("new.h5", "net.nntxt"), first)):
+        nn.clear_parameters()
+        load([str(tmp_path / name) for name in files])
+        np.testing.assert_array_equal(nn.get_parameters()["f/affine/W"].d, np.broadcast_to(wanted, first.shape))
+        assert "c/conv/W" in nn.get_parameters()
