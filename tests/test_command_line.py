@@ -107,6 +107,22 @@ def test_training_goes_on_where_it_was(folder):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_networks_are_converted_to_onnx_and_back(folder):
+    x, shape = nn.Variable((5, 2, 3)), nn.Variable((5, 2, 3))
+    width = nn.parameter.get_parameter_or_create("constant", (3,))
+    y = F.cumsum(F.broadcast_to(shape, x) * width, axis=0) + F.one_hot(F.constant(1, (1,)), (3,))
+    x.d = np.random.RandomState(0).randn(5, 2, 3)
+    graph = nn.graph_def.create_graph_from_variable("net", y, {"shape": shape, "x": x, "y": y})
+    nn.graph_def.save("fixed.nnp", [graph], variable_batch_size=False)
+    ok("convert fixed.nnp fixed.onnx -d opset_13")
+    ok("convert fixed.onnx again.nnp")
+    model = nn.load("again.nnp")
+    assert model.inputs == ["x"]  # Of the other one the shape alone was read, which is fixed.
+    assert model.network.variables["x"].shape == (5, 2, 3)
+    y.forward()
+    np.testing.assert_allclose(model(x.d), y.d, rtol=1e-6)
+
+
 @pytest.mark.parametrize("extension", [".nntxt", ".protobuf", ".prototxt"])
 def test_networks_are_converted_both_ways(folder, model, extension, capsys):
     ok(f"convert net.nnp out{extension}")

@@ -118,3 +118,40 @@ def test_modules_of_other_variables_are_not_kept():
     gc.collect()
     assert kept() is None
     assert waiting.function_references == []
+
+
+class Row(nn.Module):
+    """Layers in a list, which are no parameters of the module, and a constant."""
+
+    def __init__(self):
+        self.layers = [One(n) for n in (4, 5)]
+
+    def call(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x * nn.Variable.from_numpy_array(np.full((1, 5), 2.0))
+
+
+class One(nn.Module):
+    def __init__(self, n):
+        self.n = n
+
+    def call(self, x):
+        return PF.affine(x, self.n, name="one")
+
+
+def test_what_is_no_input_is_kept(tmp_path):
+    module = Row()
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(3, 2))
+    y = module(x)
+    with nn.graph_def.graph() as graph:
+        kept = module(nn.ProtoVariable((3, 2)))
+    assert len(graph.default_graph().inputs) == 1
+    assert len(graph.default_graph().parameters) == 5
+    graph.save(str(tmp_path / "net.nnp"))
+    again = nn.graph_def.load(str(tmp_path / "net.nnp"))
+    made = [graph(x), again(x)]
+    nn.forward_all([y, *made])
+    for found in made:
+        np.testing.assert_allclose(found.d, y.d, rtol=1e-6)
+    assert kept.shape == (3, 5)

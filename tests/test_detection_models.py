@@ -45,6 +45,9 @@ def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
     assert shapes["detection/conv/b"] == (5 * maps,)
     assert model(nn.Variable((1, 3, 32, 32)), use_up_to="convdetect", training=True).need_grad
     assert model(nn.Variable((1, 3, 32, 32)), use_up_to="lastconv").shape == (1, 1024, 1, 1)
+    net = model(nn.Variable((2, 3, 64, 96)), returns_net=True)
+    assert (list(net.inputs), net.outputs["y"].shape) == (["x"], y.shape)
+    assert nn.get_parameters() == {}
 
 
 def test_boxes_are_shares_of_the_image():
@@ -118,8 +121,20 @@ def test_parameters_of_a_file(file):
     assert model(nn.Variable((2, 3, 9, 7))).shape == (2, 2, 7, 5)
     np.testing.assert_array_equal(model.get_parameters()["c/conv/W"].d, weight)
     assert set(model.get_parameters()) == {"c/conv/W", "c/conv/b"}
-    assert next(iter(model(returns_net=True).outputs.values())).shape == (1, 2, 2, 2)
     assert nn.get_parameters() == {}
+    assert set(nn.get_parameters(grad_only=False)) == {"c/conv/W", "c/conv/b"}
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(2, 3, 9, 7))
+    for training in (False, True):
+        y = model(x, training=training)
+        net = model(x, training=training, returns_net=True)
+        assert net.inputs == {"x": x}
+        assert list(net.outputs) == ["y"]
+        nn.forward_all([y, net.outputs["y"]])
+        np.testing.assert_array_equal(net.outputs["y"].d, y.d)
+        assert net.outputs["y"].need_grad == net.variables["c/conv/W"].need_grad == training
+        assert set(nn.get_parameters()) == ({"c/conv/W", "c/conv/b"} if training else set())
+    first = model(x, use_up_to="first", returns_net=True).outputs["y"]
+    assert first.parent.info.type_name == "Convolution"
     with pytest.raises(nn.ParameterError, match=r"Other: expected a parameter 'd/conv/W' in .*net.nnp, got none"):
         Other("", path)()
 
@@ -143,8 +158,6 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
         model(nn.Variable((3, 32, 32)))
     with pytest.raises(nn.RangeError, match="expected `use_up_to` to be one of detection, convdetect, lastconv, got"):
         model(use_up_to="pool")
-    with pytest.raises(nn.RangeError, match="expected `returns_net` with weights from a file"):
-        model(returns_net=True)
     with pytest.raises(NotImplementedError, match="ObjectDetection: expected a class of one network"):
         ObjectDetection("", None)()
 

@@ -112,3 +112,65 @@ def test_weights_from_a_file(file, monkeypatch):
     assert model(x, use_up_to="pool").shape == (2, 5, 1, 1)
     assert not y.need_grad
     assert model(x, returns_net=True).outputs
+
+
+def test_images_of_another_size(tmp_path):
+    with nn.parameter_scope("", scope := {}):
+
+        def net(x, whole=(8, 8)):
+            with nn.parameter_scope("gate"):
+                h = PF.convolution(x, 5, (3, 3), pad=(1, 1))
+                gate = F.sigmoid(F.average_pooling(h, whole))
+            last = PF.batch_normalization(PF.convolution(h * gate, 6, (3, 3), pad=(1, 1)), batch_stat=False)
+            pooled = F.average_pooling(F.relu(last), whole)
+            return PF.affine(F.dropout(pooled, 0.5), 1000), pooled, last
+
+        x = nn.Variable((4, 3, 8, 8))
+        y, pooled, last = net(F.image_augmentation(x, (3, 8, 8)))
+        named = {"InputX": x, "AveragePooling": pooled, "Add2_7_RepeatStart_4[1]": last}
+        network = {"name": "Training", "batch_size": 4, "outputs": {"Affine": y}, "names": named}
+        save(str(tmp_path / "net.nnp"), {"networks": [network]})
+
+    class Gated(M.SENet):
+        POOLING, AUGMENTATION, DROPOUTS = "@Training/AveragePooling_1", "@Training/ImageAugmentation", ()
+
+    class Plain(Gated):
+        POOLS_EVERYWHERE = False
+
+    gated, plain = Gated(tmp_path / "net.nnp"), Plain(tmp_path / "net.nnp")
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(2, 3, 12, 16))
+    with nn.parameter_scope("", scope):
+        _, pooled, last = net(x, whole=(12, 16))
+    for stage, true in (("pool", pooled), ("lastconv", last)):
+        made = gated(x, use_up_to=stage, force_global_pooling=True)
+        nn.forward_all([made, true])
+        np.testing.assert_allclose(made.d, true.d, rtol=1e-5, atol=1e-6)
+        with pytest.raises(nn.Error, match=r"expected kernel and stride \[12, 16\] of '@Training/AveragePooling'"):
+            gated(x, use_up_to=stage)
+    assert gated(x, force_global_pooling=True, returns_net=True).inputs == {"InputX": x}
+    small = nn.Variable((3, 3, 8, 8))
+    assert plain(small).shape == gated(small).shape == (3, 1000)
+
+
+def test_towers_of_a_file_are_left_out(tmp_path):
+    with nn.parameter_scope("", {}):
+        x, label = nn.Variable((2, 3, 8, 8)), nn.Variable((2, 1))
+        h = PF.convolution(x, 4, (3, 3), name="c")
+        tower = F.softmax_cross_entropy(PF.affine(h, 10, name="t"), label)
+        pooled = F.average_pooling(h, (6, 6))
+        y = PF.affine(pooled, 10, name="y")
+        loss = F.softmax_cross_entropy(y, label) + tower * 0.3
+        named = {"InputX": x, "AveragePooling_3": pooled, "Affine_5": y, "Concatenate_9": h}
+        network = {"name": "Train", "batch_size": 2, "outputs": {"loss": loss}, "names": named}
+        save(str(tmp_path / "net.nnp"), {"networks": [network]})
+
+    class Google(M.GoogLeNet):
+        AUGMENTATION, TOWERS = "none", ("@Train/Affine_1", "@Train/SoftmaxCrossEntropy_1", "@Train/MulScalar")
+
+    model = Google(tmp_path / "net.nnp")
+    for stage, shape in (("classifier", (3, 10)), ("pool", (3, 4, 1, 1)), ("prepool", (3, 4, 6, 6))):
+        net = model(nn.Variable((3, 3, 8, 8)), use_up_to=stage, returns_net=True)
+        assert list(net.outputs) == [Google.KEYS[stage]]
+        assert list(net.inputs) == ["InputX"]
+        assert net.outputs[Google.KEYS[stage]].shape == shape
+    assert M.DenseNet.NETWORK == M.InceptionV3.NETWORK == M.GoogLeNet.NETWORK == "Train"

@@ -326,6 +326,35 @@ def test_passes_change_networks(tmp_path):
     (function,) = [f for f in _functions(made.outputs["y"]) if f.info.type_name == "BatchNormalization"]
     assert not function.info.args["batch_stat"]
 
+    seen = []
+    other = NnpNetworkPass()
+    other.on_generate_variable("x")(lambda v: pytest.fail("the one that was noted last counts"))
+    other.set_variable("x", nn.Variable((3, 1, 12, 14)))
+    other.remove_and_rewire("@net/ReLU")
+    for kind in whole:
+        note = other.on_generate_function_by_type(kind)
+        note(lambda f: seen.append((f.proto.type, list(f.inputs[0].proto.shape.dim))) or f)
+
+    @other.on_generate_function_by_name("@net/Reshape")
+    def flatten(f):
+        f.proto.reshape_param.shape.dim[:] = [-1, int(np.prod(f.inputs[0].proto.shape.dim[1:]))]
+        return f
+
+    other.use_up_to("@net/Reshape_out")
+    made = loader.get_network("net", 3, other)
+    assert made.outputs["@net/Reshape_out"].shape == (3, 3 * 6 * 7)
+    assert made.inputs["x"].shape == (3, 1, 12, 14)
+    assert seen[0] == ("Convolution", [3, 1, 12, 14])
+    assert [kind for kind, _ in seen] == [kind for kind in whole[:5] if kind != "ReLU"]
+    given = NnpNetworkPass()
+
+    @given.on_generate_variable("x")
+    def put(v):
+        v.variable = mine
+        return v
+
+    assert loader.get_network("net", 3, given).inputs["x"] is mine
+
 
 def _functions(y):
     found = []
@@ -624,3 +653,39 @@ def test_networks_are_built_in_the_context_of_their_graph():
         graph.current_context = "cpu"
     graph["copy"], graph["note"] = graph.net.clone(), "text"
     assert list(graph.networks) == ["net", "copy"] and graph.note == "text"
+
+
+def test_files_have_as_many_axes_in_both_inputs_of_a_function_as_nnabla_needs(tmp_path):
+    with nn.parameter_scope("", {}):
+        x, row = nn.Variable((2, 4, 3)), nn.Variable((3,))
+        one = nn.parameter.get_parameter_or_create("one", ())
+        y = F.maximum2(x * row, x + one) / nn.parameter.get_parameter_or_create("w", (4, 3))
+        for v in (x, row, *nn.get_parameters().values()):
+            v.d = np.random.RandomState(0).rand(*v.shape) + 0.5
+        graph = nn.graph_def.create_graph_from_variable("net", y, {"x": x, "row": row, "y": y})
+        kinds = [f.type for f in graph.net.functions.values()]
+        nn.graph_def.save(str(tmp_path / "net.nnp"), [graph], variable_batch_size=False)
+    assert [f.type for f in graph.net.functions.values()] == kinds
+    again = nn.graph_def.load(str(tmp_path / "net.nnp")).net
+    assert sum(f.type == "Reshape" for f in again.functions.values()) == 3
+    for function in again.functions.values():
+        if function.type != "Reshape":
+            assert len({len(again.variable(name).shape) for name in function.inputs}) == 1
+    made = again(x, row) if again.inputs == ["x", "row"] else again(row, x)
+    nn.forward_all([made, y])
+    np.testing.assert_array_equal(made.d, y.d)
+
+
+def test_the_last_of_several_files_has_the_parameters(tmp_path):
+    x, y = network()
+    contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
+    save(str(tmp_path / "net.nntxt"), contents, include_params=True)
+    weight = nn.get_parameters()["f/affine/W"]
+    first = weight.d.copy()
+    weight.d = 3
+    nn.save_parameters(str(tmp_path / "new.h5"), {"f/affine/W": weight})
+    for files, wanted in ((("net.nntxt", "new.h5"), 3), (("new.h5", "net.nntxt"), first)):
+        nn.clear_parameters()
+        load([str(tmp_path / name) for name in files])
+        np.testing.assert_array_equal(nn.get_parameters()["f/affine/W"].d, np.broadcast_to(wanted, first.shape))
+        assert "c/conv/W" in nn.get_parameters()

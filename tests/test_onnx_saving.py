@@ -15,6 +15,7 @@ import kinnor.onnx
 import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.onnx.exports import EXPORTS
+from kinnor.onnx.exports.binary import BINARY
 
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
 OPSETS = (9, 13, 17, 21, NEWEST)
@@ -104,7 +105,31 @@ def test_every_row_is_tried():
     for row in rows(1):
         for y in built(row)[1]:
             y.visit(lambda function: kinds.add(function.info.type_name))
-    assert sorted(EXPORTS.keys() - kinds) == ["Dropout", "Einsum"]
+    assert sorted(EXPORTS.keys() - kinds) == [*sorted(BINARY), "Dropout", "Einsum"]
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("layer", [PF.binary_connect_affine, PF.binary_weight_affine])
+@pytest.mark.parametrize("outputs", [4, (2, 3)])
+def test_affine_layers_of_binary_weights(tmp_path, opset, layer, outputs):
+    x = variable(np.random.RandomState(0).randn(3, 5))
+    with nn.parameter_scope("", {}):
+        y = layer(x, outputs, quantize_zero_to=-1.0, b_init=np.ones(outputs))
+        nn.get_parameters()[next(key for key in nn.get_parameters() if key.endswith("/W"))].d[1] = 0
+        kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, opset=opset)
+        y.forward()
+    agrees([*run(tmp_path / "net.onnx", {"x": x.d}), kinnor.onnx.load(tmp_path / "net.onnx")(x.d)], [y.d, y.d])
+
+
+@pytest.mark.parametrize("layer", [PF.binary_connect_convolution, PF.binary_weight_convolution])
+@pytest.mark.parametrize("args", [{}, {"pad": (1, 2), "stride": (2, 1), "with_bias": False}])
+def test_convolutions_of_binary_weights(tmp_path, layer, args):
+    x = variable(np.random.RandomState(0).randn(3, 4, 6, 5))
+    with nn.parameter_scope("", {}):
+        y = layer(x, 6, (3, 3), **args)
+        kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+        y.forward()
+    agrees([*run(tmp_path / "net.onnx", {"x": x.d}), kinnor.onnx.load(tmp_path / "net.onnx")(x.d)], [y.d, y.d])
 
 
 def network(n=2):
@@ -122,6 +147,25 @@ def test_names_of_parameters_inputs_and_outputs(tmp_path):
     assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     assert (proto.graph.name, proto.opset_import[0].version) == ("small", 21)
     assert list(kinnor.onnx.load(tmp_path / "net.onnx").get_parameters()) == list(nn.get_parameters())
+
+
+def test_parameters_have_the_shape_in_which_nodes_take_them(tmp_path):
+    x = nn.Variable((2, 3, 4, 4))
+    with nn.parameter_scope("shapes", {}):
+        h = PF.batch_normalization(x, batch_stat=False)
+        kinnor.onnx.save({"y": h}, tmp_path / "net.onnx", {"x": x})
+        proto = onnx.load(tmp_path / "net.onnx").graph
+        assert [node.op_type for node in proto.node] == ["BatchNormalization"]
+        assert {held.name: list(held.dims) for held in proto.initializer} == {
+            f"bn/{name}": [3] for name in ("beta", "gamma", "mean", "var")
+        }
+        gamma = nn.get_parameters()["bn/gamma"]
+        assert gamma.shape == (1, 3, 1, 1)
+        kinnor.onnx.save({"y": h * gamma, "again": F.reshape(gamma, (3,))}, tmp_path / "net.onnx", {"x": x})
+        x.d = np.random.RandomState(0).randn(*x.shape)
+        y, again = run(tmp_path / "net.onnx", {"x": x.d})
+        np.testing.assert_allclose(y, x.d, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(again, np.ones(3))
 
 
 def test_any_batch_or_one(tmp_path):

@@ -124,7 +124,10 @@ def _write_onnx(path: str, document: Document, opset: int | None = None) -> None
     with parameters.parameter_scope("", graph.parameter_scope):
         parameters.put(document.entries, "convert")
     chosen: dict[str, Any] = {} if opset is None else {"opset": opset}
-    onnx.save(from_graph(graph), path, **chosen)
+    model = from_graph(graph)
+    shapes = {name: model.network.variables[name].shape for name in model.inputs}
+    is_open = {name: 0 for name, shape in shapes.items() if shape[:1] == (-1,)}
+    onnx.save(model, path, free_batch=is_open or False, **chosen)
 
 
 FORMATS: dict[str, Format] = {

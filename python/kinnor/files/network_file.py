@@ -66,7 +66,7 @@ def read(
     parameters: bool = True,
     networks: bool = True,
 ) -> Content:
-    """Read one file or several, whose contents are merged.
+    """Read one file or several, whose contents are merged: of parameters of one name, that of the last file counts.
 
     Args:
         sources: Paths, or files open for reading bytes or text.
@@ -83,6 +83,7 @@ def read(
     each: Any = sources if isinstance(sources, (list, tuple)) else [sources]
     for source in each:
         name, kind, raw = _bytes(op, source, extension)
+        n = len(content.entries)
         try:
             _read_any(op, name, kind, raw, content)
         except NetworkError:
@@ -91,6 +92,8 @@ def read(
             raise NetworkError(*error.args) from error
         except (ValueError, OverflowError, RecursionError) as error:
             raise NetworkError(f"{op}: expected a file of NNabla, got {name}: {error}") from error
+        again = {entry.name for entry in content.entries[n:]}
+        content.entries[:n] = [entry for entry in content.entries[:n] if entry.name not in again]
     for entry in content.entries:
         parameter_file.check_shape(op, entry.name, entry.values)
     if not parameters:

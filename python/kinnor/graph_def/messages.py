@@ -21,7 +21,7 @@ from ..files.network_file import NetworkError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["call", "fill", "function_name", "read"]
+__all__ = ["call", "fill", "filled", "function_name", "read"]
 
 LEAVES_OUT = {"beta": "no_bias", "gamma": "no_scale"}
 """Inputs that may be missing, and the arguments that say so."""
@@ -154,6 +154,19 @@ def read(message: Any) -> dict[str, Any]:
         value = getattr(value, "dim", value)
         found[field.name] = list(value) if hasattr(value, "extend") else value
     return found
+
+
+def filled(arguments: Mapping[str, Any], batch_size: int | None) -> Mapping[str, Any]:
+    """Arguments with the batch in the place of the -1 that a shape among them begins with.
+
+    Args:
+        arguments: The arguments, as `read` gives them.
+        batch_size: The batch, if it is known.
+    """
+    shape = arguments.get("shape")
+    if batch_size and shape and shape[0] == -1:
+        return {**arguments, "shape": [batch_size, *shape[1:]]}
+    return arguments
 
 
 def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outputs: int) -> tuple[Any, ...]:

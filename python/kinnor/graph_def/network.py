@@ -18,7 +18,7 @@ from .._core import Error, Variable
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import batch, initial, loops, messages
+from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -298,9 +298,7 @@ class ProtoNetwork:
             if found is None:
                 raise NetworkError(f"network {self.name!r}: expected input {name!r} of {function.name!r}, got none")
             inputs.append(found)
-        args = function.args
-        if batch_size and args.get("shape") and args["shape"][0] == -1:
-            args = {**args, "shape": [batch_size, *args["shape"][1:]]}
+        args = messages.filled(function.args, batch_size)
         made = messages.call(function.type, inputs, args, len(function.outputs))
         if len(made) < len(function.outputs):
             raise NetworkError(
@@ -321,7 +319,7 @@ class ProtoNetwork:
             NetworkError: If NNabla's files cannot hold a function, or if a shape that is an argument does not begin
                 with the batch.
         """
-        network = batch.freed(self) if variable_batch_size else self
+        network = axes.equalized(batch.freed(self) if variable_batch_size else self)
         message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
         for repeat_id, times in self.repeat_info.items():
             message.repeat_info.add(id=repeat_id, times=times)
@@ -375,15 +373,17 @@ class ProtoNetwork:
         """
         return loops.expanded(self)
 
-    def promote(self, callback: Any) -> ProtoNetwork:
+    def promote(self, callback: Any, batch_size: int | None = None) -> ProtoNetwork:
         """The network after a pass over it.
 
         Args:
             callback: An `NnpNetworkPass` of `kinnor.utils.nnp_graph`, or None.
+            batch_size: What stands in the place of lengths of -1 where shapes are worked out, if not what the network
+                says.
         """
         from . import passes  # It makes networks.
 
-        return self if callback is None else passes.applied(self, callback)
+        return self if callback is None else passes.applied(self, callback, batch_size)
 
     def save(
         self,

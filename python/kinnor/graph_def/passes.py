@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core import Error, Variable
+from ..modes import auto_forward
+from . import messages
 from .network import ProtoNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from .._core import Variable
 
 __all__ = ["PassFunction", "PassVariable", "applied"]
 
@@ -23,7 +24,8 @@ class PassVariable:
     """A variable as a pass sees it.
 
     Attributes:
-        proto: Its message, which may be changed.
+        proto: Its message, which may be changed. The shape is that of the file, and, once the function that makes the
+            variable has been generated, the one that follows from its inputs.
         parent: The function that makes it, or None.
         need_grad: Whether it needs a gradient.
         stop: Whether the network is built up to here and no further.
@@ -80,6 +82,7 @@ class PassVariable:
             self.parent.disable()
         self.parent, var.parent = maker, None
         self.variable = var.variable
+        self.proto.shape.CopyFrom(var.proto.shape)
         if maker is not None:
             maker.outputs = [self if output is var else output for output in maker.outputs]
         for function in var.referrers.values():
@@ -123,12 +126,17 @@ class PassFunction:
         self.inputs, self.outputs = [], []
 
 
-def applied(network: ProtoNetwork, callback: Any) -> ProtoNetwork:
+def applied(network: ProtoNetwork, callback: Any, batch_size: int | None = None) -> ProtoNetwork:
     """The network after a pass.
+
+    First the variables are generated, then functions are dropped and rewired in the whole network and its ends are
+    found; last what is left is generated function by function, in the order of a forward run, each with the shapes
+    that its inputs have by then.
 
     Args:
         network: The network, which stays as it is.
         callback: An `NnpNetworkPass`.
+        batch_size: What stands in the place of lengths of -1, if not what the network says.
 
     Returns:
         A network with the same owner.
@@ -136,28 +144,47 @@ def applied(network: ProtoNetwork, callback: Any) -> ProtoNetwork:
     Raises:
         NetworkError: If what is left does not fit.
     """
-    nodes = (*network.variables.values(), *network.parameters.values())
-    variables = {
-        node.name: callback.generate_variable(PassVariable(node.proto, node.need_grad, node.variable_instance))
-        for node in nodes
-    }
+    variables: dict[str, PassVariable] = {}
+    for node in (*network.variables.values(), *network.parameters.values()):
+        generated = callback.generate_variable(PassVariable(node.proto, node.need_grad, node.variable_instance))
+        if generated.variable is not node.variable_instance:
+            generated.proto.shape.dim[:] = generated.variable.shape
+        variables[node.name] = generated
     functions: list[PassFunction] = []
-    order = [function.name for function in network.forward_sequence()]
-    for name in order:
-        function = network.functions[name]
-        made = PassFunction(
-            function.proto, [variables[i] for i in function.inputs], [variables[o] for o in function.outputs]
-        )
-        functions.append(callback.generate_function(made))
+    for function in network.forward_sequence():
+        taken, given = [variables[i] for i in function.inputs], [variables[o] for o in function.outputs]
+        functions.append(PassFunction(function.proto, taken, given))
     for held in functions:
         if not held.disabled:
             callback.pass_function(held, variables, network.owner.parameter_scope)
-    return _described(network, callback, [f for f in functions if not f.disabled], list(variables.values()))
+    left = {f.name: f for f in functions if not f.disabled}
+    for held in left.values():
+        callback.stop_at(held.inputs)
+    until = _described(network, list(left.values()), list(variables.values()))
+    kept: list[PassFunction] = []
+    for name in [function.name for function in until.forward_sequence()]:
+        made = callback.generate_function(left[name])
+        if not made.disabled:
+            kept.append(made)
+            _shape_outputs(made, batch_size or network.batch_size or 1)
+    return _described(network, kept, list(variables.values()))
 
 
-def _described(
-    network: ProtoNetwork, callback: Any, functions: list[PassFunction], variables: list[PassVariable]
-) -> ProtoNetwork:
+def _shape_outputs(f: PassFunction, batch_size: int) -> None:
+    """Give outputs the shapes that follow from the inputs; where nothing follows, they keep those of the file."""
+    inputs = [tuple(batch_size if n < 0 else n for n in v.proto.shape.dim) for v in f.inputs]
+    try:
+        arguments = messages.filled(messages.read(f.proto), batch_size)
+        with auto_forward(False):
+            made = messages.call(f.proto.type, [Variable(shape) for shape in inputs], arguments, len(f.outputs))
+    except (Error, TypeError, ValueError, OverflowError):
+        return  # Building the network says what does not fit.
+    for output, variable in zip(f.outputs, made, strict=False):
+        is_batch = output.proto.shape.dim[:1] == [-1] and variable.shape[:1] == (batch_size,)
+        output.proto.shape.dim[:] = (-1, *variable.shape[1:]) if is_batch else variable.shape
+
+
+def _described(network: ProtoNetwork, functions: list[PassFunction], variables: list[PassVariable]) -> ProtoNetwork:
     """The network that is left."""
     proto = network.as_proto(variable_batch_size=False)
     proto.ClearField("variable")
@@ -167,7 +194,6 @@ def _described(
     for variable in left.values():
         proto.variable.append(variable.proto)
     for function in functions:
-        callback.stop_at(function.inputs)
         function.proto.ClearField("input")
         function.proto.input.extend(v.name for v in function.inputs)
         function.proto.ClearField("output")

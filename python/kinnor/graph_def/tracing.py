@@ -18,7 +18,7 @@ from .network import ProtoNetwork
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from .._core import Function
     from ..core.module import Module
@@ -81,7 +81,7 @@ class _Builder:
                 key = path if held is None or held is variable else f"@{name}/{path}"
                 taken[key] = known[key] = variable
         outputs = _ends(inputs)
-        network = _describe(self.graph, name, outputs, {x.name: x for x in inputs if x.name}, known)
+        network = _describe(self.graph, name, outputs, {x.name: x for x in inputs if x.name}, known, inputs)
         for key, output in zip(network.outputs, outputs, strict=False):
             network.variables[key].variable_instance = output
 
@@ -196,10 +196,13 @@ def _describe(
     outputs: Sequence[Variable],
     names: Mapping[str, Variable],
     known: Mapping[str, Variable],
-    batch_size: int | None = None,
+    inputs: Collection[Variable] | None = None,
 ) -> ProtoNetwork:
-    """Describe the graph of some outputs as a network of a graph."""
-    network = ProtoNetwork(owner, name, batch_size)
+    """Describe the graph of some outputs as a network of a graph.
+
+    Variables that nothing makes and nobody knows are inputs, or parameters if the inputs are given.
+    """
+    network = ProtoNetwork(owner, name)
     prefix = "" if name == "model" else f"@{name}/"
     paths = {variable: path for path, variable in known.items()}
     given: dict[Variable, str] = {}
@@ -232,9 +235,13 @@ def _describe(
 
     functions = [function for function in _functions(outputs) if function.info.type_name != "Sink"]
     for function in functions:
-        kind, inputs = function.info.type_name, function.inputs
+        kind = function.info.type_name
         constant = function.info.tags.get(CONSTANT_INPUT)
-        taking = [describe(x, f"{prefix}{kind}_in", False, str(i) == constant) for i, x in enumerate(inputs)]
+        taking = []
+        for i, x in enumerate(function.inputs):
+            is_kept = inputs is not None and x.parent is None and x not in inputs and x not in paths
+            default = f"{prefix}{kind}_{i}" if is_kept else f"{prefix}{kind}_in"
+            taking.append(describe(x, default, False, is_kept or str(i) == constant))
         making = [describe(y, f"{prefix}{kind}_out", True) for y in function.outputs]
         args = _arguments(function, [network.variable(key).shape for key in (*taking, *making)], len(taking))
         network.add_function(ProtoFunction(function_names.take(prefix + kind), kind, args, taking, making))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .._core import RangeError, ShapeError, UnsupportedError, Variable
-from ..parameter import ParameterError, get_parameters, parameter_scope
+from ..parameter import ParameterError, get_parameters, parameter_scope, set_parameter
 from .utils import get_model_home, get_model_url_base
 
 if TYPE_CHECKING:
@@ -140,37 +140,49 @@ class BuiltModel(Model):
             use_from: Not used.
             use_up_to: The stage to stop at; `STAGES` names them, and the first is the default.
             training: Whether batch normalizations use the batch and parameters need gradients.
-            returns_net: Whether to return the network of the file, as it is there, instead of the output.
-            verbose: How much to tell of the reading of that network.
+            returns_net: Whether to return an `NnpNetwork` instead of the output, with the input `x` and the output `y`.
+            verbose: Not used.
 
         Returns:
-            The output of the stage.
+            The output of the stage. The parameters that it needs are registered in the current scope, too, if they are
+            those of a file.
 
         Raises:
-            RangeError: If there is no such stage, or no file of which the network could be returned.
+            RangeError: If there is no such stage.
             ParameterError: If the parameters of the file are not those of the network.
         """
         kind, stage = type(self).__name__, use_up_to or self.STAGES[0]
         x = self.get_input_var(input_var)
         if stage not in self.STAGES:
             raise RangeError(f"{kind}: expected `use_up_to` to be one of {', '.join(self.STAGES)}, got {stage!r}")
-        if returns_net:
-            return self._network(x, verbose)
         given, stages = set(self.get_parameters()), Stages()
         with parameter_scope("", self._scope):
             self.build(x, training, stages)
         made = [name for name in self.get_parameters() if name not in given]
         if self._path is not None and made:
             raise ParameterError(f"{kind}: expected a parameter {made[0]!r} in {self._path}, got none")
-        return stages.values[stage]
+        y = stages.values[stage]
+        if self._path is not None:
+            self._register(y)
+        return self._network(x, y, training) if returns_net else y
 
-    def _network(self, x: Variable, verbose: int) -> Any:
-        """The network of the file on images of its own size."""
-        from ..utils.nnp_graph import NnpNetworkPass
+    def _register(self, y: Variable) -> None:
+        """Put the parameters of a graph into the current scope, as loaders of NNabla's files do."""
+        used: dict[Any, Variable] = {}
+        y.visit(lambda f: used.update((v.data, v) for v in f.inputs))
+        for name, parameter in self.get_parameters().items():
+            if parameter.data in used:
+                set_parameter(name, used[parameter.data])
 
-        if self.nnp is None:
-            raise RangeError(f"{type(self).__name__}: expected `returns_net` with weights from a file, got random ones")
-        change = NnpNetworkPass(verbose)
+    def _network(self, x: Variable, y: Variable, training: bool) -> Any:
+        """The graph with its variables by name."""
+        from ..graph_def import create_graph_from_variable
+        from ..utils.nnp_graph import NnpNetwork, NnpNetworkPass
+
+        described = create_graph_from_variable("runtime", y, {"x": x, "y": y}, self._scope).default_graph()
+        change = NnpNetworkPass()
         change.set_variable("x", x)
-        with parameter_scope("", self._whole):
-            return self.nnp.get_network("runtime", batch_size=x.shape[0], callback=change)
+        if not training:
+            change.fix_parameters()
+        with parameter_scope("", {}):
+            return NnpNetwork(described, x.shape[0], change)

@@ -5,6 +5,7 @@ Knows both kinds of networks; knows no files.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from .. import graph_def
@@ -44,6 +45,7 @@ def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[A
         for key, x in model.get_parameters().items():
             parameters.set_parameter(key, x)
         known = set(model.get_parameters().values()) | set(inputs.values())
+        taken = {key.split("/")[0] for key in model.get_parameters()}
         functions: list[Any] = []
         for output in outputs.values():
             output.visit(functions.append)
@@ -51,11 +53,14 @@ def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[A
             for x in function.inputs:
                 if x.parent is None and x not in known:
                     known.add(x)
-                    parameters.set_parameter(f"constant/{len(known)}", x)
+                    free = next(key for n in count(len(known)) if (key := f"constant_{n}") not in taken)
+                    taken.add(free)
+                    parameters.set_parameter(free, x)
         names = {**inputs, **outputs}
         graph = graph_def.create_graph_from_variable(name, list(outputs.values()), names)
     network = graph.networks[name]
-    executor = {"name": "runtime", "network": name, "data": list(inputs), "output": list(outputs)}
+    used = [key for key in inputs if key in network.inputs]
+    executor = {"name": "runtime", "network": name, "data": used, "output": list(outputs)}
     graph.executors["runtime"] = ProtoExecutor.create_from_dict(executor, network)
     is_open = any(shape and shape[0] is None for shape in model.shapes.values())
     try:

@@ -25,7 +25,7 @@ from .writer import Call, Graph, Length, Tensor, per
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -219,7 +219,9 @@ def _written(
             raise UnsupportedError(f"{error} (function {number})") from None
         found = [found] if isinstance(found, Tensor) else list(found)
         made.update(zip(ys, found, strict=False))
-    ends = _ends(graph, network, [tensor(y) for y in network.outputs.values()])
+    final = [tensor(y) for y in network.outputs.values()]
+    _reshape_parameters(graph, {held.name for held in final})
+    ends = _ends(graph, network, final)
     used = {key for node in graph.nodes for key in node.input}
     held = {key: x for key, x in graph.held.items() if key in used}
 
@@ -239,6 +241,31 @@ def _written(
         ir_version=helper.find_min_ir_version_for(opsets),
     )
     return proto, held
+
+
+def _reshape_parameters(graph: Graph, kept: Collection[str]) -> None:
+    """Hold a parameter in the one shape in which all nodes take it, so that no node has to reshape it."""
+    takers: dict[str, list[Any]] = {}
+    for node in graph.nodes:
+        for key in node.input:
+            takers.setdefault(key, []).append(node)
+    renamed: dict[str, str] = {}
+    for key, x in graph.held.items():
+        shapes = {_new_shape(graph, node, key, kept) for node in takers.get(key, ())}
+        if isinstance(x, Variable) and len(shapes) == 1 and (shape := shapes.pop()):
+            graph.held[key] = x.reshape(shape, unlink=True)
+            renamed.update((node.output[0], key) for node in takers[key])
+    graph.nodes[:] = [node for node in graph.nodes if node.output[0] not in renamed]
+    for node in graph.nodes:
+        node.input[:] = [renamed.get(key, key) for key in node.input]
+
+
+def _new_shape(graph: Graph, node: Any, key: str, kept: Collection[str]) -> tuple[int, ...]:
+    """The shape that a node gives to a tensor, which nothing else than nodes takes; empty if it does something else."""
+    if node.op_type != "Reshape" or node.input[0] != key or node.output[0] in kept:
+        return ()
+    shape = graph.held.get(node.input[1])
+    return tuple(map(int, shape)) if isinstance(shape, np.ndarray) and np.all(shape > 0) else ()
 
 
 def _ends(graph: Graph, network: _Network, found: Sequence[Tensor]) -> list[tuple[str, Any]]:

@@ -43,7 +43,7 @@ class NnpNetwork:
     """
 
     def __init__(self, proto_network: ProtoNetwork, batch_size: int | None, callback: NnpNetworkPass | None) -> None:
-        network = proto_network.expand_loop_control().promote(callback)
+        network = proto_network.expand_loop_control().promote(callback, batch_size)
         network(batch_size=batch_size)
         self.proto_network = network
         self._variables: dict[str, Variable] = {}
@@ -154,7 +154,7 @@ class NnpNetworkPass:
         Args:
             name: The name of the variable.
         """
-        return lambda callback: self._variables.setdefault(name, callback)
+        return _noted(self._variables, name)
 
     def on_generate_function_by_name(self, name: str) -> Callable[..., Any]:
         """A decorator of a function that gets a function and returns it, changed.
@@ -162,7 +162,7 @@ class NnpNetworkPass:
         Args:
             name: The name of the function.
         """
-        return lambda callback: self._functions.setdefault(("name", name), callback)
+        return _noted(self._functions, ("name", name))
 
     def on_generate_function_by_type(self, name: str) -> Callable[..., Any]:
         """A decorator of a function that gets each function of a type and returns it, changed.
@@ -170,7 +170,7 @@ class NnpNetworkPass:
         Args:
             name: The type.
         """
-        return lambda callback: self._functions.setdefault(("type", name), callback)
+        return _noted(self._functions, ("type", name))
 
     def on_function_pass_by_name(self, name: str) -> Callable[..., Any]:
         """A decorator of a function that gets a function, variables by name, and parameters.
@@ -178,7 +178,7 @@ class NnpNetworkPass:
         Args:
             name: The name of the function.
         """
-        return lambda callback: self._passes.setdefault(("name", name), callback)
+        return _noted(self._passes, ("name", name))
 
     def on_function_pass_by_type(self, name: str) -> Callable[..., Any]:
         """A decorator of a function that gets each function of a type, variables by name, and parameters.
@@ -186,7 +186,7 @@ class NnpNetworkPass:
         Args:
             name: The type.
         """
-        return lambda callback: self._passes.setdefault(("type", name), callback)
+        return _noted(self._passes, ("type", name))
 
     def drop_function(self, *names: str) -> None:
         """Leave functions out.
@@ -353,3 +353,13 @@ class NnpNetworkPass:
 
     def _apply_use_up_to(self, variables: list[Any]) -> None:
         self.stop_at(variables)
+
+
+def _noted(callbacks: dict[Any, Any], key: object) -> Callable[[Any], Any]:
+    """A decorator that notes a function under a key, in the place of one that was noted before."""
+
+    def note(callback: Any) -> Any:
+        callbacks[key] = callback
+        return callback
+
+    return note

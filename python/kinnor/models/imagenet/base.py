@@ -33,6 +33,8 @@ class ImageNetBase(Model):
 
     FILE: ClassVar[str] = ""
     """Name of NNabla's file."""
+    NETWORK: ClassVar[str] = "Training"
+    """Name in it of the network."""
     INPUT: ClassVar[str] = "InputX"
     """Name of the input in it."""
     KEYS: ClassVar[Mapping[str, str]] = {}
@@ -41,8 +43,12 @@ class ImageNetBase(Model):
     """Name in it of the function that is taken out."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ()
     """Names in it of functions that are taken out but for training."""
+    TOWERS: ClassVar[tuple[str, ...]] = ()
+    """Names in it of functions that classify halfway and are left out."""
     POOLING: ClassVar[str | None] = None
     """Name in it of the pooling that is global."""
+    POOLS_EVERYWHERE: ClassVar[bool] = False
+    """Whether each average pooling in it is global, that of `POOLING` being one of many."""
     FOLDER = "imagenet"
 
     def __init__(self, weights: str | Path | None = "file") -> None:
@@ -87,6 +93,7 @@ class ImageNetBase(Model):
 
         Raises:
             RangeError: If there is no such stage.
+            NetworkError: If the last pooling of a file does not take the images whole, which is a `ValueError`.
         """
         x = self.get_input_var(input_var)
         if use_up_to not in self.KEYS:
@@ -129,17 +136,19 @@ class ImageNetBase(Model):
         change.set_variable(self.INPUT, x)
         if self.POOLING is not None:
             force, check = global_pooling
+            which = ("AveragePooling", True) if self.POOLS_EVERYWHERE else (self.POOLING, False)
             if force:
-                change.force_average_pooling_global(self.POOLING)
+                change.force_average_pooling_global(*which)
             elif check:
-                change.check_average_pooling_global(self.POOLING)
+                change.check_average_pooling_global(*which)
         change.set_batch_normalization_batch_stat_all(training)
+        change.drop_function(*self.TOWERS)
         change.use_up_to(self.KEYS[use_up_to])
         if not training:
             for name in self.DROPOUTS:
                 change.remove_and_rewire(name)
             change.fix_parameters()
-        return self.nnp.get_network("Training", batch_size=x.shape[0], callback=change)
+        return self.nnp.get_network(self.NETWORK, batch_size=x.shape[0], callback=change)
 
     def _load_nnp(self, rel_name: str | Path, rel_url: str | None = None) -> None:
         """Read a file: one of NNabla's by its name, or any by its path."""

@@ -29,6 +29,7 @@ class DenseNet(ImageNetBase):
     """
 
     FILE = "DenseNet-161.nnp"
+    NETWORK = "Train"
     POOLING = "DenseNet/AveragePooling_4"
     KEYS: ClassVar[Mapping[str, str]] = {
         "classifier": "DenseNet/Affine",

@@ -23,9 +23,16 @@ class GoogLeNet(ImageNetBase):
     """
 
     FILE = "GoogLeNet.nnp"
+    NETWORK = "Train"
     INPUT = "InputX"
     POOLING = "AveragePooling_3"
     DROPOUTS = ("Dropout_3",)
+    TOWERS = (
+        *("AveragePooling", "Convolution_22", "ReLU_22", "Affine", "ReLU_23", "Dropout", "Affine_2"),
+        *("SoftmaxCrossEntropy", "MulScalarLoss1"),
+        *("AveragePooling_2", "Convolution_41", "ReLU_42", "Affine_3", "ReLU_43", "Dropout_2", "Affine_4"),
+        *("SoftmaxCrossEntropy_2", "MulScalarLoss2"),
+    )
     SHAPE = (3, 224, 224)
     KEYS: ClassVar[Mapping[str, str]] = {
         "classifier": "Affine_5",

@@ -23,9 +23,15 @@ class InceptionV3(ImageNetBase):
     """
 
     FILE = "Inception-v3.nnp"
+    NETWORK = "Train"
     INPUT = "Iv3TrainInput"
     POOLING = "AveragePooling_2"
     DROPOUTS = ("Dropout",)
+    TOWERS = (
+        *("Conv_6/Convolution", "Conv_6/BatchNormalization", "Conv_6/ReLU", "AveragePooling"),
+        *("Conv_7/Convolution", "Conv_7/BatchNormalization", "Conv_7/ReLU"),
+        *("Affine_2", "SoftmaxCrossEntropy_2", "MulScalar_2"),
+    )
     SHAPE = (3, 299, 299)
     AUGMENTATION = "ImageAugmentation"
     KEYS: ClassVar[Mapping[str, str]] = {

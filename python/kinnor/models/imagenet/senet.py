@@ -25,6 +25,7 @@ class SENet(ImageNetBase):
     FILE = "SENet-154.nnp"
     INPUT = "InputX"
     POOLING = "AveragePooling"
+    POOLS_EVERYWHERE = True
     DROPOUTS = ("Dropout",)
     SHAPE = (3, 224, 224)
     KEYS: ClassVar[Mapping[str, str]] = {

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ... import functions as F
 from ... import parametric_functions as PF
-from ..._core import RangeError, ShapeError, Variable
+from ..._core import RangeError, ShapeError
 from ...parameter import parameter_scope
 from .base import ObjectDetection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from ..._core import Variable
     from ..base import Stages
 
 __all__ = ["YoloV2"]
@@ -118,14 +116,17 @@ class YoloV2(ObjectDetection):
         """What the last convolution says of boxes and classes."""
         n, maps, height, width = h.shape
         h = F.reshape(h, (n, 5, maps // 5, height, width))
-        cells = np.stack(np.meshgrid(np.arange(width), np.arange(height)))[None, None]
-        extent = np.reshape([width, height], (1, 1, 2, 1, 1))
-        anchors = np.reshape(ANCHORS[self.dataset], (1, 5, 2, 1, 1)) / extent
-        middle = (F.sigmoid(h[:, :, :2]) + _constant(cells)) * _constant(1 / extent)
-        size = F.exp(h[:, :, 2:4]) * _constant(anchors)
-        y = F.concatenate(middle, size, F.sigmoid(h[:, :, 4:5]), F.softmax(h[:, :, 5:], axis=2), axis=2)
-        rows: Variable = F.reshape(F.transpose(y, (0, 1, 3, 4, 2)), (n, 5 * height * width, maps // 5))
-        return rows
+        columns = F.reshape(F.arange(0, width), (1, 1, 1, 1, width))
+        rows = F.reshape(F.arange(0, height), (1, 1, 1, height, 1))
+        left = (F.sigmoid(h[:, :, 0:1]) + columns) * (1 / width)
+        top = (F.sigmoid(h[:, :, 1:2]) + rows) * (1 / height)
+        widths, heights = zip(*ANCHORS[self.dataset], strict=True)
+        wide = F.exp(h[:, :, 2:3]) * _anchors(widths, width)
+        high = F.exp(h[:, :, 3:4]) * _anchors(heights, height)
+        parts = (left, top, wide, high, F.sigmoid(h[:, :, 4:5]), F.softmax(h[:, :, 5:], axis=2))
+        y = F.transpose(F.concatenate(*parts, axis=2), (0, 1, 3, 4, 2))
+        boxes: Variable = F.reshape(y, (n, 5 * height * width, maps // 5))
+        return boxes
 
 
 def _layer(x: Variable, channels: int, kernel: int, name: str, training: bool) -> Variable:
@@ -149,5 +150,7 @@ def _folded(x: Variable) -> Variable:
     return F.reshape(h, (n, 4 * channels, height // 2, width // 2))
 
 
-def _constant(values: NDArray[Any]) -> Variable:
-    return Variable.from_numpy_array(values.astype(np.float32), need_grad=False)
+def _anchors(lengths: Sequence[float], cells: int) -> Variable:
+    """Lengths as shares of the image, by functions alone: a network of these has no other inputs than the image."""
+    y: Variable = F.reshape(F.concatenate(*(F.constant(n / cells, (1,)) for n in lengths), axis=0), (1, -1, 1, 1, 1))
+    return y

@@ -6,6 +6,7 @@ from typing import Any
 
 from .arithmetic import ARITHMETIC
 from .arrays import ARRAYS
+from .binary import BINARY
 from .layers import LAYERS
 from .recurrent import RECURRENT
 
@@ -14,7 +15,7 @@ __all__ = ["EXPORTS", "EXPORT_SUBJECTS"]
 EXPORT_SUBJECTS: dict[str, dict[str, Any]] = {
     "Elements, products and losses": ARITHMETIC,
     "Arrays": ARRAYS,
-    "Layers": LAYERS,
+    "Layers": LAYERS | BINARY,
     "Recurrent": RECURRENT,
 }
 """Tables by subject."""

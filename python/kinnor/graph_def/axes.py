@@ -1,0 +1,68 @@
+"""Equal numbers of axes: NNabla repeats axes of length one, but does not add axes that an input lacks.
+
+Knows which functions repeat their inputs; knows no files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .nodes import NetworkVariable, ProtoFunction
+
+if TYPE_CHECKING:
+    from .network import ProtoNetwork
+
+__all__ = ["equalized"]
+
+REPEATS = {
+    *("Add2", "BcAdd2", "Sub2", "Mul2", "Div2", "Pow2", "ATan2", "Maximum2", "Minimum2"),
+    *("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "LogicalXor"),
+}
+"""Functions of two inputs that are repeated over each other."""
+
+
+def equalized(network: ProtoNetwork) -> ProtoNetwork:
+    """A network in which both inputs of a function that repeats them have as many axes: a `Reshape` adds what lacks.
+
+    Args:
+        network: The network. It is returned itself if nothing lacks.
+    """
+    lacking = {f.name: n for f in network.functions.values() if f.type in REPEATS and (n := _most_axes(network, f))}
+    if not lacking:
+        return network
+    made = network.clone()
+    made.functions.clear()
+    for node in (*made.variables.values(), *made.parameters.values()):
+        node.parent, node.required = None, []
+    for function in network.functions.values():
+        copy = function.clone()
+        if copy.name in lacking:
+            copy.inputs = [_with_axes(made, copy, place, lacking[copy.name]) for place in range(len(copy.inputs))]
+        made.add_function(copy)
+    made.find_ports()
+    return made
+
+
+def _most_axes(network: ProtoNetwork, function: ProtoFunction) -> int:
+    """The larger number of axes, or 0 if all inputs have as many."""
+    found = {len(network.variable(name).shape) for name in function.inputs}
+    return max(found) if len(found) > 1 else 0
+
+
+def _with_axes(network: ProtoNetwork, function: ProtoFunction, place: int, n: int) -> str:
+    """The name of an input with so many axes, which is made if need be."""
+    name = function.inputs[place]
+    given = network.variable(name)
+    if len(given.shape) == n:
+        return name
+    shape = (*[1] * (n - len(given.shape)), *given.shape)
+    end = f"{function.name}/axes_{place}"
+    while end in network.variables or end in network.parameters or end in network.functions:
+        end += "_"
+    variable = NetworkVariable(end, shape)
+    variable.repeat_id = function.repeat_id.copy()
+    network.add_variable(variable)
+    reshape = ProtoFunction(end, "Reshape", {"shape": list(shape), "inplace": True}, [name], [end])
+    reshape.repeat_id = function.repeat_id.copy()
+    network.add_function(reshape)
+    return end
