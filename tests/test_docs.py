@@ -1,6 +1,7 @@
 """Every snippet of the documentation, run as a reader would: page by page, from top to bottom."""
 
 import doctest
+import gc
 import re
 import runpy
 import sys
@@ -28,6 +29,7 @@ def test_snippets_do_what_they_say(page):
     text = "".join(code for language, code in found if language == "pycon")
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
+    gc.collect()  # what other tests have left counts in memory budgets
     with nn.parameter_scope("", {}):
         runner.run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0), out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
