@@ -298,13 +298,20 @@ impl<T: Float> Correlation<'_, T> {
         let moved = if w.whole { MOVING * n_rows } else { 0 };
         let by_row_costs = n_rows * tiles::<T>(width) * depth;
         let all_costs = tiles::<T>(all) * depth + moved;
-        // Short rows are laid out once more without gaps where enough is computed of them.
+        // With steps they come straight from the image, if whole rows are taken.
+        let straight = TapRows::<T>::fit(w) && width == w.width;
+        // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
+        // tap, what comes straight is laid out like that at first.
+        let once = straight && strips.sees_once();
         let heights = rows.len().div_ceil(kernels::<T>().tallest());
         let is_block_whole =
             w.whole && block.images.len() == 1 && width == w.width && !self.epilogue.accumulate;
         let moved_close = if is_block_whole { 0 } else { moved };
-        let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + n_rows * depth / heights;
-        let close = width <= SLACK && !strips.in_place && close_costs < by_row_costs.min(all_costs);
+        let copies = if once { 0 } else { n_rows * depth / heights };
+        let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + copies;
+        let least = by_row_costs.min(all_costs);
+        let pays = if once { close_costs <= least } else { width <= SLACK && close_costs < least };
+        let close = pays && !strips.in_place;
         let by_row = !close && by_row_costs <= all_costs;
         let n = if by_row { width } else { all };
         let whole_rows = n_rows * width == all && block.images.len() == 1;
@@ -313,10 +320,10 @@ impl<T: Float> Correlation<'_, T> {
         let of_close = if close { strips.chunk * taps * row } else { 0 };
         let of_results = if direct { 0 } else { rows.len() * row };
         let starts = strips.starts(block);
-        // With steps they come straight from the image.
-        let at_once = close && TapRows::<T>::fit(w) && width == w.width;
-        scratch::with(strips.room() + of_results + of_close + SLACK, |memory: &mut [T]| {
-            let (planes, results) = memory.split_at_mut(strips.room());
+        let at_once = close && straight;
+        let room = if at_once { 0 } else { strips.room() };
+        scratch::with(room + of_results + of_close + SLACK, |memory: &mut [T]| {
+            let (planes, results) = memory.split_at_mut(room);
             let (results, together) = results.split_at_mut(of_results);
             let results = Shared::new(results.as_mut_ptr());
             let chunks = sources.div_ceil(strips.chunk).max(1);
