@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Pairing;
 use crate::kernels::Float;
 use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
+use crate::kernels::rows::SHORT;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
@@ -305,6 +306,10 @@ unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room
 unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
     // SAFETY: the caller's row has these columns, or one element; the room has as much.
     unsafe {
+        if n <= SHORT {
+            // A call takes longer than such a row.
+            return (0..n).for_each(|i| room.add(i).write(row.add(i * step).read()));
+        }
         if step != 0 {
             return std::ptr::copy_nonoverlapping(row, room, n);
         }
