@@ -28,6 +28,15 @@ const TASK: usize = 1 << 20;
 /// Tasks beyond this number are taken several at a time.
 const MANY: usize = 128;
 
+/// Elements of a right matrix that the first cache has room for, beside those of the left one.
+const NEAR: usize = 1 << 12;
+
+/// Columns of so many terms that stay in the first cache while all rows of the left matrix come by.
+fn columns_in_cache<T: Float>(k: usize) -> usize {
+    let panel = kernels::<T>().panel();
+    (NEAR / k.max(1) / panel).max(1) * panel
+}
+
 /// An array of images: channels of one group, and how far apart things are.
 #[derive(Clone, Copy)]
 pub(super) struct Images {
@@ -356,7 +365,7 @@ impl<T: Float> Correlation<'_, T> {
                     }
                     (b, n, b_row, table) = (together.as_ptr(), n_rows * width, row, Table::None);
                 }
-                let multiply = |image: usize, position: usize, at: usize| {
+                let multiply = |image: usize, position: usize, at: usize, n: usize| {
                     let (c, c_row) = if direct {
                         let first = self.target(image, group, rows.start).wrapping_add(position);
                         (first, self.targets.channel)
@@ -385,11 +394,14 @@ impl<T: Float> Correlation<'_, T> {
                 };
                 if by_row {
                     strips.each_row(block, |image, row, column, at| {
-                        multiply(image, row * w.width + column, at);
+                        multiply(image, row * w.width + column, at, n);
                     });
                 } else {
                     let position = block.rows.start * w.inner * w.width + block.columns.start;
-                    multiply(block.images.start, position, 0);
+                    let part = if once && close { columns_in_cache::<T>(k) } else { n };
+                    for at in (0..n).step_by(part) {
+                        multiply(block.images.start, position + at, at, part.min(n - at));
+                    }
                 }
             }
             if !direct {
