@@ -66,11 +66,6 @@ impl ONNXNonMaxSuppression {
         Ok(())
     }
 
-    fn refused(&self, boxes: &Shape, scores: &Shape) -> Error {
-        let expected = "boxes of shape (n, boxes, 4) and scores of shape (n, classes, boxes)";
-        Error::shape(OP, expected, [boxes, scores])
-    }
-
     fn arguments(&self) -> (i64, i64, f64, f64) {
         let Self { center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold } = *self;
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
@@ -125,12 +120,17 @@ pub fn chosen_boxes(
     (boxes, of_boxes): (&[f32], &Shape),
     (scores, of_scores): (&[f32], &Shape),
 ) -> Result<List<i64>> {
-    let (&[images, n, 4], &[of, classes, of_each]) = (&of_boxes[..], &of_scores[..]) else {
-        return Err(op.refused(of_boxes, of_scores));
+    let (images, classes, n) = match (&of_boxes[..], &of_scores[..]) {
+        (&[images, n, 4], &[of, classes, of_each])
+            if (images, n) == (of, of_each) && u32::try_from(n).is_ok() =>
+        {
+            (images, classes, n)
+        }
+        _ => {
+            let expected = "boxes of shape (n, boxes, 4) and scores of shape (n, classes, boxes)";
+            return Err(Error::shape(OP, expected, [of_boxes, of_scores]));
+        }
     };
-    if (images, n) != (of, of_each) || u32::try_from(n).is_err() {
-        return Err(op.refused(of_boxes, of_scores));
-    }
     op.check(&Shape::from([images, n, 4 + classes]))?;
     let suppression = op.suppression(op.score_threshold as f32);
     stop::guarded(|| {
