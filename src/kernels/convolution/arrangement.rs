@@ -65,7 +65,7 @@ impl<T: Float> Correlation<'_, T> {
         // With steps copies come straight from the image, if whole rows are taken.
         let straight = TapRows::<T>::fit(w) && width == w.width;
         // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
-        // tap, what comes straight is laid out like that at first.
+        // tap, what comes straight is laid out like that at first; longer steps gain by it even if there are as many tiles.
         let once = straight && strips.sees_once();
         let heights = targets.div_ceil(kernels::<T>().tallest());
         let is_block_whole =
@@ -74,7 +74,8 @@ impl<T: Float> Correlation<'_, T> {
         let copies = if once { 0 } else { n_rows * depth / heights };
         let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + copies;
         let least = by_row_costs.min(all_costs);
-        let pays = if once { close_costs <= least } else { width <= SLACK && close_costs < least };
+        let is_less = close_costs < least || (once && w.step > 2 && close_costs == least);
+        let pays = is_less && (once || width <= SLACK);
         let close = pays && !strips.in_place;
         let columns = match (close, by_row_costs <= all_costs) {
             (true, _) if straight => Columns::Straight,
