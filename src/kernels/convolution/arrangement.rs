@@ -14,7 +14,7 @@ const NEAR: usize = 1 << 12;
 
 /// In what order positions are columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(super) enum ColumnOrder {
     /// Each row is a product of its own.
     ByRow,
     /// As they lie in planes, with what lies between rows.
@@ -27,7 +27,7 @@ pub(super) enum Columns {
 
 /// How the positions of a block are arranged.
 pub(super) struct Arrangement {
-    pub(super) columns: Columns,
+    pub(super) columns: ColumnOrder,
     /// Whether results are written where they belong.
     pub(super) direct: bool,
     /// Columns of all products of a row or, if rows are taken together, of the block.
@@ -38,7 +38,7 @@ pub(super) struct Arrangement {
     pub(super) line: usize,
 }
 
-impl Columns {
+impl ColumnOrder {
     /// Whether rows follow each other without gaps.
     pub(super) fn are_close(self) -> bool {
         matches!(self, Self::Close | Self::Straight)
@@ -78,16 +78,16 @@ impl<T: Float> Correlation<'_, T> {
         let pays = is_less && (once || width <= SLACK);
         let close = pays && !strips.in_place;
         let columns = match (close, by_row_costs <= all_costs) {
-            (true, _) if straight => Columns::Straight,
-            (true, _) => Columns::Close,
-            (_, true) => Columns::ByRow,
-            _ => Columns::WithGaps,
+            (true, _) if straight => ColumnOrder::Straight,
+            (true, _) => ColumnOrder::Close,
+            (_, true) => ColumnOrder::ByRow,
+            _ => ColumnOrder::WithGaps,
         };
         let whole_rows = n_rows * width == all && block.images.len() == 1;
         let (n, direct) = match columns {
-            Columns::ByRow => (width, w.whole),
-            Columns::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
-            Columns::Close | Columns::Straight => (n_rows * width, is_block_whole),
+            ColumnOrder::ByRow => (width, w.whole),
+            ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
+            ColumnOrder::Close | ColumnOrder::Straight => (n_rows * width, is_block_whole),
         };
         // What is copied no more often than it was to be laid out stays in the first cache while all targets come by.
         let panel = kernels::<T>().panel();

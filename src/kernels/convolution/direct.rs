@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::arrangement::{Arrangement, Columns};
+use super::arrangement::{Arrangement, ColumnOrder};
 use super::strip::{ImageLayout, SLACK, StripBlock, Strips};
 use super::tables::{All, Tables};
 use super::tap_rows::TapRows;
@@ -284,7 +284,7 @@ impl<T: Float> Correlation<'_, T> {
         let Arrangement { columns, direct, n, each, line } = self.arrangement(strips, block, rows.len());
         let (w, depth, sources) = (self.window(), self.depth(), self.sources.channels);
         let (taps, width) = (w.taps.len(), block.columns.len());
-        let (close, straight) = (columns.are_close(), columns == Columns::Straight);
+        let (close, straight) = (columns.are_close(), columns == ColumnOrder::Straight);
         let of_close = if close { strips.chunk * taps * line } else { 0 };
         let of_results = if direct { 0 } else { rows.len() * line };
         let room = if straight { 0 } else { strips.room() };
@@ -350,7 +350,7 @@ impl<T: Float> Correlation<'_, T> {
                     // SAFETY: the table keeps within the planes; the rest is the caller's promise.
                     unsafe { product.run() };
                 };
-                if columns == Columns::ByRow {
+                if columns == ColumnOrder::ByRow {
                     strips.each_row(block, |image, row, column, at| {
                         multiply(image, row * w.width + column, at, n);
                     });
