@@ -8,8 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import kinnor as nn
+import kinnor.functions as F
 import kinnor.onnx
-from kinnor._core import plans_made
+from kinnor._core import are_small_whole, plans_made
 from kinnor.onnx.building import Builder
 
 RNG = np.random.default_rng(7)
@@ -182,3 +183,51 @@ def test_what_follows_computed_shapes_is_built_once_for_each(monkeypatch):
         check(-np.abs(x[:n]))
         check(x[:n])
     check(x)
+
+
+def test_boxes_that_a_graph_computed_are_chosen_anew_in_each_call():
+    nodes = [
+        helper.make_node("Neg", ["x"], ["boxes"]),
+        helper.make_node("Neg", ["p"], ["scores"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "share", "least"], ["places"]),
+        helper.make_node("GatherND", ["scores", "places"], ["kept"]),
+        helper.make_node("Sub", ["scores", "scores"], ["zeros"]),
+        helper.make_node("ScatterND", ["zeros", "places", "kept"], ["y"]),
+        helper.make_node("Mul", ["zeros", "one"], ["z"]),
+    ]
+    constants = [("most", np.int64(4)), ("share", np.float32(0.3)), ("least", np.float32(-0.5)), ("one", np.float32(1))]
+    held = [numpy_helper.from_array(np.array(value), name) for name, value in constants]
+    places = info("places", None, 3, kind=TensorProto.INT64)
+    inputs = [info("x", 2, 9, 4), info("p", 2, 3, 9)]
+    model = model_of(nodes, inputs, [info("y", 2, 3, 9), info("z", 2, 3, 9), places], held)
+    lengths = set()
+    for _ in range(30):
+        corners = RNG.random((2, 9, 4)).astype(np.float32)
+        scores = RNG.standard_normal((2, 3, 9)).astype(np.float32)
+        y, z, found = model(-corners, -scores)
+        chosen = F.onnx_non_max_suppression(*map(nn.NdArray.from_numpy_array, (corners, scores)), 0, 4, 0.3, -0.5).data
+        np.testing.assert_array_equal(found, chosen)
+        expected = np.zeros_like(scores)
+        expected[tuple(chosen.T)] = scores[tuple(chosen.T)]
+        np.testing.assert_array_equal(y, expected)
+        assert not z.any()  # what is scattered goes into an array of its own
+        lengths.add(len(chosen))
+    assert len(lengths) > 2
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+def test_whole_numbers_are_small_in_every_layout(dtype):
+    x = np.arange(24, dtype=dtype).reshape(4, 6)
+    assert are_small_whole(x)
+    assert are_small_whole(x[:0])
+    assert not are_small_whole(x[:, ::2])  # which has to be looked at otherwise
+    for odd, is_small in ((1 << 23, False), ((1 << 23) - 1, True)):
+        x[2, 3] = odd
+        assert are_small_whole(x) == is_small
+    if np.issubdtype(dtype, np.signedinteger):
+        x[2, 3] = -(1 << 23)
+        assert are_small_whole(x)
+        x[2, 3] -= 1
+        assert not are_small_whole(x)
+    assert not are_small_whole(x.astype(np.float32))
+    assert not are_small_whole(x.astype(x.dtype.newbyteorder()))

@@ -3,6 +3,7 @@
 //!
 //! The sums are products of matrices, of blocks of an image that are laid out in the cache.
 
+mod arrangement;
 mod depthwise;
 mod depthwise_lanes;
 mod depthwise_pixels;

@@ -1,7 +1,9 @@
-//! Boxes that were chosen, and whether one of them hides another. Knows numbers; knows no shapes, graphs or Python.
+//! Boxes that overlap no better one: by falling score, each is chosen unless one that was chosen hides it. Knows numbers; knows
+//! no shapes, graphs or Python.
 
 use super::scratch::List;
 use super::simd::vectorised;
+use super::stop;
 
 /// Boxes that are compared side by side.
 const LANES: usize = 16;
@@ -18,26 +20,13 @@ struct BoxBlock {
 }
 
 /// The boxes that were chosen so far.
-pub struct ChosenBoxes {
+struct ChosenBoxes {
     blocks: List<BoxBlock>,
     n: usize,
 }
 
 impl ChosenBoxes {
-    /// None yet.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self { blocks: List::with_capacity(1), n: 0 }
-    }
-
-    /// How many there are.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.n
-    }
-
-    /// Chooses another one.
-    pub fn push(&mut self, corners: &Corners) {
+    fn push(&mut self, corners: &Corners) {
         let lane = self.n % LANES;
         if lane == 0 {
             let nothing = [f64::NAN; LANES];
@@ -53,25 +42,106 @@ impl ChosenBoxes {
     }
 
     /// Whether the intersection of a box with one of them has more than a share of their union.
-    pub fn hide(&self, corners: &Corners, share: f64) -> bool {
-        let (own, blocks) = (area(corners), &self.blocks[..]);
+    #[inline(always)]
+    fn hide(&self, corners: &Corners, share: f64) -> bool {
+        let own = area(corners);
+        self.blocks.iter().any(
+            #[inline(always)]
+            |block| {
+                let mut is_hidden = false;
+                for lane in 0..LANES {
+                    let along = |axis: usize| {
+                        let low = larger(block.starts[axis][lane], corners[axis][0]);
+                        larger(smaller(block.ends[axis][lane], corners[axis][1]) - low, 0.0)
+                    };
+                    let common = along(0) * along(1);
+                    is_hidden |= common > share * (block.areas[lane] + own - common);
+                }
+                is_hidden
+            },
+        )
+    }
+}
+
+/// A score, by which boxes are ranked.
+pub trait Score: Copy + PartialOrd {
+    /// The place of a box: it rises where the score falls and, for equal scores, with the number of the box.
+    type Rank: Copy + Ord + Default;
+    /// The place of box `i`; zeros of either sign are one score.
+    fn rank(self, i: usize) -> Self::Rank;
+    /// The number of the box that has a place.
+    fn number(rank: Self::Rank) -> usize;
+}
+
+macro_rules! score {
+    ($t:ty, $bits:ty, $rank:ty) => {
+        impl Score for $t {
+            type Rank = $rank;
+            #[inline(always)]
+            fn rank(self, i: usize) -> $rank {
+                let bits = (self + 0.0).to_bits();
+                let falling = if self < 0.0 { bits } else { !bits & (<$bits>::MAX >> 1) };
+                <$rank>::from(falling) << <$bits>::BITS | i as $rank
+            }
+            #[inline(always)]
+            fn number(rank: $rank) -> usize {
+                rank as $bits as usize
+            }
+        }
+    };
+}
+
+score!(f32, u32, u64);
+score!(f64, u64, u128);
+
+/// Which boxes are chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Suppression<S> {
+    /// How many, at most.
+    pub most: usize,
+    /// Share of the union of two boxes that their intersection may have.
+    pub share: f64,
+    /// Their scores are above this.
+    pub least: S,
+}
+
+impl<S: Score> Suppression<S> {
+    /// Calls `found` with the number of each box that is chosen, the best ones first. There are fewer scores than [`Score::Rank`]
+    /// has numbers. The functions must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn choose(
+        self,
+        scores: impl ExactSizeIterator<Item = S>,
+        corners: impl Fn(usize) -> Corners,
+        mut found: impl FnMut(usize),
+    ) {
+        let mut ranks = List::repeat(S::Rank::default(), scores.len());
+        let mut n = 0;
+        // Without a branch: no machine foresees which scores are too low.
+        for (i, score) in scores.enumerate() {
+            ranks[n] = score.rank(i);
+            n += usize::from(score > self.least);
+        }
+        ranks.truncate(n);
+        ranks.sort_unstable();
+        let (ranks, mut chosen) = (&ranks[..], ChosenBoxes { blocks: List::with_capacity(1), n: 0 });
         vectorised(
             #[inline(always)]
             move || {
-                blocks.iter().any(|block| {
-                    let mut is_hidden = false;
-                    for lane in 0..LANES {
-                        let along = |axis: usize| {
-                            let low = larger(block.starts[axis][lane], corners[axis][0]);
-                            larger(smaller(block.ends[axis][lane], corners[axis][1]) - low, 0.0)
-                        };
-                        let common = along(0) * along(1);
-                        is_hidden |= common > share * (block.areas[lane] + own - common);
+                for rank in ranks {
+                    if chosen.n >= self.most {
+                        break;
                     }
-                    is_hidden
-                })
+                    stop::poll();
+                    let i = S::number(*rank);
+                    let ends = corners(i);
+                    if !chosen.hide(&ends, self.share) {
+                        chosen.push(&ends);
+                        found(i);
+                    }
+                }
             },
-        )
+        );
     }
 }
 
@@ -91,7 +161,7 @@ fn area(corners: &Corners) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChosenBoxes, Corners, LANES, area};
+    use super::{ChosenBoxes, Corners, LANES, List, Score, Suppression, area};
 
     fn overlaps(a: &Corners, b: &Corners, share: f64) -> bool {
         let along = |axis: usize| (a[axis][1].min(b[axis][1]) - a[axis][0].max(b[axis][0])).max(0.0);
@@ -99,17 +169,21 @@ mod tests {
         common > share * (area(a) + area(b) - common)
     }
 
+    fn number(i: usize) -> f64 {
+        ((i * 7919 + 13) % 1009) as f64 / 100.0
+    }
+
+    fn corners(i: usize) -> Corners {
+        [0, 1].map(|axis| {
+            let start = number(4 * i + axis);
+            [start, start + number(4 * i + 2 + axis) - 1.0] // some end before they start
+        })
+    }
+
     #[test]
     fn a_box_is_hidden_if_one_of_them_overlaps_it() {
-        let number = |i: usize| ((i * 7919 + 13) % 1009) as f64 / 100.0;
-        let corners = |i: usize| -> Corners {
-            [0, 1].map(|axis| {
-                let start = number(4 * i + axis);
-                [start, start + number(4 * i + 2 + axis) - 1.0] // some end before they start
-            })
-        };
         for share in [0.0, 0.3, 1.0] {
-            let mut chosen = ChosenBoxes::new();
+            let mut chosen = ChosenBoxes { blocks: List::with_capacity(1), n: 0 };
             let mut listed: Vec<Corners> = Vec::new();
             for i in 0..10 * LANES {
                 let one = if i == 5 { [[f64::NAN, 1.0], [0.0, 1.0]] } else { corners(i) };
@@ -120,7 +194,33 @@ mod tests {
                     listed.push(one);
                 }
             }
-            assert_eq!(chosen.len(), listed.len());
+            assert_eq!(chosen.n, listed.len());
+        }
+    }
+
+    #[test]
+    fn the_best_boxes_are_chosen_first() {
+        fn chosen<S: Score>(scores: &[S], least: S, most: usize) -> Vec<usize> {
+            let mut found = Vec::new();
+            Suppression { most, share: 0.3, least }
+                .choose(scores.iter().copied(), corners, |i| found.push(i));
+            found
+        }
+        let mut scores: Vec<f32> = (0..200).map(|i| (number(3 * i) - 4.0) as f32).collect();
+        (scores[3], scores[50], scores[51], scores[60]) = (f32::INFINITY, 0.0, -0.0, f32::NAN);
+        let wide: Vec<f64> = scores.iter().map(|s| f64::from(*s)).collect();
+        for (least, most) in [(-1.0_f32, 200), (f32::NEG_INFINITY, 200), (0.0, 9), (f32::INFINITY, 9)] {
+            let mut order: Vec<usize> = (0..200).filter(|i| scores[*i] > least).collect();
+            order.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).expect("no NaN"));
+            let mut expected: Vec<usize> = Vec::new();
+            for i in order {
+                let hides = |better: &usize| overlaps(&corners(*better), &corners(i), 0.3);
+                if expected.len() < most && !expected.iter().any(hides) {
+                    expected.push(i);
+                }
+            }
+            assert_eq!(chosen(&scores, least, most), expected, "{least}, {most}");
+            assert_eq!(chosen(&wide, f64::from(least), most), expected, "{least}, {most}");
         }
     }
 }

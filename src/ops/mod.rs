@@ -45,6 +45,8 @@ pub use contract::run::{Backward, Grad, Memory, Run, State};
 pub use contract::shapes::{InputShapes, Shapes};
 pub use contract::spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
 pub use contract::symbol::{Sym, Symbols};
+#[doc(hidden)]
+pub use spatial::non_max_suppression::{ONNXNonMaxSuppression, chosen_boxes};
 
 use crate::array::Shape;
 use crate::{Error, Result};

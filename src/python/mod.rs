@@ -4,6 +4,7 @@
 
 mod arguments;
 mod autodiff;
+mod boxes;
 mod calls;
 mod error;
 mod function;
@@ -27,6 +28,7 @@ mod user;
 mod user_operation;
 mod values;
 mod variable;
+mod whole;
 
 use std::cell::Cell;
 
@@ -74,6 +76,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<user::PythonFunction>()?;
     m.add_class::<user::FunctionVariable>()?;
     autodiff::register(m)?;
+    boxes::register(m)?;
     hooks::register(m)?;
     m.add_function(wrap_pyfunction!(links::use_parameter, m)?)?;
     m.add_function(wrap_pyfunction!(parts::part, m)?)?;
@@ -83,6 +86,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     safetensors::register(m)?;
     solver::register(m)?;
     together::register(m)?;
+    whole::register(m)?;
     crate::graph::interrupt_check(interrupted);
     Ok(())
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import UnsupportedError, Variable
+from .._core import UnsupportedError, Variable, scope_auto_forward
 from ..files.progress import each
 from ..modes import auto_forward
 from . import reading
@@ -117,8 +117,11 @@ class Builder:
         Raises:
             OnnxError: If it cannot be built.
         """
-        with auto_forward(False):
+        outer = scope_auto_forward(False)
+        try:
             return self._made(node, self._versions)
+        finally:
+            scope_auto_forward(outer)
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of the definition of an operator, with what it takes."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .values import Value, cast, check_whole
 
 if TYPE_CHECKING:
@@ -19,7 +17,37 @@ if TYPE_CHECKING:
     from .building import Builder
     from .values import Node
 
-__all__ = ["RepeatedNode", "numbers"]
+__all__ = ["RenewedValue", "RepeatedNode", "numbers"]
+
+
+class RenewedValue(Value):
+    """A constant that is, whenever it is looked at, what a graph computed last.
+
+    Args:
+        computed: The value of a variable of that graph.
+    """
+
+    def __init__(self, computed: Value) -> None:
+        super().__init__(computed.variable.get_unlinked_variable(need_grad=False), computed.dtype)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """Its numbers of now.
+
+        Raises:
+            OnnxError: If there are whole numbers that float32 rounds.
+        """
+        return numbers(self)
+
+    @property
+    def is_computed(self) -> bool:
+        """Never: the node that takes it is computed after the graph."""
+        return False
+
+    @property
+    def known(self) -> bool:
+        """Always."""
+        return True
 
 
 class RepeatedNode:
@@ -36,7 +64,7 @@ class RepeatedNode:
         known: The constants by name.
     """
 
-    __slots__ = ("_at", "_builder", "_gives", "_node", "_renewed", "known")
+    __slots__ = ("_at", "_builder", "_gives", "_node", "known")
 
     def __init__(
         self, builder: Builder, at: int, gives: list[str], takes: Mapping[str, Value | None], are_fixed: bool
@@ -44,22 +72,16 @@ class RepeatedNode:
         self.known = dict(takes)
         self._builder, self._at, self._gives = builder, at, gives
         self._node: Node | None = None
-        # What is computed, and the constant that stands for it.
-        self._renewed: list[tuple[Value, Value]] = []
         for name, value in takes.items():
             if value is None or value.known:
                 continue
             if value.is_computed:
-                constant = Value(np.zeros(0, value.dtype))
-                self._renewed.append((value, constant))
-                self.known[name] = constant
+                self.known[name] = RenewedValue(value)
             elif are_fixed:
                 self.known[name] = Value(value.static())
 
     def outputs(self) -> dict[str, Value | None]:
         """What the node gives by name, for what was computed now."""
-        for value, constant in self._renewed:
-            constant.becomes(numbers(value))
         node = self._node
         if node is None:
             node = self._builder.node(self._at, self.known)

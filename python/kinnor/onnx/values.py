@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, UnsupportedError, Variable
+from .. import functions as F
+from .._core import Error, UnsupportedError, Variable, are_small_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +81,7 @@ def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> No
     Raises:
         OnnxError: If there is one.
     """
-    if array.dtype.kind not in "iu" or array.itemsize < 4 or array.size == 0:
+    if array.dtype.kind not in "iu" or array.itemsize < 4 or array.size == 0 or are_small_whole(array):
         return
     limit = LARGEST_WHOLE - is_computed
     found = [odd for odd in (int(array.max()), int(array.min())) if abs(odd) > limit]
@@ -168,6 +169,7 @@ class Value:
         self._array = None if isinstance(content, Variable) else np.asarray(content)
         self._variable = content if isinstance(content, Variable) else None
         self._is_parameter = is_parameter
+        self._moved: Variable | None = None
         self.dtype = np.dtype(content.dtype if dtype is None and not isinstance(content, Variable) else dtype)
         self.sources = sources
 
@@ -209,6 +211,18 @@ class Value:
             self._variable = Variable.from_numpy_array(array)
         return self._variable
 
+    @property
+    def last_axis_first(self) -> Variable:
+        """It as a variable with its last axis before the others, as functions take indices: one for several nodes."""
+        if self._moved is None:
+            order = (len(self.shape) - 1, *range(len(self.shape) - 1))
+            array = self.array if self.known else None
+            if array is None:
+                self._moved = F.transpose(self.variable, order)
+            else:
+                self._moved = Value(np.ascontiguousarray(array.transpose(order))).variable
+        return self._moved
+
     def static(self) -> NDArray[Any]:
         """Its numbers, while the graph is built.
 
@@ -228,7 +242,7 @@ class Value:
         Args:
             array: Its numbers.
         """
-        self._array, self._variable, self.sources = array, None, frozenset()
+        self._array, self._variable, self._moved, self.sources = array, None, None, frozenset()
 
 
 class Node:
@@ -308,6 +322,20 @@ class Node:
         if self.value(i).is_computed:  # what the node takes is computed together
             COMPUTES.get()([value for value in self.inputs if value is not None and value.is_computed])
         return self.value(i).static()
+
+    def constant(self, i: int) -> Variable:
+        """An input as a variable, whose numbers are known when the node is built.
+
+        Args:
+            i: Which.
+
+        Raises:
+            NeedsValuesError: If inputs of the model decide on it.
+        """
+        value = self.value(i)
+        if value.is_computed:
+            self.static(i)
+        return value.variable
 
     def ints(self, i: int, name: str = "") -> list[int] | None:
         """Whole numbers of an input or, in older versions, of an attribute; None if both are missing.

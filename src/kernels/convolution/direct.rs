@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use super::strip::{ImageLayout, SLACK, StripBlock, Strips, apart};
+use super::arrangement::{Arrangement, ColumnOrder};
+use super::strip::{ImageLayout, SLACK, StripBlock, Strips};
 use super::tables::{All, Tables};
 use super::tap_rows::TapRows;
 use super::window::Window;
@@ -18,8 +19,6 @@ use crate::kernels::gemm::{
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, parallel, ranges};
 
-/// What it costs to move a row of results, beside a third of a tile's step.
-const MOVING: usize = 36;
 /// Weights of a group that are too many for a part of the second cache.
 const LARGE: usize = 1 << 18;
 /// Tasks that are wanted, so that threads end together, of so many multiplications at least.
@@ -100,12 +99,6 @@ pub(super) struct Weights<T> {
 
 // SAFETY: as above.
 unsafe impl<T> Sync for Weights<T> {}
-
-/// What columns of a product cost: a narrow tile two thirds of a wide one, as it loads more for each product.
-fn tiles<T: Float>(n: usize) -> usize {
-    let wide = kernels::<T>().panel();
-    n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
-}
 
 impl<T: Float> Correlation<'_, T> {
     pub(super) fn window(&self) -> &Window {
@@ -288,35 +281,16 @@ impl<T: Float> Correlation<'_, T> {
         group: usize,
         rows: Range<usize>,
     ) {
-        let w = self.window();
-        let (taps, depth, sources) = (w.taps.len(), self.depth(), self.sources.channels);
-        // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
-        // have to be moved to where they belong, unless whole rows of positions follow each other.
-        let width = block.columns.len();
-        let all = strips.len(block);
-        let n_rows = block.images.len() * block.rows.len() * w.inner;
-        let moved = if w.whole { MOVING * n_rows } else { 0 };
-        let by_row_costs = n_rows * tiles::<T>(width) * depth;
-        let all_costs = tiles::<T>(all) * depth + moved;
-        // Short rows are laid out once more without gaps where enough is computed of them.
-        let heights = rows.len().div_ceil(kernels::<T>().tallest());
-        let is_block_whole =
-            w.whole && block.images.len() == 1 && width == w.width && !self.epilogue.accumulate;
-        let moved_close = if is_block_whole { 0 } else { moved };
-        let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + n_rows * depth / heights;
-        let close = width <= SLACK && !strips.in_place && close_costs < by_row_costs.min(all_costs);
-        let by_row = !close && by_row_costs <= all_costs;
-        let n = if by_row { width } else { all };
-        let whole_rows = n_rows * width == all && block.images.len() == 1;
-        let direct = if close { is_block_whole } else { w.whole && (by_row || n_rows == 1 || whole_rows) };
-        let row = apart(if close { n_rows * width } else { all });
-        let of_close = if close { strips.chunk * taps * row } else { 0 };
-        let of_results = if direct { 0 } else { rows.len() * row };
+        let Arrangement { columns, direct, n, each, line } = self.arrangement(strips, block, rows.len());
+        let (w, depth, sources) = (self.window(), self.depth(), self.sources.channels);
+        let (taps, width) = (w.taps.len(), block.columns.len());
+        let (close, straight) = (columns.are_close(), columns == ColumnOrder::Straight);
+        let of_close = if close { strips.chunk * taps * line } else { 0 };
+        let of_results = if direct { 0 } else { rows.len() * line };
+        let room = if straight { 0 } else { strips.room() };
         let starts = strips.starts(block);
-        // With steps they come straight from the image.
-        let at_once = close && TapRows::<T>::fit(w) && width == w.width;
-        scratch::with(strips.room() + of_results + of_close + SLACK, |memory: &mut [T]| {
-            let (planes, results) = memory.split_at_mut(strips.room());
+        scratch::with(room + of_results + of_close + SLACK, |memory: &mut [T]| {
+            let (planes, results) = memory.split_at_mut(room);
             let (results, together) = results.split_at_mut(of_results);
             let results = Shared::new(results.as_mut_ptr());
             let chunks = sources.div_ceil(strips.chunk).max(1);
@@ -326,7 +300,7 @@ impl<T: Float> Correlation<'_, T> {
                 let b = if strips.in_place {
                     self.source(block.images.start, group, first).wrapping_add(strips.origin(block))
                 } else {
-                    if !at_once {
+                    if !straight {
                         // SAFETY: there is room for a chunk.
                         unsafe { self.lay_out(strips, block, group, first..first + channels, planes) };
                     }
@@ -335,26 +309,26 @@ impl<T: Float> Correlation<'_, T> {
                 let weights =
                     weights.p.wrapping_add(weights.group * group + rows.start * depth + first * taps);
                 let k = channels * taps;
-                let (mut b, mut n, mut b_row, mut table) = (b, n, 0, Table::OfRight(&strips.table));
+                let (mut b, mut b_row, mut table) = (b, 0, Table::OfRight(&strips.table));
                 if close {
                     let to = together.as_mut_ptr();
                     // SAFETY: the rows lie in the images or in the planes; there is room for all, and for what is copied too
                     // much.
                     unsafe {
-                        if at_once {
-                            self.tap_rows(strips, block, group, first..first + channels, to, row);
+                        if straight {
+                            self.tap_rows(strips, block, group, first..first + channels, to, line);
                         } else {
-                            strips.close(k, b, &starts, width, to, row);
+                            strips.close(k, b, &starts, width, to, line);
                         }
                     }
-                    (b, n, b_row, table) = (together.as_ptr(), n_rows * width, row, Table::None);
+                    (b, b_row, table) = (together.as_ptr(), line, Table::None);
                 }
-                let multiply = |image: usize, position: usize, at: usize| {
+                let multiply = |image: usize, position: usize, at: usize, n: usize| {
                     let (c, c_row) = if direct {
                         let first = self.target(image, group, rows.start).wrapping_add(position);
                         (first, self.targets.channel)
                     } else {
-                        (results.get().wrapping_add(at), row)
+                        (results.get().wrapping_add(at), line)
                     };
                     let product = PanelProduct {
                         m: rows.len(),
@@ -376,19 +350,21 @@ impl<T: Float> Correlation<'_, T> {
                     // SAFETY: the table keeps within the planes; the rest is the caller's promise.
                     unsafe { product.run() };
                 };
-                if by_row {
+                if columns == ColumnOrder::ByRow {
                     strips.each_row(block, |image, row, column, at| {
-                        multiply(image, row * w.width + column, at);
+                        multiply(image, row * w.width + column, at, n);
                     });
                 } else {
                     let position = block.rows.start * w.inner * w.width + block.columns.start;
-                    multiply(block.images.start, position, 0);
+                    for at in (0..n).step_by(each) {
+                        multiply(block.images.start, position + at, at, each.min(n - at));
+                    }
                 }
             }
             if !direct {
                 let results = results.get().cast_const();
                 // SAFETY: these are results of all rows and positions; the target has an element for each.
-                unsafe { self.move_results(strips, block, group, rows.clone(), results, (row, close)) };
+                unsafe { self.move_results(strips, block, group, rows.clone(), results, (line, close)) };
             }
             if self.epilogue.tail.rows.is_some() {
                 self.finish_rows(strips, block, group, rows);

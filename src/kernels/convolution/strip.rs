@@ -196,6 +196,11 @@ impl Strips {
         }
     }
 
+    /// Whether each tap has a plane of its own: no element of an image is seen through two of them.
+    pub(super) fn sees_once(&self) -> bool {
+        self.planes.len() * self.chunk == self.table.len()
+    }
+
     /// Positions along the last axis.
     pub(super) fn width(&self) -> usize {
         self.axes[self.axes.len() - 1].positions

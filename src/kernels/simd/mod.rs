@@ -273,6 +273,16 @@ mod tests {
                 let woven: Vec<T> = (0..2 * n).map(|i| numbers[i / 2 + i % 2 * n]).collect();
                 assert_eq!([lanes(low), lanes(high)].concat(), woven, "weaves");
                 assert_eq!(lanes(V::evens(low, high)), numbers[..n], "takes apart what it wove");
+                let square: Vec<T> = (0..n * n).map(|i| T::of(i as f64)).collect();
+                let mut rows = [V::zero(); 16];
+                for (i, row) in rows.iter_mut().enumerate().take(n) {
+                    *row = V::load(square.as_ptr().add(i * n));
+                }
+                V::transpose(&mut rows);
+                for (i, row) in rows.into_iter().enumerate().take(n) {
+                    let column: Vec<T> = square[i..].iter().step_by(n).copied().collect();
+                    assert_eq!(lanes(row), column, "column {i}");
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::array::{DType, Shape};
 use crate::kernels::scratch::List;
-use crate::kernels::suppression::{ChosenBoxes, Corners};
+use crate::kernels::suppression::{Corners, Score, Suppression};
 use crate::kernels::{Float, stop};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -47,12 +47,6 @@ struct ChosenIndices {
 /// The last one, until a run has asked for it. Nobody waits for it: a run that does not find it chooses anew.
 static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
-/// Rises where a score falls; zeros of either sign are one score.
-fn falling(score: f64) -> u64 {
-    let bits = (score + 0.0).to_bits();
-    if score < 0.0 { bits } else { !bits & (u64::MAX >> 1) }
-}
-
 impl ONNXNonMaxSuppression {
     fn check(&self, shape: &Shape) -> Result<()> {
         if shape.ndim() != 3 || shape[2] < 4 {
@@ -77,13 +71,13 @@ impl ONNXNonMaxSuppression {
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
     }
 
-    #[inline]
-    fn ends(&self, of: &[f64]) -> Corners {
-        [self.ends_along(of[0], of[2]), self.ends_along(of[1], of[3])]
+    #[inline(always)]
+    fn corners<T: Float>(&self, of: &[T]) -> Corners {
+        [self.ends(of[0].real(), of[2].real()), self.ends(of[1].real(), of[3].real())]
     }
 
     #[inline(always)]
-    fn ends_along(&self, a: f64, b: f64) -> [f64; 2] {
+    fn ends(&self, a: f64, b: f64) -> [f64; 2] {
         if self.center_point_box == 1 {
             let half = b * 0.5;
             [a - half, a + half]
@@ -94,32 +88,66 @@ impl ONNXNonMaxSuppression {
         }
     }
 
+    fn suppression<S: Score>(&self, least: S) -> Suppression<S> {
+        Suppression { most: self.max_output_boxes_per_class as usize, share: self.iou_threshold, least }
+    }
+
     /// Calls `f` with image, class and box of each that is chosen. It is reckoned in the type in which values are known when
     /// shapes are made, so that as many are found in the run.
     fn choose(&self, x: &[f64], shape: &Shape, mut f: impl FnMut([usize; 3])) {
-        let (n, size, most) = (shape[1], shape[2], self.max_output_boxes_per_class as usize);
+        let (n, size) = (shape[1], shape[2]);
         for (image, class) in (0..shape[0]).flat_map(|image| (4..size).map(move |class| (image, class))) {
             let row = |i: usize| &x[(image * n + i) * size..][..size];
-            let scores =
-                (0..n).map(|i| (row(i)[class], i)).filter(|(score, _)| *score > self.score_threshold);
-            let mut order: List<u128> =
-                scores.map(|(score, i)| u128::from(falling(score)) << 64 | i as u128).collect();
-            order.sort_unstable();
-            let mut kept = ChosenBoxes::new();
-            for place in order.iter() {
-                if kept.len() >= most {
-                    break;
-                }
-                stop::poll();
-                let i = *place as u64 as usize;
-                let ends = self.ends(row(i));
-                if !kept.hide(&ends, self.iou_threshold) {
-                    kept.push(&ends);
-                    f([image, class - 4, i]);
-                }
-            }
+            let scores = (0..n).map(|i| row(i)[class]);
+            self.suppression(self.score_threshold).choose(
+                scores,
+                #[inline(always)]
+                |i| self.corners(row(i)),
+                #[inline(always)]
+                |i| f([image, class - 4, i]),
+            );
         }
     }
+}
+
+/// Image, class and box of each that the operation chooses, one after the other: of boxes and scores in arrays of their own, of
+/// shapes (n, boxes, 4) and (n, classes, boxes).
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit, [`Error::Argument`] when an argument is out of range, [`Error::Memory`].
+pub fn chosen_boxes(
+    op: &ONNXNonMaxSuppression,
+    (boxes, of_boxes): (&[f32], &Shape),
+    (scores, of_scores): (&[f32], &Shape),
+) -> Result<List<i64>> {
+    let (images, classes, n) = match (&of_boxes[..], &of_scores[..]) {
+        (&[images, n, 4], &[of, classes, of_each])
+            if (images, n) == (of, of_each) && u32::try_from(n).is_ok() =>
+        {
+            (images, classes, n)
+        }
+        _ => {
+            let expected = "boxes of shape (n, boxes, 4) and scores of shape (n, classes, boxes)";
+            return Err(Error::shape(OP, expected, [of_boxes, of_scores]));
+        }
+    };
+    op.check(&Shape::from([images, n, 4 + classes]))?;
+    let suppression = op.suppression(op.score_threshold as f32);
+    stop::guarded(|| {
+        let mut found = List::with_capacity(3 * n);
+        for at in 0..images * classes {
+            let (image, class) = (at / classes, at % classes);
+            let (boxes, scores) = (&boxes[image * n * 4..][..n * 4], &scores[at * n..][..n]);
+            suppression.choose(
+                scores.iter().copied(),
+                #[inline(always)]
+                |i| op.corners(&boxes[4 * i..][..4]),
+                #[inline(always)]
+                |i| found.extend_from_slice(&[image as i64, class as i64, i as i64]),
+            );
+        }
+        Ok(found)
+    })
 }
 
 impl ChosenIndices {

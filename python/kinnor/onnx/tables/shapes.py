@@ -191,16 +191,11 @@ def _gather_elements(node: Node) -> Variable:
     return F.gather_nd(*_along(x, node.x(1), node.get("axis", 0) % x.ndim))
 
 
-def _index_first(indices: Variable) -> Variable:
-    return F.transpose(indices, (indices.ndim - 1, *range(indices.ndim - 1)))
-
-
 def _gather_nd(node: Node) -> Variable:
-    x, indices = node.x(0), node.x(1)
+    x, chosen = node.x(0), node.value(1).last_axis_first
     n = node.get("batch_dims", 0)
-    chosen = _index_first(indices)
     if n:
-        rows = [_position(tuple(indices.shape[:-1]), k) for k in range(n)]
+        rows = [_position(tuple(chosen.shape[1:]), k) for k in range(n)]
         chosen = F.concatenate(F.stack(*rows, axis=0), chosen, axis=0)
     return F.gather_nd(x, chosen)
 
@@ -213,16 +208,13 @@ def _reduction(node: Node) -> None:
 def _scattered(node: Node, x: Variable, indices: Variable, updates: Variable) -> Variable:
     """An array with updates put or added at indices (n, ...)."""
     _reduction(node)
-    added = F.scatter_nd(updates, indices, shape=x.shape, add=True)
     if node.get("reduction", "none") == "add":
-        return x + added
-    put = F.scatter_nd(updates, indices, shape=x.shape)
-    mask = F.scatter_nd(F.constant(1.0, updates.shape), indices, shape=x.shape)
-    return F.where(mask, put, x)
+        return x + F.scatter_nd(updates, indices, shape=x.shape, add=True)
+    return F.scatter_nd(updates, indices, out=F.identity(x))
 
 
 def _scatter_nd(node: Node) -> Variable:
-    return _scattered(node, node.x(0), _index_first(node.x(1)), node.x(2))
+    return _scattered(node, node.x(0), node.value(1).last_axis_first, node.x(2))
 
 
 def _scatter_elements(node: Node) -> Variable:

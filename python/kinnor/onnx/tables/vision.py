@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ..._core import NdArray, Variable
+from ..._core import Variable, non_max_suppression
 from ...integer_graphs.dynamic import rounded
 from ..values import Row
 from .building import reshape
@@ -48,17 +48,16 @@ def _on_pixels(grid: Variable, lengths: tuple[int, ...], is_aligned: bool) -> Va
 
 def _suppressed(node: Node) -> NDArray[Any]:
     """Chosen boxes as rows of image, class and box; how many there are follows from values."""
-    boxes, scores = (NdArray.from_numpy_array(node.static(i).astype(np.float32, copy=False)) for i in (0, 1))
     most, share, least = (next(node.static(i).flat, None) if node.has(i) else None for i in (2, 3, 4))
-    found = F.onnx_non_max_suppression(
-        boxes,
-        scores,
+    found: NDArray[Any] = non_max_suppression(
+        node.constant(0),
+        node.constant(1),
         int(node.get("center_point_box", 0)),
         int(most or 0),
         float(share or 0.0),
         -np.inf if least is None else float(least),
     )
-    return found.data.astype(np.int64, copy=False)
+    return found
 
 
 def _affine_grid(node: Node) -> Variable:
