@@ -84,6 +84,28 @@ def test_the_nearest_elements_are_taken_as_they_are():
         y.forward()
 
 
+def test_float32_decides_which_element_of_a_resize_is_nearest():
+    x = nn.Variable.from_numpy_array(np.arange(6.0).reshape(1, 6))
+    y = F.onnx_resize(x, scales=(1, 0.7))
+    y.forward()
+    assert y.d.tolist() == [[0, 2, 3, 4]]  # 3.5 / 0.7 - 0.5 is 4.5, and by float64's quotient a little more
+
+
+def test_what_is_outside_does_not_go_by_what_is_at_the_border():
+    x = nn.Variable.from_numpy_array(np.array([[np.nan, 1, 2, np.inf]]), need_grad=True)
+    x.grad.zero()
+    modes = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, -0.5, 1, 1.5)}
+    y = F.onnx_resize(x, sizes=(1, 8), extrapolation_value=9.0, **modes)
+    y.forward()
+    np.testing.assert_array_equal(y.d, [[9, 9, np.nan, 1, 2, np.inf, 9, 9]])
+    y.backward()
+    assert x.g.tolist() == [[1, 1, 1, 1]]
+    x.reset_shape((2, 4), True)
+    x.d = 5
+    y.forward()
+    assert y.d.tolist() == [[9, 9, 5, 5, 5, 5, 9, 9]] * 2
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

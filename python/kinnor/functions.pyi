@@ -3891,7 +3891,8 @@ def onnx_resize(
 ) -> T:
     """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
 
-    An axis with a factor of 1 stays as it is, whatever `roi` says, as in ONNX Runtime.
+    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
+    element is nearest, and which places are outside.
 
     Args:
         x: Input of any shape.

@@ -172,7 +172,8 @@ def onnx_resize(
 ) -> T:
     """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
 
-    An axis with a factor of 1 stays as it is, whatever `roi` says, as in ONNX Runtime.
+    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
+    element is nearest, and which places are outside.
 
     Args:
         x: Input of any shape.
@@ -209,22 +210,23 @@ def onnx_resize(
     if crops and len(roi) != 2 * x.ndim:
         raise ArgumentError(f"onnx_resize: expected `roi` to have {2 * x.ndim} numbers, got {len(roi)}")
     y: T = x
-    outside = np.zeros(lengths, bool)
+    outside = np.zeros([1] * x.ndim, bool)
     for axis, (n, to) in enumerate(zip(x.shape, lengths, strict=True)):
         scale = float(scales[axis]) if len(scales) else to / n
         if scale == 1:
             continue
         part = (roi[axis], roi[x.ndim + axis]) if crops else (0.0, 1.0)
-        at = places_along(n, to, scale, coordinate_transformation_mode, part)
+        at = places_along(n, np.arange(to, dtype=np.float32), scale, coordinate_transformation_mode, part)
         along = [-1 if a == axis else 1 for a in range(x.ndim)]
         if crops:
-            outside |= ((at < 0) | (at > n - 1)).reshape(along)
+            outside = outside | ((at < 0) | (at > n - 1)).reshape(along)
         if mode == "nearest":
             indices = np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)
             ones = type(x).from_numpy_array(np.ones(n, np.float32).reshape(along))  # They refuse another length than n.
             held = with_constant(f.mul2(y, ones), 1)
             y = with_constant(f.gather(held, type(x).from_numpy_array(indices), axis), 1)
             continue
+        at = places_along(n, np.arange(to, dtype=np.float64), scale, coordinate_transformation_mode, part)
         weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside))
         order = [a for a in range(x.ndim) if a != axis] + [axis]
         matrix = type(x).from_numpy_array(weights.T)
@@ -233,7 +235,7 @@ def onnx_resize(
         y = f.transpose(product, np.argsort(order).tolist()) if x.ndim > 1 else f.reshape(product, (to,))
     if outside.any():
         where = type(x).from_numpy_array(outside.astype(np.float32))
-        y = with_constant(f.where(where, f.add_scalar(f.mul_scalar(y, 0.0), float(extrapolation_value)), y), 0)
+        y = with_constant(f.bool_fill(y, where, float(extrapolation_value)), 1)
     return f.identity(y) if y is x else y
 
 
@@ -250,25 +252,22 @@ def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int])
     return found
 
 
-def places_along(n: int, to: int, scale: float, mode: str, part: tuple[float, float]) -> NDArray[np.float64]:
-    """Where in an axis of length `n` each of `to` elements comes from."""
-    i = np.arange(to, dtype=np.float64)
+def places_along(n: int, i: NDArray[Any], scale: float, mode: str, part: tuple[float, float]) -> Any:
+    """Where in an axis of length `n` each of the elements `i` comes from, in numbers of the type of `i`."""
+    factor, last, start, end = (i.dtype.type(v) for v in (scale, n - 1, *part))
+    half, steps = i.dtype.type(0.5), i.dtype.type(max(len(i) - 1, 1))
     if mode == "align_corners":
-        return i * (n - 1) / max(to - 1, 1)
+        return i * last / steps
     if mode == "asymmetric":
-        return i / scale
+        return i / factor
     if mode == "tf_half_pixel_for_nn":
-        return (i + 0.5) / scale
+        return (i + half) / factor
     if mode == "tf_crop_and_resize":
-        start, end = part
-        return (
-            start * (n - 1) + i * (end - start) * (n - 1) / (to - 1)
-            if to > 1
-            else np.full(to, (start + end) / 2 * (n - 1))
-        )
-    if mode == "pytorch_half_pixel" and to == 1:
-        return np.zeros(1)
-    return (i + 0.5) / scale - 0.5
+        middle = half * (start + end) * last
+        return start * last + i * (end - start) * last / steps if len(i) > 1 else i + middle
+    if mode == "pytorch_half_pixel" and len(i) == 1:
+        return i
+    return (i + half) / factor - half
 
 
 def taps_along(at: NDArray[np.float64], n: int, mode: str, a: float, exclude: bool) -> NDArray[np.float64]:
