@@ -147,6 +147,29 @@ def test_the_largest_of_nothing_is_the_least_there_is(dtype, keepdims):
         assert (y == wanted).all()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scale", [0.5, 1.5, 3.0])
+def test_a_resize_by_the_middles_of_tensorflow(mode, scale):
+    """`tf_half_pixel_for_nn`, which files of operator sets 11 and 12 have."""
+    node = helper.make_node(
+        "Resize", ["x", "roi", "scales"], ["y"], mode=mode, coordinate_transformation_mode="tf_half_pixel_for_nn"
+    )
+    made = helper.make_graph(
+        [node],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 4, 6])],
+        [helper.make_empty_tensor_value_info("y")],
+        [
+            numpy_helper.from_array(np.zeros(0, np.float32), "roi"),
+            numpy_helper.from_array(np.array([1, 1, scale, scale], np.float32), "scales"),
+        ],
+    )
+    message = helper.make_model(made, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    x = np.random.RandomState(0).randn(1, 2, 4, 6).astype(np.float32)
+    (wanted,) = onnxruntime.InferenceSession(message.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(kinnor.onnx.Model(message)(x), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_cast_to_float16_rounds_as_float16_does():
     made = helper.make_graph(
         [

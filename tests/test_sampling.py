@@ -41,6 +41,20 @@ RESIZED = [
         },
         [[1.0, 2.666667, 9.0, 9.0]],
     ),
+    (
+        {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "sizes": (1, 8)},
+        [[0, 1, 2, 2, 3, 3, 4, 4]],
+    ),
+    (
+        {"mode": "linear", "coordinate_transformation_mode": "tf_half_pixel_for_nn", "sizes": (1, 3)},
+        [[0.833333, 2.5, 4.0]],
+    ),
+    (
+        {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, 0.25, 1, 1), "sizes": (2, 5)},
+        [[0, 1, 2, 3, 4]] * 2,
+    ),
+    ({"mode": "linear", "coordinate_transformation_mode": "align_corners", "scales": (0.5, 1)}, np.zeros((0, 5))),
+    ({"sizes": (1, 5)}, [[0, 1, 2, 3, 4]]),
 ]
 
 
@@ -49,7 +63,47 @@ def test_modes_of_resizing(case):
     args, expected = RESIZED[case]
     y = F.onnx_resize(nn.Variable.from_numpy_array(np.arange(5.0).reshape(1, 5)), **args)
     y.forward()
+    assert y.shape == np.shape(expected)
+    assert y.parent is not None
     np.testing.assert_allclose(y.d, expected, atol=1e-5)
+
+
+def test_the_nearest_elements_are_taken_as_they_are():
+    x = nn.Variable.from_numpy_array(np.array([[0.0, np.nan, np.inf, 3.0]]), need_grad=True)
+    x.grad.zero()
+    y = F.onnx_resize(x, scales=(1, 2))
+    y.forward()
+    np.testing.assert_array_equal(y.d, [[0, 0, np.nan, np.nan, np.inf, np.inf, 3, 3]])
+    y.backward()
+    assert x.g.tolist() == [[2, 2, 2, 2]]
+    x.reset_shape((2, 4), True)
+    y.forward()
+    assert y.shape == (2, 8)
+    x.reset_shape((2, 5), True)
+    with pytest.raises(nn.ShapeError):
+        y.forward()
+
+
+def test_float32_decides_which_element_of_a_resize_is_nearest():
+    x = nn.Variable.from_numpy_array(np.arange(6.0).reshape(1, 6))
+    y = F.onnx_resize(x, scales=(1, 0.7))
+    y.forward()
+    assert y.d.tolist() == [[0, 2, 3, 4]]  # 3.5 / 0.7 - 0.5 is 4.5, and by float64's quotient a little more
+
+
+def test_what_is_outside_does_not_go_by_what_is_at_the_border():
+    x = nn.Variable.from_numpy_array(np.array([[np.nan, 1, 2, np.inf]]), need_grad=True)
+    x.grad.zero()
+    modes = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, -0.5, 1, 1.5)}
+    y = F.onnx_resize(x, sizes=(1, 8), extrapolation_value=9.0, **modes)
+    y.forward()
+    np.testing.assert_array_equal(y.d, [[9, 9, np.nan, 1, 2, np.inf, 9, 9]])
+    y.backward()
+    assert x.g.tolist() == [[1, 1, 1, 1]]
+    x.reset_shape((2, 4), True)
+    x.d = 5
+    y.forward()
+    assert y.d.tolist() == [[9, 9, 5, 5, 5, 5, 9, 9]] * 2
 
 
 @pytest.mark.parametrize(

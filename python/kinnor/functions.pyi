@@ -3889,6 +3889,9 @@ def onnx_resize(
 ) -> T:
     """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
 
+    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
+    element is nearest, and which places are outside.
+
     Args:
         x: Input of any shape.
         roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
@@ -3897,7 +3900,7 @@ def onnx_resize(
         sizes: Length of each axis of the output.
         mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
         coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
-            `pytorch_half_pixel`, `align_corners`, `asymmetric` or `tf_crop_and_resize`.
+            `pytorch_half_pixel`, `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
         cubic_coeff_a: Coefficient of the cubic interpolation.
         exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
         extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.

@@ -142,7 +142,14 @@ def onnx_non_max_suppression(
 
 
 MODES = ("nearest", "linear", "cubic")
-COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+COORDINATES = (
+    "half_pixel",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+)
 ROUNDINGS: dict[str, Callable[[Any], Any]] = {
     "round_prefer_floor": lambda at: np.ceil(at - 0.5),
     "round_prefer_ceil": lambda at: np.floor(at + 0.5),
@@ -165,6 +172,9 @@ def onnx_resize(
 ) -> T:
     """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
 
+    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
+    element is nearest, and which places are outside.
+
     Args:
         x: Input of any shape.
         roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
@@ -173,7 +183,7 @@ def onnx_resize(
         sizes: Length of each axis of the output.
         mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
         coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
-            `pytorch_half_pixel`, `align_corners`, `asymmetric` or `tf_crop_and_resize`.
+            `pytorch_half_pixel`, `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
         cubic_coeff_a: Coefficient of the cubic interpolation.
         exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
         extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.
@@ -200,16 +210,24 @@ def onnx_resize(
     if crops and len(roi) != 2 * x.ndim:
         raise ArgumentError(f"onnx_resize: expected `roi` to have {2 * x.ndim} numbers, got {len(roi)}")
     y: T = x
-    outside = np.zeros(lengths, bool)
+    outside = np.zeros([1] * x.ndim, bool)
     for axis, (n, to) in enumerate(zip(x.shape, lengths, strict=True)):
         scale = float(scales[axis]) if len(scales) else to / n
-        part = (roi[axis], roi[x.ndim + axis]) if crops else (0.0, 1.0)
-        at = places_along(n, to, scale, coordinate_transformation_mode, part)
-        weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside), nearest_mode)
-        if crops:
-            outside |= ((at < 0) | (at > n - 1)).reshape([-1 if a == axis else 1 for a in range(x.ndim)])
-        if n == to and np.array_equal(weights, np.eye(n)):
+        if scale == 1:
             continue
+        part = (roi[axis], roi[x.ndim + axis]) if crops else (0.0, 1.0)
+        at = places_along(n, np.arange(to, dtype=np.float32), scale, coordinate_transformation_mode, part)
+        along = [-1 if a == axis else 1 for a in range(x.ndim)]
+        if crops:
+            outside = outside | ((at < 0) | (at > n - 1)).reshape(along)
+        if mode == "nearest":
+            indices = np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)
+            ones = type(x).from_numpy_array(np.ones(n, np.float32).reshape(along))  # They refuse another length than n.
+            held = with_constant(f.mul2(y, ones), 1)
+            y = with_constant(f.gather(held, type(x).from_numpy_array(indices), axis), 1)
+            continue
+        at = places_along(n, np.arange(to, dtype=np.float64), scale, coordinate_transformation_mode, part)
+        weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside))
         order = [a for a in range(x.ndim) if a != axis] + [axis]
         matrix = type(x).from_numpy_array(weights.T)
         rows = f.transpose(y, order) if x.ndim > 1 else f.reshape(y, (1, n))
@@ -217,8 +235,8 @@ def onnx_resize(
         y = f.transpose(product, np.argsort(order).tolist()) if x.ndim > 1 else f.reshape(product, (to,))
     if outside.any():
         where = type(x).from_numpy_array(outside.astype(np.float32))
-        y = with_constant(f.where(where, f.add_scalar(f.mul_scalar(y, 0.0), float(extrapolation_value)), y), 0)
-    return y
+        y = with_constant(f.bool_fill(y, where, float(extrapolation_value)), 1)
+    return f.identity(y) if y is x else y
 
 
 def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int]) -> list[int]:
@@ -229,39 +247,33 @@ def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int])
     if given != len(shape):
         raise ArgumentError(f"onnx_resize: expected one number for each of {len(shape)} axes, got {given}")
     found = [int(v) for v in sizes] if len(sizes) else [int(n * s) for n, s in zip(shape, scales, strict=True)]
-    if any(n < 1 for n in found) or 0 in shape:
-        raise ArgumentError(f"onnx_resize: expected positive lengths of axes that have elements, got {found}")
+    if any(n < 0 for n in found) or 0 in shape:
+        raise ArgumentError(f"onnx_resize: expected lengths of axes that have elements, got {found} of {tuple(shape)}")
     return found
 
 
-def places_along(n: int, to: int, scale: float, mode: str, part: tuple[float, float]) -> NDArray[np.float64]:
-    """Where in an axis of length `n` each of `to` elements comes from."""
-    i = np.arange(to, dtype=np.float64)
+def places_along(n: int, i: NDArray[Any], scale: float, mode: str, part: tuple[float, float]) -> Any:
+    """Where in an axis of length `n` each of the elements `i` comes from, in numbers of the type of `i`."""
+    factor, last, start, end = (i.dtype.type(v) for v in (scale, n - 1, *part))
+    half, steps = i.dtype.type(0.5), i.dtype.type(max(len(i) - 1, 1))
     if mode == "align_corners":
-        return i * (n - 1) / (to - 1) if to > 1 else np.zeros(1)
+        return i * last / steps
     if mode == "asymmetric":
-        return i / scale
+        return i / factor
+    if mode == "tf_half_pixel_for_nn":
+        return (i + half) / factor
     if mode == "tf_crop_and_resize":
-        start, end = part
-        return (
-            start * (n - 1) + i * (end - start) * (n - 1) / (to - 1)
-            if to > 1
-            else np.array([(start + end) / 2 * (n - 1)])
-        )
-    if mode == "pytorch_half_pixel" and to == 1:
-        return np.zeros(1)
-    return (i + 0.5) / scale - 0.5
+        middle = half * (start + end) * last
+        return start * last + i * (end - start) * last / steps if len(i) > 1 else i + middle
+    if mode == "pytorch_half_pixel" and len(i) == 1:
+        return i
+    return (i + half) / factor - half
 
 
-def taps_along(
-    at: NDArray[np.float64], n: int, mode: str, a: float, exclude: bool, nearest_mode: str
-) -> NDArray[np.float64]:
+def taps_along(at: NDArray[np.float64], n: int, mode: str, a: float, exclude: bool) -> NDArray[np.float64]:
     """What share each of `n` elements has in an element that is looked up at a place, for all places."""
     weights = np.zeros((len(at), n))
     rows = np.arange(len(at))
-    if mode == "nearest":
-        np.add.at(weights, (rows, np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)), 1.0)
-        return weights
     low = np.floor(at)
     for step in (0, 1) if mode == "linear" else (-1, 0, 1, 2):
         distance = np.abs(at - low - step)

@@ -271,6 +271,7 @@ _PLACES: dict[str, Callable[..., Any]] = {
         at * 0.0 if length == 1 else _half_pixel(at, size, length, *rest)
     ),
     "tf_crop_and_resize": _cropped,
+    "tf_half_pixel_for_nn": lambda at, size, length, scale, *_: (at + 0.5) / scale,
 }
 """Where the elements of a resized axis lie on the one before: of numbers, lengths, the scale, and the part taken."""
 
