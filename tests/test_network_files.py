@@ -714,3 +714,22 @@ def test_files_hold_functions_that_nnabla_lacks(tmp_path):
     for y, wanted in zip(found, made, strict=True):
         np.testing.assert_allclose(y.d, wanted.d, rtol=1e-5, atol=1e-6)
     assert {"ScaledDotProductAttention", "HardSwish"}.isdisjoint(f.type for f in again.net.functions.values())
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_statistics", [False, True])
+@pytest.mark.parametrize("has_z", [False, True])
+def test_fused_convolutions_of_files_take_what_is_there(has_bias, has_statistics, has_z):
+    rng = np.random.RandomState(0)
+    x, w, z = (nn.Variable.from_numpy_array(rng.rand(*s)) for s in ((2, 3, 5, 5), (4, 3, 3, 3), (2, 4, 3, 3)))
+    bias = nn.Variable.from_numpy_array(rng.rand(4))
+    statistics = [nn.Variable.from_numpy_array(rng.rand(1, 4, 1, 1) + 0.5) for _ in range(4)]
+    given = [bias] * has_bias + statistics * has_statistics + [z] * has_z
+    (made,) = messages.call("FusedConvolution", [x, w, *given], {"batch_stat": False, "eps": 1e-5}, 1)
+    y = F.convolution(x, w, bias if has_bias else None)
+    if has_statistics:
+        y = F.batch_normalization(y, *statistics, eps=1e-5, batch_stat=False)
+    y = F.relu(y + z if has_z else y)
+    nn.forward_all([made, y])
+    np.testing.assert_allclose(made.d, y.d, rtol=1e-5)
+

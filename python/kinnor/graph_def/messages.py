@@ -227,7 +227,21 @@ def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) ->
         and not (value == [] and takes[key].default is None)
         and not (value == 0 and key in AT_LEAST_ONE)
     }
+    if kind == "FusedConvolution":
+        return function(*inputs[:2], **_of_fused_convolution(inputs[2:]), **given)
     return function(*inputs, **given)
+
+
+def _of_fused_convolution(inputs: Sequence[Any]) -> dict[str, Any]:
+    """The inputs after the weight by name: a bias has one axis, statistics are four or none."""
+    left = list(inputs)
+    named = {"bias": left.pop(0)} if left and left[0].ndim == 1 else {}
+    if len(left) >= 4:
+        named.update(zip(("beta", "gamma", "mean", "variance"), left, strict=False))
+        del left[:4]
+    if left:
+        named["z"] = left.pop()
+    return named
 
 
 def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
