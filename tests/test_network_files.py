@@ -732,4 +732,3 @@ def test_fused_convolutions_of_files_take_what_is_there(has_bias, has_statistics
     y = F.relu(y + z if has_z else y)
     nn.forward_all([made, y])
     np.testing.assert_allclose(made.d, y.d, rtol=1e-5)
-
