@@ -689,3 +689,75 @@ def test_the_last_of_several_files_has_the_parameters(tmp_path):
         load([str(tmp_path / name) for name in files])
         np.testing.assert_array_equal(nn.get_parameters()["f/affine/W"].d, np.broadcast_to(wanted, first.shape))
         assert "c/conv/W" in nn.get_parameters()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        0,
+        (slice(None), None),
+        (..., 1),
+        (slice(1, None), 2, slice(None, None, 2)),
+        (slice(None), slice(None, None, -1), -1),
+    ],
+)
+def test_axes_that_indices_take_away_or_add(tmp_path, key):
+    x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(2, 3, 4))
+    y = F.sin(x)[key] * 2
+    y.forward()
+    graph = nn.graph_def.create_graph_from_variable("net", y, {"x": x})
+    graph.save(str(tmp_path / "net.nnp"), variable_batch_size=False)
+    for found in (graph, nn.graph_def.load(str(tmp_path / "net.nnp"))):
+        made = found(x)
+        made.forward()
+        np.testing.assert_array_equal(made.d, y.d)
+
+
+def test_an_axis_that_an_index_takes_away_leaves_the_batch_open(tmp_path):
+    with nn.parameter_scope("", {}):
+        x = nn.Variable((2, 3, 4))
+        y = PF.affine(x, (5, 6))[:, -1, 1:3]
+        graph = nn.graph_def.create_graph_from_variable("net", y, {"x": x})
+        graph.save(str(tmp_path / "net.nnp"))
+        assert nn.graph_def.load(str(tmp_path / "net.nnp"))(nn.Variable((7, 3, 4))).shape == (7, 2)
+        first = nn.graph_def.create_graph_from_variable("net", PF.affine(x, 5, name="z")[0], {"x": x})
+        with pytest.raises(nn.Error, match="variable_batch_size=False"):
+            first.save(str(tmp_path / "other.nnp"))
+
+
+def test_files_hold_functions_that_nnabla_lacks(tmp_path):
+    rng = np.random.RandomState(0)
+    q, k, v, mask = (nn.Variable.from_numpy_array(rng.randn(*s)) for s in ((2, 3, 4), (2, 5, 4), (2, 5, 6), (3, 5)))
+    made = [
+        F.scaled_dot_product_attention(q, k, v, causal=True),
+        F.scaled_dot_product_attention(q, k, v, mask, scale=0.3),
+        F.scaled_dot_product_attention(q, k, v, dropout=1e-9),
+        F.hard_swish(q * 3),
+    ]
+    names = {"q": q, "k": k, "v": v, "mask": mask}
+    graph = nn.graph_def.create_graph_from_variable("net", made, names)
+    graph.save(str(tmp_path / "net.nnp"), variable_batch_size=False)
+    again = nn.graph_def.load(str(tmp_path / "net.nnp"))
+    found = again(*[names[name] for name in again.net.inputs])
+    nn.forward_all([*made, *found])
+    for y, wanted in zip(found, made, strict=True):
+        np.testing.assert_allclose(y.d, wanted.d, rtol=1e-5, atol=1e-6)
+    assert {"ScaledDotProductAttention", "HardSwish"}.isdisjoint(f.type for f in again.net.functions.values())
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("has_statistics", [False, True])
+@pytest.mark.parametrize("has_z", [False, True])
+def test_fused_convolutions_of_files_take_what_is_there(has_bias, has_statistics, has_z):
+    rng = np.random.RandomState(0)
+    x, w, z = (nn.Variable.from_numpy_array(rng.rand(*s)) for s in ((2, 3, 5, 5), (4, 3, 3, 3), (2, 4, 3, 3)))
+    bias = nn.Variable.from_numpy_array(rng.rand(4))
+    statistics = [nn.Variable.from_numpy_array(rng.rand(1, 4, 1, 1) + 0.5) for _ in range(4)]
+    given = [bias] * has_bias + statistics * has_statistics + [z] * has_z
+    (made,) = messages.call("FusedConvolution", [x, w, *given], {"batch_stat": False, "eps": 1e-5}, 1)
+    y = F.convolution(x, w, bias if has_bias else None)
+    if has_statistics:
+        y = F.batch_normalization(y, *statistics, eps=1e-5, batch_stat=False)
+    y = F.relu(y + z if has_z else y)
+    nn.forward_all([made, y])
+    np.testing.assert_allclose(made.d, y.d, rtol=1e-5)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["equalized"]
 
 REPEATS = {
-    *("Add2", "BcAdd2", "Sub2", "Mul2", "Div2", "Pow2", "ATan2", "Maximum2", "Minimum2"),
+    *("Add2", "BcAdd2", "Sub2", "Mul2", "Div2", "Pow2", "ATan2", "Mod2", "BitShift", "Maximum2", "Minimum2"),
     *("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "LogicalXor"),
 }
 """Functions of two inputs that are repeated over each other."""

@@ -53,6 +53,8 @@ def freed(network: ProtoNetwork) -> ProtoNetwork:
             fixed.difference_update(function.outputs)
         if function.type in SHAPED:
             _free_argument(made, function, size)
+        elif function.type == "Slice":
+            _free_slice(made, function, size)
     for name, variable in made.variables.items():
         if name not in fixed and variable.shape[:1] == (size,):
             variable.shape = (-1, *variable.shape[1:])
@@ -121,3 +123,11 @@ def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) ->
             )
         return
     function.args["shape"] = [-1, *shape[1:]]
+
+
+def _free_slice(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:
+    """Leave the batch out of a slice that takes all of it: what is given is of the last axes."""
+    ndim = len(network.variable(function.inputs[0]).shape)
+    bounds = [list(function.args.get(name) or ()) for name in ("start", "stop", "step")]
+    if ndim > 1 and all(len(of) == ndim for of in bounds) and [of[0] for of in bounds] == [0, size, 1]:
+        function.args.update(zip(("start", "stop", "step"), (of[1:] for of in bounds), strict=True))

@@ -21,9 +21,9 @@ from ..files.network_file import NetworkError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["call", "fill", "filled", "function_name", "read"]
+__all__ = ["call", "fill", "filled", "function_name", "inputs_of_fused_convolution", "read"]
 
-LEAVES_OUT = {"beta": "no_bias", "gamma": "no_scale"}
+LEAVES_OUT = {"beta": "no_bias", "gamma": "no_scale", "mean": "no_mean", "variance": "no_variance"}
 """Inputs that may be missing, and the arguments that say so."""
 
 AT_LEAST_ONE = {"divisor", "group", "multiplier", "num_groups", "deformable_group"}
@@ -230,27 +230,34 @@ def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) ->
     return function(*inputs, **given)
 
 
-def _is_left_out_of_fused(name: str, named: Mapping[str, Any], left: Sequence[Any]) -> bool:
-    """Whether a fused convolution has no such input, given those before it and those that are left."""
-    if name == "bias":
-        return not left or left[0].ndim != 1
-    if name == "beta":
-        return len(left) < 4
-    return name in {"gamma", "mean", "variance"} and "beta" not in named
+def inputs_of_fused_convolution(ndims: Sequence[int]) -> list[str]:
+    """The names of the inputs of a fused convolution that are there: a bias has one axis, statistics are four or none.
+
+    Args:
+        ndims: How many axes each of them has.
+    """
+    names = ["x", "weight"]
+    if ndims[2:3] and ndims[2] == 1:
+        names.append("bias")
+    if len(ndims) >= len(names) + 4:
+        names += ["beta", "gamma", "mean", "variance"]
+    return [*names, "z"][: max(len(ndims), 2)]
 
 
 def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs by the names that a declaration has for them."""
     left = list(inputs)
-    named: dict[str, Any] = {}
-    n_missing = len(known.inputs) - len(inputs)
-    for name, word in known.inputs:
+    named = {}
+    taken = known.inputs
+    if kind == "FusedConvolution":
+        names = inputs_of_fused_convolution([x.ndim for x in inputs])
+        taken = [one for one in taken if one[0] in names]
+    n_missing = len(taken) - len(inputs)
+    for name, word in taken:
         says_so = bool(arguments.get(LEAVES_OUT.get(name, ""))) or (name, arguments.get("num_layers")) == ("weight", 1)
         # A mask of positions has more axes than the bias after it.
         is_bias = name == "mask" and bool(left) and left[0].ndim == 1
         is_out = n_missing > 0 and word == "optional" and (says_so or is_bias)
-        if kind == "FusedConvolution" and word == "optional":
-            is_out = _is_left_out_of_fused(name, named, left)
         n_missing -= is_out
         if left and not is_out:
             named[name] = left.pop(0)

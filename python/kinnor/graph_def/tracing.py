@@ -14,6 +14,7 @@ from .._python_functions.constants import CONSTANT_INPUT
 from ..core.module import listeners
 from ..files.network_file import NetworkError
 from .graph import ProtoGraph
+from .lowering import lowered
 from .network import ProtoNetwork
 from .nodes import NetworkVariable, ProtoFunction
 
@@ -233,8 +234,7 @@ def _describe(
         described[variable] = key
         return key
 
-    functions = [function for function in _functions(outputs) if function.info.type_name != "Sink"]
-    for function in functions:
+    def add(function: Function) -> None:
         kind = function.info.type_name
         constant = function.info.tags.get(CONSTANT_INPUT)
         taking = []
@@ -245,6 +245,17 @@ def _describe(
         making = [describe(y, f"{prefix}{kind}_out", True) for y in function.outputs]
         args = _arguments(function, [network.variable(key).shape for key in (*taking, *making)], len(taking))
         network.add_function(ProtoFunction(function_names.take(prefix + kind), kind, args, taking, making))
+
+    functions = {f: None for f in _functions(outputs) if f.info.type_name != "Sink"}
+    for function in functions:
+        made = lowered(function)
+        if made is None or made.parent is None:
+            add(function)
+            continue
+        described[made] = describe(function.outputs[0], f"{prefix}{made.parent.info.type_name}_out", True)
+        for part in _functions([made]):
+            if part not in functions:
+                add(part)
     network.find_ports()
     order = [described[y] for y in outputs if y in described]
     for key in order:  # A reader finds them in the order of the variables.

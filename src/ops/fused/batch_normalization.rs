@@ -56,9 +56,13 @@ impl Fuse for FusedBatchNormalization {
         Ok(FusedSteps { name: Self::SPEC.name, convolution: None, normalization, activation })
     }
 
-    // NNabla's has no argument that says which outputs there are.
-    fn info(&self, _: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
+    // NNabla's has no argument that says which outputs there are, nor one that says which inputs are not: all are.
+    fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
         let args = Self::SPEC.args.iter().map(|arg| arg.info).zip(self.values());
-        args.filter(|(name, _)| !matches!(*name, "output_stat" | "n_outputs")).collect()
+        let missing = [(1, "no_bias"), (2, "no_scale"), (3, "no_mean"), (4, "no_variance")];
+        let missing = missing.into_iter().filter(|(i, _)| x.find(*i).is_none());
+        args.filter(|(name, _)| !matches!(*name, "output_stat" | "n_outputs"))
+            .chain(missing.map(|(_, name)| (name, Value::Bool(true))))
+            .collect()
     }
 }

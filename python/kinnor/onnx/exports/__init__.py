@@ -7,6 +7,7 @@ from typing import Any
 from .arithmetic import ARITHMETIC
 from .arrays import ARRAYS
 from .binary import BINARY
+from .fused import FUSED
 from .layers import LAYERS
 from .recurrent import RECURRENT
 
@@ -15,7 +16,7 @@ __all__ = ["EXPORTS", "EXPORT_SUBJECTS"]
 EXPORT_SUBJECTS: dict[str, dict[str, Any]] = {
     "Elements, products and losses": ARITHMETIC,
     "Arrays": ARRAYS,
-    "Layers": LAYERS | BINARY,
+    "Layers": LAYERS | BINARY | FUSED,
     "Recurrent": RECURRENT,
 }
 """Tables by subject."""
