@@ -8,9 +8,6 @@ use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-/// Elements of a row that are copied sooner than a function is called for them.
-const SHORT: usize = 16;
-
 impl Pairing {
     /// `y = f(a, b)`. The formula must be `#[inline(always)]`.
     ///
@@ -308,9 +305,6 @@ unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room
 unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
     // SAFETY: the caller's row has these columns, or one element; the room has as much.
     unsafe {
-        if n <= SHORT {
-            return (0..n).for_each(|i| room.add(i).write(row.add(i * step).read()));
-        }
         if step != 0 {
             return std::ptr::copy_nonoverlapping(row, room, n);
         }
