@@ -14,6 +14,7 @@ within eight levels, or half of what quantization changes.
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import sys
 import tempfile
@@ -140,6 +141,7 @@ def row(name: str, path: Path, plain: Path, batch: int, threads: int, seconds: f
         threads: How many threads run it.
         seconds: How long it is measured.
     """
+    gc.collect()  # of what the row before has left
     begun = time.perf_counter()
     session = session_of(path, threads)
     theirs = time.perf_counter() - begun
