@@ -71,6 +71,24 @@ def test_names_are_kinnors_own():
     assert out == ["True", "True", "True", "True", "True", "kinnor", "cpu:float"]
 
 
+def test_statistics_of_a_fused_convolution_may_be_computed():
+    out = run("""
+        import numpy as np
+        import nnabla as nn
+        import nnabla.functions as F
+
+        rng = np.random.RandomState(0)
+        shapes = ((2, 4, 6), (6, 4, 3), (1, 6, 1), (1, 6, 1))
+        x, w, beta, gamma = (nn.Variable.from_numpy_array(rng.randn(*shape)) for shape in shapes)
+        mean, variance = (nn.Variable.from_numpy_array(np.ones((1, 6, 1))) for _ in range(2))
+        y = F.fused_convolution(x, w, None, beta, gamma, F.identity(mean), F.identity(variance), nonlinearity=None)
+        z = F.batch_normalization(F.convolution(x, w), beta, gamma, mean, variance)
+        nn.forward_all([y, z])
+        print(y.parent.name, np.array_equal(y.d, z.d))
+    """)
+    assert out == ["FusedConvolution", "True"]
+
+
 def test_the_base_of_patch_correlation_takes_channels_last():
     out = run("""
         import numpy as np, nnabla as nn, nnabla.functions as F
