@@ -3,6 +3,7 @@
 import io
 import itertools
 import re
+import warnings
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -477,6 +478,14 @@ def test_deep_networks_are_built_without_recursion():
         net.function.add(name=f"f{i}", type=next(kinds), input=[f"v{i}"], output=[f"v{i + 1}"])
     y = nn.graph_def.load(io.BytesIO(proto.SerializeToString()), extension=".protobuf")()
     assert y.shape == (1,)
+
+
+def test_a_backslash_that_escapes_nothing_stands_for_itself(tmp_path):
+    path = tmp_path / "odd.nntxt"
+    path.write_text('network { name: "a\\Cb" variable { name: "x" type: "Buffer" shape { dim: 1 } } }')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "a\\Cb" in nn.graph_def.load(path).networks
 
 
 @pytest.mark.parametrize("extension", [".protobuf", ".nntxt"])

@@ -7,6 +7,7 @@ nothing of an archive is written anywhere, and what it says of its sizes is chec
 from __future__ import annotations
 
 import os
+import warnings
 import zipfile
 import zlib
 from io import BytesIO
@@ -183,8 +184,11 @@ def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
     if n_messages > MOST_MESSAGES:
         raise NetworkError(f"{op}: expected at most {MOST_MESSAGES} messages, got {n_messages} in {name}")
     try:
-        # Fields that are not known, of files that are older or newer than the messages here, are passed over.
-        text_format.Merge(raw.decode(), proto, allow_unknown_field=True)
+        with warnings.catch_warnings():
+            # A backslash before another letter than those of escapes stands for itself, as protobuf reads it.
+            warnings.filterwarnings("ignore", "invalid .*escape sequence", DeprecationWarning)
+            # Fields that are not known, of files that are older or newer than the messages here, are passed over.
+            text_format.Merge(raw.decode(), proto, allow_unknown_field=True)
     except (text_format.ParseError, TypeError) as error:
         raise NetworkError(f"{op}: expected text of NNabla, got {name}: {error}") from error
     _check_size(op, name, proto)
