@@ -143,6 +143,20 @@ impl SampledAxis {
         )
     }
 
+    /// The element that a place is nearest to, halves being rounded away from zero, and whether the nearest whole number is that. What is
+    /// no number is the first element.
+    #[inline(always)]
+    fn rounded<T: Float>(self, low: T, share: T) -> (i32, bool) {
+        let half = T::of(0.5);
+        let is_up = (share > half) | ((share == half) & (low >= T::ZERO));
+        let nearest = if is_up { low + T::ONE } else { low };
+        let last = T::of(f64::from(self.last));
+        let element = if nearest > T::ZERO { nearest } else { T::ZERO };
+        let element = if element < last { element } else { last };
+        // SAFETY: the number is one of the axis's elements.
+        (unsafe { element.real().to_int_unchecked() }, element == nearest)
+    }
+
     /// The element that the place `scale * given + start` is nearest to, as if the place were not rounded, and whether it is inside.
     /// If the axis is `endless`, the elements at its borders stand for what is outside.
     #[inline(always)]
@@ -151,20 +165,12 @@ impl SampledAxis {
         (scale, given, start): (T, T, f64),
         endless: bool,
     ) -> (i32, bool) {
-        let (start, half) = (T::of(start), T::of(0.5));
+        let start = T::of(start);
         // If rounding has reached the next whole number, the share is less than zero, and that number is the nearest.
         let low = scale.mul_add(given, start).floor();
         let share = scale.mul_add(given, start - low);
-        // Halves are rounded away from zero.
-        let is_up = (share > half) | ((share == half) & (low >= T::ZERO));
-        let nearest = if is_up { low + T::ONE } else { low };
-        let last = T::of(f64::from(self.last));
-        // What is no number becomes zero.
-        let element = if nearest > T::ZERO { nearest } else { T::ZERO };
-        let element = if element < last { element } else { last };
-        let is_inside = (element == nearest) | (endless & !nearest.is_nan());
-        // SAFETY: the number is one of the axis's elements.
-        (unsafe { element.real().to_int_unchecked() }, is_inside)
+        let (element, is_inside) = self.rounded(low, share);
+        (element, is_inside | (endless & !low.is_nan()))
     }
 
     /// As [`SampledAxis::nearest_to`], where the image and its mirror image repeat each other, with a gap of so many elements between the
@@ -175,7 +181,7 @@ impl SampledAxis {
         (scale, given, start): (T, T, f64),
         gap: i32,
     ) -> (i32, bool) {
-        let (start, half) = (T::of(start), T::of(0.5));
+        let start = T::of(start);
         let low = scale.mul_add(given, start).floor();
         let share = scale.mul_add(given, start - low);
         let is_known = !share.is_nan();
@@ -192,12 +198,7 @@ impl SampledAxis {
         let mirrored = (low > last) | ((low == last) & (share > T::ZERO));
         let share = if mirrored { T::ONE - share } else { share };
         let low = if mirrored { last + (last - T::ONE - low) + gap } else { low };
-        let is_up = (share > half) | ((share == half) & (low >= T::ZERO));
-        let nearest = if is_up { low + T::ONE } else { low };
-        let element = if nearest > T::ZERO { nearest } else { T::ZERO };
-        let element = if element < last { element } else { last };
-        // SAFETY: the number is one of the axis's elements.
-        (unsafe { element.real().to_int_unchecked() }, is_known)
+        (self.rounded(low, share).0, is_known)
     }
 
     /// The element that a settled place is nearest to, and whether it is inside.

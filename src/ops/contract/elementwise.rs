@@ -94,7 +94,7 @@ pub trait Binary: Declared {
     }
 }
 
-fn is_double<T: Float>() -> bool {
+pub(crate) fn is_double<T: Float>() -> bool {
     T::DTYPE == DType::F64
 }
 

@@ -53,7 +53,7 @@ impl FusedActivation {
     pub(super) fn new(op: &'static str, name: &str, args: &[f64]) -> Result<Self> {
         let takes = usize::from(matches!(name, "leaky_relu" | "elu"));
         if args.len() != takes && NAMES.split(", ").any(|each| each == name) {
-            let expected = format!("{takes} numbers for {name}");
+            let expected = format!("{takes} long for {name}");
             return Err(Error::argument(op, "nonlinearity_args", expected, format!("{args:?}")));
         }
         let alpha = args.first().copied().unwrap_or_default();

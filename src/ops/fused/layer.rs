@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use crate::array::{DType, Lasting, Shape};
+use crate::array::{Lasting, Shape};
 use crate::kernels::{Float, Tail};
+use crate::ops::contract::elementwise::is_double;
 use crate::ops::{Backward, Call, Memory, Run, State};
 
 /// How a layer runs within the whole.
@@ -41,7 +42,7 @@ pub(super) fn run<'a, T: Float>(
     state: &'a mut State,
     Within { recompute, tail, lasting }: Within<'a>,
 ) -> Run<'a, T> {
-    let double = T::DTYPE == DType::F64;
+    let double = is_double::<T>();
     Run::new(Call { x, y, gy: &[], gx: &[], state, double, recompute, tail, lasting }, present)
 }
 
@@ -52,6 +53,6 @@ pub(super) fn run_backward<'a, T: Float>(
     state: &'a mut State,
     lasting: Option<Lasting<'a>>,
 ) -> Backward<'a, T> {
-    let (double, Within { recompute, tail, .. }) = (T::DTYPE == DType::F64, Within::PLAIN);
+    let (double, Within { recompute, tail, .. }) = (is_double::<T>(), Within::PLAIN);
     Backward::new(Call { x, y, gy, gx, state, double, recompute, tail, lasting }, present)
 }
