@@ -71,6 +71,11 @@ impl DType {
         }
     }
 
+    /// True if it holds whole numbers (truth values are none).
+    pub const fn is_integer(self) -> bool {
+        !self.is_float() && !matches!(self, Self::Bool)
+    }
+
     /// Whether it holds real numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)

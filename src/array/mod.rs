@@ -46,7 +46,7 @@ pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::Storage;
 pub use view::View;
-pub(crate) use whole::Odd;
+pub(crate) use whole::{Odd, exact_below};
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};
 

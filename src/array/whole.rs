@@ -17,11 +17,24 @@ fn is_small_and_whole(v: f64) -> bool {
     ((v + ROUND) - ROUND == v) & (v.abs() < SMALL)
 }
 
+/// The number up to which `dtype` holds every integer: from there on it may hold a rounded one.
+pub(crate) const fn exact_below(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2048.0,
+        DType::BF16 => 256.0,
+        DType::F32 => 16_777_216.0,
+        DType::F64 => 9_007_199_254_740_992.0,
+        _ => f64::INFINITY,
+    }
+}
+
 /// What numbers are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
-    /// Infinity, NaN and fractions.
-    NotWhole,
+    /// Infinity, NaN, fractions, and numbers from [`exact_below`] of the type on, which may be rounded integers.
+    NotExact,
+    /// As `NotFinite`, and numbers from [`exact_below`] of the type on.
+    NotExactOnceTruncated,
     /// Infinity and NaN.
     NotFinite,
     /// NaN.
@@ -37,13 +50,18 @@ fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
     let bounds = match what {
         Odd::NotUint8 => 0.0..=255.0,
         Odd::NotInt8 => -128.0..=127.0,
+        Odd::NotExact | Odd::NotExactOnceTruncated => {
+            let end = exact_below(T::DTYPE).next_down();
+            -end..=end
+        }
         _ => f64::NEG_INFINITY..=f64::INFINITY,
     };
     let fits = |v: f64| is_small_and_whole(v) & (v >= *bounds.start()) & (v <= *bounds.end());
     let whole = |x: &[T]| x.iter().fold(true, |all, v| all & fits(v.real()));
     let odd = |v: f64| match what {
         Odd::NotUint8 | Odd::NotInt8 => !fits(v),
-        Odd::NotWhole => !v.is_finite() || v.trunc() != v,
+        Odd::NotExact => v.trunc() != v || !bounds.contains(&v),
+        Odd::NotExactOnceTruncated => !bounds.contains(&v),
         Odd::NotFinite => !v.is_finite(),
         Odd::Nan => v.is_nan(),
     };
@@ -76,15 +94,24 @@ mod tests {
     #[test]
     fn fractions_are_found_wherever_they_are() {
         let mut x: Vec<f32> = (0..5000).map(|i| (i - 2500) as f32).collect();
-        assert_eq!(first_odd(&x, Odd::NotWhole), None);
+        assert_eq!(first_odd(&x, Odd::NotExact), None);
         x[4999] = 0.5;
-        assert_eq!(first_odd(&x, Odd::NotWhole), Some((4999, 0.5)));
+        assert_eq!(first_odd(&x, Odd::NotExact), Some((4999, 0.5)));
         x[1024] = f32::INFINITY;
-        assert_eq!(first_odd(&x, Odd::NotWhole), Some((1024, f64::INFINITY)));
+        assert_eq!(first_odd(&x, Odd::NotExact), Some((1024, f64::INFINITY)));
         x[3] = f32::NAN;
-        assert!(first_odd(&x, Odd::NotWhole).is_some_and(|(at, v)| at == 3 && v.is_nan()));
-        assert_eq!(first_odd(&[1e30, -1e300, -0.0, 4_503_599_627_370_497.0], Odd::NotWhole), None);
-        assert_eq!(first_odd(&[1e15, 1e15 + 0.5], Odd::NotWhole), Some((1, 1e15 + 0.5)));
+        assert!(first_odd(&x, Odd::NotExact).is_some_and(|(at, v)| at == 3 && v.is_nan()));
+        assert_eq!(first_odd(&[-0.0, 4_503_599_627_370_497.0], Odd::NotExact), None);
+        assert_eq!(
+            first_odd(&[-0.0, 9_007_199_254_740_992.0], Odd::NotExact),
+            Some((1, 9_007_199_254_740_992.0))
+        );
+        assert_eq!(first_odd(&[16_777_215.0_f32, -16_777_216.0], Odd::NotExact), Some((1, -16_777_216.0)));
+        assert_eq!(
+            first_odd(&[2047.5_f32, 16_777_216.0], Odd::NotExactOnceTruncated),
+            Some((1, 16_777_216.0))
+        );
+        assert_eq!(first_odd(&[1e15, 1e15 + 0.5], Odd::NotExact), Some((1, 1e15 + 0.5)));
         assert_eq!(first_odd(&[0.5, f64::INFINITY], Odd::NotFinite), Some((1, f64::INFINITY)));
         assert_eq!(first_odd(&[0.0, 255.0, -1.0], Odd::NotUint8), Some((2, -1.0)));
         assert_eq!(first_odd(&[3_i64, 256], Odd::NotUint8), Some((1, 256.0)));

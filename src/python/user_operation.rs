@@ -155,6 +155,7 @@ impl UserOp {
             symbol_reads: reads[i].or(more[i]),
             alias: aliases[i],
             overwrites: overwrites[i],
+            moves: false,
         });
         let keeps_inputs = user.call_method0("prohibit_clear_input_buffers")?.is_truthy()?;
         let facts = Facts { may_clear_inputs: !keeps_inputs, ..Facts::of_users_code(inputs) };

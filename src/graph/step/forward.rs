@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Lasting, RunGuard, StepPins, Storage};
+use crate::array::{Access, DType, Lasting, RunGuard, StepPins, Storage};
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, store};
+use crate::graph::step::operand::{self, MemoPtr, Operand, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
 use crate::ops::{Array, Call, Memory, Op, Tail};
@@ -39,6 +39,10 @@ pub(crate) struct ForwardStep {
     meets: bool,
     /// The input of which the operation keeps something.
     cached_input: Option<usize>,
+    /// The operation moves elements of an input to its outputs.
+    moves: bool,
+    /// The integer type that its outputs have, if the inputs that it moves hold integers.
+    integers: Option<DType>,
 }
 
 /// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
@@ -73,8 +77,11 @@ impl ForwardStep {
         memo: MemoPtr,
     ) -> Self {
         let cached_input = op.facts().cached_input;
+        let moves = (0..x.len()).any(|i| op.facts().moves(i));
         let (idle, plain, meets) = (false, false, false);
-        let mut step = Self { op, compute, x, y, memo, over: None, idle, plain, meets, cached_input };
+        let (over, integers) = (None, None);
+        let mut step =
+            Self { op, compute, x, y, memo, over, idle, plain, meets, cached_input, moves, integers };
         step.look();
         step
     }
@@ -121,6 +128,41 @@ impl ForwardStep {
         self.plain && !self.idle
     }
 
+    /// True if the operation moves elements of an input to its outputs, which keep the type of integers.
+    pub(crate) fn moves(&self) -> bool {
+        self.moves
+    }
+
+    /// The integer type that outputs keep: that of all moved inputs, or `i64` if their integer types differ. None if one of
+    /// them holds real numbers or truth values.
+    fn integers_of_inputs(&self) -> Option<DType> {
+        let facts = self.op.facts();
+        let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i));
+        let mut common = None;
+        for (_, x) in moved {
+            let dtype = x.storage.dtype().filter(|dtype| dtype.is_integer())?;
+            common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { DType::I64 });
+        }
+        common
+    }
+
+    /// Has the operands of a function that moves elements read and written as `integers`, or as real numbers without.
+    #[cold]
+    fn read_as(&mut self, integers: Option<DType>) {
+        let Self { op, compute, x, y, .. } = self;
+        let compute = if integers.is_some() { Precision::Double } else { *compute };
+        for (i, slot) in x.iter_mut().enumerate() {
+            let dtype = operand::read_as(op, i, compute);
+            slot.dtype = if integers.is_some() && op.facts().moves(i) { DType::I64 } else { dtype };
+            slot.stored = slot.dtype;
+        }
+        for (o, slot) in y.iter_mut().enumerate() {
+            let (dtype, stored) = integers.map_or((compute.dtype(), compute.stored()), |i| (DType::I64, i));
+            (slot.dtype, slot.stored) = op.output(o).map_or((dtype, stored), |own| (own, own));
+        }
+        self.integers = integers;
+    }
+
     /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
     pub(crate) fn forward(&mut self, recompute: bool) -> Result<()> {
         debug_assert!(!arena::is_locked_here(), "no kernel runs under the arena's lock");
@@ -134,7 +176,13 @@ impl ForwardStep {
     /// As [`ForwardStep::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
     /// of what it computes.
     pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
-        if !self.plain {
+        if self.moves {
+            let integers = self.integers_of_inputs().filter(|_| along.is_none());
+            if integers != self.integers {
+                self.read_as(integers);
+            }
+        }
+        if !self.plain || self.integers.is_some() {
             return self.run_special(recompute, along);
         }
         let Self { op, compute, x, y, memo, over, cached_input, .. } = self;
@@ -160,7 +208,9 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*cached_input, x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
+            let integers = false;
+            let call =
+                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, integers, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
@@ -204,7 +254,8 @@ impl ForwardStep {
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
-        let (state, double) = (&mut memo.state, self.compute == Precision::Double);
+        let integers = self.integers.is_some();
+        let (state, double) = (&mut memo.state, integers || self.compute == Precision::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in self.y.iter().enumerate() {
@@ -221,7 +272,8 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(self.cached_input, &self.x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
+            let call =
+                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, integers, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
             store(temporaries)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, DType, Odd, Shape, Storage, pin_for_step};
+use crate::array::{Access, Buffer, DType, Odd, Shape, Storage, exact_below, pin_for_step};
 use crate::graph::arena::Ix;
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
@@ -98,8 +98,8 @@ impl Operand {
         let (what, numbers) = match self.dtype {
             DType::U8 => (Odd::NotUint8, "whole numbers from 0 to 255"),
             DType::I8 => (Odd::NotInt8, "whole numbers from -128 to 127"),
-            _ if settings::unwary() => (Odd::NotFinite, "whole numbers"),
-            _ => (Odd::NotWhole, "whole numbers"),
+            _ if settings::unwary() => (Odd::NotExactOnceTruncated, "whole numbers"),
+            _ => (Odd::NotExact, "whole numbers"),
         };
         let Some((at, value)) = self.storage.first_odd(what)? else {
             self.whole.store(name, Ordering::Relaxed);
@@ -108,6 +108,14 @@ impl Operand {
         let strides = self.shape.strides();
         let place: Shape = strides.iter().zip(&*self.shape).map(|(step, n)| at / step % n).collect();
         let (name, input) = (op.name(), op.input_name(i));
+        let kept = self.storage.dtype().unwrap_or(self.stored);
+        if self.dtype == DType::I64 && value.is_finite() && value.abs() >= exact_below(kept) {
+            let limit = exact_below(kept);
+            return Err(Error::Index(format!(
+                "{name}: expected integers in {input}, got {value} at {place}, which {kept} may have rounded, as it does \
+                 from {limit} on: pass an array of integers, and move it only by functions that do not compute with it"
+            )));
+        }
         Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))
     }
 

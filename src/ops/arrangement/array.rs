@@ -29,6 +29,7 @@ op! {
 
 impl Unary for Identity {
     const READS: Reads = Reads::NOTHING;
+    const MOVES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -127,6 +128,10 @@ impl Compute for Reshape {
         vec![Some(s.gy(0).reshape(&s.x(0).shape()))]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         if self.inplace { Reads::OUTPUTS } else { Reads::NOTHING }
     }
@@ -198,6 +203,10 @@ impl Compute for Transpose {
         vec![Some(s.gy(0).transpose(&self.back()))]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -247,6 +256,10 @@ impl Compute for Broadcast {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![Some(s.gy(0).sum_to(&s.x(0).shape()))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {

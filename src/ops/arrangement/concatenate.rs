@@ -107,6 +107,10 @@ impl Compute for Concatenate {
         (0..s.n_inputs()).map(part).collect()
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -172,6 +176,10 @@ impl Compute for Stack {
             .collect()
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -225,6 +233,10 @@ impl Compute for Split {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let gy: Vec<_> = (0..s.n_outputs()).map(|o| s.gy(o)).collect();
         vec![Some(Sym::apply(Stack { axis: self.axis }, &gy))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {
@@ -299,6 +311,10 @@ impl Compute for Meshgrid {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let n = s.n_inputs();
         (0..n).map(|i| Some(s.gy(i).sum(&self.other_axes(i, n), false))).collect()
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {

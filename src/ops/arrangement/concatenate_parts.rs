@@ -126,6 +126,10 @@ impl Compute for ConcatenateParts {
         (0..s.n_inputs()).map(part).collect()
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

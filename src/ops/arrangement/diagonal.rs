@@ -83,6 +83,10 @@ impl Compute for MatrixDiag {
         vec![Some(Sym::apply(MatrixDiagPart {}, &[s.gy(0)]))]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -112,6 +116,10 @@ impl Compute for MatrixDiagPart {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![Some(Sym::apply(MatrixDiag {}, &[s.gy(0)]))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {
@@ -188,6 +196,10 @@ impl Compute for Trilu {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![Some(Sym::apply(self.clone(), &[s.gy(0)]))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {

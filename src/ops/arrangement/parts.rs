@@ -155,6 +155,10 @@ impl Compute for Indexed {
         vec![resolve(&self.key, &shape).ok().map(put_back)]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -233,6 +237,10 @@ impl Compute for Put {
             if own == value { sum } else { sum.reshape(&value) }
         };
         vec![s.wants(0).then(rest), s.wants(1).then(taken)]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        true
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -56,7 +56,8 @@ impl<C: Rearrange> Compute for Rearranged<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        self.grid(run.x_shape(0))?.gather(run.x(0), T::of(self.0.outside()), run.y(0));
+        let outside = run.constant(self.0.outside());
+        self.grid(run.x_shape(0))?.gather(run.x(0), outside, run.y(0));
         Ok(())
     }
 
@@ -72,6 +73,10 @@ impl<C: Rearrange> Compute for Rearranged<C> {
         let shape = s.x(0).shape();
         let grid = self.grid(&shape).ok();
         vec![grid.map(|grid| Sym::apply(PutBack { grid: Arc::new(grid), shape }, &[s.gy(0)]))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        self.0.outside().fract() == 0.0
     }
 
     fn reads(&self, _: usize) -> Reads {

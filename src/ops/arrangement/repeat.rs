@@ -72,6 +72,10 @@ impl Compute for Tile {
         vec![Some(s.gy(0).reshape(&many).sum(&repetitions(&many), false).reshape(&shape))]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
@@ -155,6 +159,10 @@ impl Compute for BroadcastTo {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let axes = self.axes(&s.x(0).shape(), &s.x(1).shape());
         vec![None, Some(s.gy(0).sum(&axes, false))]
+    }
+
+    fn moves(&self, i: usize) -> bool {
+        i == 1
     }
 
     fn reads(&self, _: usize) -> Reads {

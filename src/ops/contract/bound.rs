@@ -134,6 +134,7 @@ impl<C: Compute> Bound<C> {
             symbol_reads: op.symbol_reads(declared),
             alias: op.alias(declared),
             overwrites: op.overwrites(declared),
+            moves: op.moves(declared),
         };
         Facts {
             inputs: inputs.facts(&of),

@@ -117,6 +117,14 @@ pub trait Compute: Declared {
         false
     }
 
+    /// True if the outputs consist of unchanged elements of input `i`, and of constants from [`Run::constant`]. If all inputs
+    /// of which this is true hold integers, the outputs keep their type, and `forward` sees their bits as `f64`: it must only
+    /// copy them.
+    fn moves(&self, i: usize) -> bool {
+        let _ = i;
+        false
+    }
+
     /// The loops that compute in `f64` (if `double`) or `f32`, where each element of the output follows from those of the
     /// inputs in its place, and so with gradients: they may be run on any part of arrays of one shape.
     fn loops(&self, double: bool) -> Option<Loops> {

@@ -21,6 +21,9 @@ pub trait Unary: Declared {
     /// Whether a derivative other than zero exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
+    /// True if the function is the identity: integers keep their type, as [`Compute::moves`] says.
+    const MOVES: bool = false;
+
     /// Refuses arguments out of their range.
     ///
     /// # Errors
@@ -170,11 +173,15 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
 
 impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION));
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION, C::MOVES));
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
         like(x)
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        C::MOVES
     }
 
     fn loops(&self, double: bool) -> Option<Loops> {
@@ -266,7 +273,7 @@ impl BinaryGradient {
 }
 
 impl<C: Binary> Compute for Map2<C> {
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None));
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, false));
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;

@@ -15,12 +15,14 @@ pub struct InputFacts {
     pub alias: Option<Alias>,
     /// Whether `forward` writes into it.
     pub overwrites: bool,
+    /// True if `forward` moves its elements to the outputs without computing with them.
+    pub moves: bool,
 }
 
 impl InputFacts {
     /// Of an input of which nothing is known but that it stays as it is.
     pub const UNKNOWN: Self =
-        Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false };
+        Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
 /// The facts of an operation whose constant arguments are bound: what it reads, aliases, overwrites, draws and hosts. Each
@@ -73,9 +75,9 @@ impl Facts {
         }
     }
 
-    /// Those of an elementwise operation whose gradients read `reads`.
-    pub(crate) const fn elementwise(reads: Reads, activation: Option<Activation>) -> Self {
-        let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false };
+    /// Those of an elementwise operation whose gradients read `reads`; `moves` is true of the identity.
+    pub(crate) const fn elementwise(reads: Reads, activation: Option<Activation>, moves: bool) -> Self {
+        let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
         Self {
             inputs: SmallVec::from_const([input; 4]),
             shaped_by: None,
@@ -155,6 +157,12 @@ impl Facts {
     #[inline]
     pub fn overwrites(&self, i: usize) -> bool {
         self.input(i).overwrites
+    }
+
+    /// True if the elements of input `i` are moved to the outputs as they are.
+    #[inline]
+    pub fn moves(&self, i: usize) -> bool {
+        self.input(i).moves
     }
 
     /// Whether input `i` is changed in place, as an output.

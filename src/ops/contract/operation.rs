@@ -21,6 +21,8 @@ pub struct Call<'a> {
     pub state: &'a mut State,
     /// Compute in `f64` rather than `f32`.
     pub double: bool,
+    /// The moved inputs and the outputs hold `i64`, whose bits a kernel that only moves elements sees as `f64`.
+    pub integers: bool,
     /// Values that were dropped are computed again.
     pub recompute: bool,
     /// What the first output goes through on its way to memory, if the operation `hosts_epilogue` (forward only).

@@ -104,6 +104,7 @@ pub struct Run<'a, T> {
     taken: u64,
     state: &'a mut State,
     recompute: bool,
+    integers: bool,
     tail: Tail<'a>,
     lasting: Option<Lasting<'a>>,
     of: PhantomData<T>,
@@ -120,8 +121,8 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, tail, lasting, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, tail, lasting, of: PhantomData }
+        let Call { x, y, state, recompute, integers, tail, lasting, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, integers, tail, lasting, of: PhantomData }
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
@@ -142,7 +143,7 @@ impl<'a, T: Float> Run<'a, T> {
 
     /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
     pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
-        let (y, tail, recompute) = (self.y, self.tail, self.recompute);
+        let (y, tail, recompute, integers) = (self.y, self.tail, self.recompute, self.integers);
         Run {
             x,
             y,
@@ -150,6 +151,7 @@ impl<'a, T: Float> Run<'a, T> {
             taken: 0,
             state: self.state,
             recompute,
+            integers,
             tail,
             lasting: None,
             of: PhantomData,
@@ -281,6 +283,11 @@ impl<'a, T: Float> Run<'a, T> {
         assert!(o >= 63 || self.taken & bit == 0, "output {o} was taken twice");
         self.taken |= bit;
         self.y[o]
+    }
+
+    /// The number `v` as an element of an output: of a function that moves elements of integer arrays, an integer.
+    pub fn constant(&self, v: f64) -> T {
+        T::of(if self.integers { f64::from_bits(v as i64 as u64) } else { v })
     }
 
     /// What this function keeps between its runs.

@@ -88,6 +88,10 @@ impl Compute for Embed {
         vec![None, s.wants(1).then(of_table)]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i == 1
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::inputs(0b01)
     }

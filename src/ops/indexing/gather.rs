@@ -248,6 +248,10 @@ impl Compute for Gather {
         vec![Some(Sym::apply(op, &[s.gy(0), s.x(1)])), None]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i == 0
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::inputs(2)
     }

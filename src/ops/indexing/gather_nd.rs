@@ -92,6 +92,10 @@ impl Compute for GatherNd {
         vec![Some(scatter(s.gy(0), s.x(1), shape, true)), None]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i == 0
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::inputs(2)
     }
@@ -192,6 +196,10 @@ impl Compute for ScatterNd {
         };
         let data = s.wants(0).then(|| Sym::apply(GatherNd {}, &[gy, index]));
         vec![data, None, s.wants(2).then(out)]
+    }
+
+    fn moves(&self, i: usize) -> bool {
+        i != 1 && !self.add
     }
 
     fn reads(&self, _: usize) -> Reads {

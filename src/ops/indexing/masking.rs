@@ -41,7 +41,7 @@ impl Compute for BoolFill {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (pairing, value) = (Pairing::new(run.x_shape(0), run.x_shape(1)), T::of(self.value));
+        let (pairing, value) = (Pairing::new(run.x_shape(0), run.x_shape(1)), run.constant(self.value));
         let f = move |x, mask| if mask == T::ZERO { x } else { value };
         run.map_pairs(&pairing, f);
         Ok(())
@@ -62,6 +62,10 @@ impl Compute for BoolFill {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![s.wants(0).then(|| Sym::apply(Self { value: 0.0 }, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn moves(&self, i: usize) -> bool {
+        i == 0 && self.value.fract() == 0.0
     }
 
     fn reads(&self, gx: usize) -> Reads {
@@ -192,6 +196,10 @@ macro_rules! take_by_mask {
                 vec![s.wants(0).then(scatter), None]
             }
 
+            fn moves(&self, i: usize) -> bool {
+                i == 0
+            }
+
             fn reads(&self, gx: usize) -> Reads {
                 if gx == 0 { Reads::inputs(2) } else { Reads::NOTHING }
             }
@@ -270,6 +278,10 @@ impl Compute for BoolScatter {
             Sym::apply(BoolFill { value: 0.0 }, &[gy, mask.reshape(&lifted)])
         };
         vec![s.wants(0).then(input), None, s.wants(2).then(output)]
+    }
+
+    fn moves(&self, i: usize) -> bool {
+        i != 1
     }
 
     fn reads(&self, gx: usize) -> Reads {

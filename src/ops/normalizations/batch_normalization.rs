@@ -282,6 +282,7 @@ mod tests {
                 gx: &[],
                 state: &mut state,
                 double: true,
+                integers: false,
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,

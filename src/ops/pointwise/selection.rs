@@ -201,6 +201,10 @@ impl Compute for Where {
         ]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i != 0
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::inputs(1)
     }

@@ -216,6 +216,10 @@ impl Compute for Choosing {
         vec![Some(put), Some(put)]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i == 0
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

@@ -239,7 +239,8 @@ impl<C: Moves> Compute for Moving<C> {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let shape = run.x_shape(0);
         let key = self.draw(run, self.of.seed(), self.numbers(shape)?);
-        self.moved(key, shape)?.take(run.x(0), T::of(self.of.outside()), run.y(0));
+        let outside = run.constant(self.of.outside());
+        self.moved(key, shape)?.take(run.x(0), outside, run.y(0));
         Ok(())
     }
 
@@ -254,6 +255,10 @@ impl<C: Moves> Compute for Moving<C> {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
         vec![Some(Sym::apply(MovedBack { of: self.clone(), shape }, &[s.gy(0), s.y(0)]))]
+    }
+
+    fn moves(&self, _: usize) -> bool {
+        self.of.outside().fract() == 0.0
     }
 
     fn reads(&self, _: usize) -> Reads {

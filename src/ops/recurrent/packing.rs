@@ -191,6 +191,10 @@ impl Compute for PackPaddedSequence {
         vec![s.wants(0).then(|| Sym::apply(put, &[s.gy(0), s.y(1)])), None]
     }
 
+    fn moves(&self, i: usize) -> bool {
+        i == 0
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads { inputs: 0, outputs: 0b10 }
     }
@@ -234,7 +238,7 @@ impl Compute for PadPackedSequence {
         let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
         check_sum("pad_packed_sequence", sizes, run.x_shape(0)[0], time, batch)?;
         let y = run.y(0);
-        y.fill(T::of(self.padding_value.unwrap_or(0.0)));
+        y.fill(run.constant(self.padding_value.unwrap_or(0.0)));
         PackedPlaces::new(shape, self.batch_first).put(x, sizes, y);
         sizes_of(sizes, run.y_index(1));
         Ok(())
@@ -243,6 +247,10 @@ impl Compute for PadPackedSequence {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let take = TakePacked { batch_first: self.batch_first, n: s.x(0).shape()[0] as i64 };
         vec![s.wants(0).then(|| Sym::apply(take, &[s.gy(0), s.x(1)])), None]
+    }
+
+    fn moves(&self, i: usize) -> bool {
+        i == 0 && self.padding_value.is_none_or(|v| v.fract() == 0.0)
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -350,6 +350,10 @@ impl Compute for Unpooling {
         vec![Some(s.gy(0).reshape(&full).sum_to(&split).reshape(&shape))]
     }
 
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

@@ -183,6 +183,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 gx: &[],
                 state,
                 double,
+                integers: false,
                 recompute: false,
                 tail,
                 lasting: None,

@@ -46,6 +46,7 @@ pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
         fits && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
     };
     let fits = step.is_plain()
+        && !step.moves()
         && step.y.len() == 1
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()
