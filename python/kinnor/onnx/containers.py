@@ -144,7 +144,11 @@ def input_type(held: Any, name: str) -> InputType:
         tensor = held.tensor_type
         shape = None
         if tensor.HasField("shape"):
-            shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
+            # Older exporters write -1 for an open length.
+            shape = tuple(
+                axis.dim_value if axis.HasField("dim_value") and axis.dim_value >= 0 else None
+                for axis in tensor.shape.dim
+            )
         return InputType(dtype_of(tensor.elem_type), shape)
     raise UnsupportedError(f"onnx.load: expected a tensor or a sequence of tensors as input {name!r}, got another type")
 

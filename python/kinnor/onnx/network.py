@@ -21,6 +21,7 @@ from .containers import Absent, InputType, Items, counts, entered, input_type, l
 from .message import TensorFile
 from .originals import Originals
 from .stages import StageEndsError, Stages, keep, readable
+from .trained import Uses, constant_nodes
 from .values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ class Model:
     """A network from an ONNX file, which is called like a function.
 
     Of arrays it gives arrays, by a static graph that it builds when shapes come for the first time and keeps. Of
-    variables it makes a graph, and gives its outputs as variables, to be trained. In both, the floating-point
-    initializers of the file are the parameters. Until somebody asks for them, or calls the model with variables, graphs
+    variables it makes a graph, and gives its outputs as variables, to be trained. In both, the parameters are the
+    floating-point initializers of the file and the weights in `Constant` nodes, without scalars and arrays that only
+    shape a function. Until somebody asks for them, or calls the model with variables, graphs
     are folded: what follows from parameters alone is computed once, batch normalizations go into the weights before
     them, and layers between levels of 8 bits are computed with the levels; from then on graphs are as the file says,
     and follow the values of the parameters. A parameter that no folded graph takes as it is leaves memory, and is read
-    again if somebody asks; the file stays open for that, whatever becomes of its name. Whole numbers that are computed
-    are exact up to 2^24 (float32), and refused beyond, also inside (of variables, nobody looks); those that follow from
-    shapes and constants are exact.
+    again if somebody asks; the file stays open for that, whatever becomes of its name. Integers that are computed are
+    exact up to 2^53; a call with arrays refuses larger ones. Integers that follow from shapes and constants are exact.
 
     Args:
         proto: The `ModelProto`.
@@ -71,14 +72,21 @@ class Model:
         self._constants: dict[str, Value] = {}
         frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
+        uses = Uses(graph)
         tensors = tensors or TensorFile()
         with tensors.opened() as content:
             self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
             for tensor in each(graph.initializer, "read ONNX"):
                 array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
-                self._constants[tensor.name] = self._initializer(tensor.name, array, tensor.name not in frozen)
+                is_parameter = uses.is_parameter(tensor.name, array)
+                self._constants[tensor.name] = (
+                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else Value(array)
+                )
                 if place is not None and tensor.name in self._parameters:
                     self._originals.add(self._parameters[tensor.name], place, array.dtype)
+        moved = constant_nodes(graph, uses, folder)
+        for name, array in moved.items():
+            self._constants[name] = self._parameter(name, array, True)
         self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
@@ -92,16 +100,14 @@ class Model:
         self._graphs: dict[Any, StaticGraph] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
         self._known: dict[Any, StaticGraph] = {}
-        self._proto = reading.without_initializers(proto)
+        self._proto = reading.without_arrays(proto, moved)
         folding = Folding(self._parameters.values())
         self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
 
-    def _initializer(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
-        if array.dtype.kind in "iub":
-            return Value(array)
+    def _parameter(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
         parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
         self._parameters[name] = parameter
         return Value(parameter, array.dtype, is_parameter=True)

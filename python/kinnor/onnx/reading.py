@@ -19,7 +19,7 @@ from .tables import TABLE
 from .values import OnnxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,12 +28,13 @@ __all__ = [
     "attributes_of",
     "check",
     "dtype_of",
+    "graphs",
     "inlined",
     "names_read",
     "onnx_package",
     "read",
     "versions_of",
-    "without_initializers",
+    "without_arrays",
 ]
 
 
@@ -81,22 +82,26 @@ def inlined(model: Any) -> Any:
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
 
 
-def without_initializers(model: Any) -> Any:
-    """A copy of a model without the initializers of its graph: the memory of these goes with the model.
+def without_arrays(model: Any, moved: Container[str]) -> Any:
+    """A copy of a model without the initializers of its graph: their memory is freed with the model.
 
     Args:
         model: A `ModelProto`.
+        moved: Outputs of `Constant` nodes that are left out, too.
     """
     found = type(model)()
     _merge(model, found, "graph")
-    _merge(model.graph, found.graph, "initializer")
+    _merge(model.graph, found.graph, "initializer", "node")
+    found.graph.node.extend(
+        node for node in model.graph.node if not (node.op_type == "Constant" and node.output[0] in moved)
+    )
     return found
 
 
-def _merge(source: Any, target: Any, but: str) -> None:
-    """Copy all fields of a message but one."""
+def _merge(source: Any, target: Any, *but: str) -> None:
+    """Copies the fields of a message, without those named."""
     for field, value in source.ListFields():
-        if field.name == but:
+        if field.name in but:
             continue
         if hasattr(value, "MergeFrom"):
             getattr(target, field.name).MergeFrom(value)
@@ -113,8 +118,12 @@ def versions_of(model: Any) -> dict[str, int]:
     return {"" if held.domain == "ai.onnx" else held.domain: int(held.version) for held in model.opset_import}
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
-    """A graph and those inside of it."""
+def graphs(graph: Any) -> Iterator[Any]:
+    """A graph and the graphs inside of its nodes.
+
+    Args:
+        graph: A `GraphProto`.
+    """
     yield graph
     for node in graph.node:
         yield from _inside(node)
@@ -124,9 +133,9 @@ def _inside(node: Any) -> Iterator[Any]:
     """The graphs inside of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            yield from _graphs(attribute.g)
+            yield from graphs(attribute.g)
         for held in attribute.graphs:
-            yield from _graphs(held)
+            yield from graphs(held)
 
 
 def names_read(nodes: Sequence[Any]) -> set[str]:
@@ -153,10 +162,10 @@ def check(model: Any) -> None:
         OnnxError: If the nodes are not in an order in which they can be computed.
     """
     versions = versions_of(model)
-    n_nodes = sum(len(graph.node) for graph in _graphs(model.graph))
+    n_nodes = sum(len(graph.node) for graph in graphs(model.graph))
     message.refuse_many(n_nodes)
     missing = []
-    for graph in _graphs(model.graph):
+    for graph in graphs(model.graph):
         for node in graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
             if (domain, node.op_type) not in TABLE and not definitions.is_defined(node, versions):
