@@ -13,6 +13,7 @@ import numpy as np
 
 from . import functions as F
 from ._core import NdArray, forward_all
+from .context import context_scope
 from .experimental.graph_converters.layers import above, is_a, normalization, only_reader, scaled
 from .graph_def import messages
 from .integer_graphs import IntegerLayers
@@ -128,16 +129,18 @@ class Folding:
                 order = above(outputs)
             order = self._compute(order)
             for f in order:
-                self._normalize(f)
-                self._join_parts(f)
+                with context_scope(f.context):
+                    self._normalize(f)
+                    self._join_parts(f)
             for f in order:
-                self._by_number(f)
-                self._add_bias(f)
-                _gated(f)
-                _hard_gated(f)
-                _untransposed(f)
-                _predicting(f)
-                self._share(f)
+                with context_scope(f.context):  # functions take the place of others in their precision
+                    self._by_number(f)
+                    self._add_bias(f)
+                    _gated(f)
+                    _hard_gated(f)
+                    _untransposed(f)
+                    _predicting(f)
+                    self._share(f)
             order = above(outputs)
             left = frozenset(order)  # what others have taken the place of reads nothing any more
             for f in order:

@@ -5,12 +5,13 @@ Knows nodes; knows no calls, and keeps no graphs.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._core import UnsupportedError, Variable, scope_auto_forward
+from ..context import Context, context_scope
 from ..files.progress import each
 from ..modes import auto_forward
 from . import reading
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from .values import Row
 
 __all__ = ["Builder", "outputs_of"]
+
+
+_DOUBLE = Context(["cpu:double"])
 
 
 class Builder:
@@ -138,7 +142,9 @@ class Builder:
         has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
         inputs = [values[name] if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        return Node(node, domain, attributes, inputs, known.get(domain, 1), inside if has_graphs else None)
+        captured = [held for name in reading.names_read([node]) if (held := values.get(name))] if has_graphs else []
+        run = inside if has_graphs else None
+        return Node(node, domain, attributes, inputs, known.get(domain, 1), run, captured)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node."""
@@ -183,6 +189,23 @@ class Builder:
         return found
 
 
+def _is_cast_to_real(node: Node) -> bool:
+    """True if a node makes real numbers of integers."""
+    return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
+
+
+def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
+    """The context in which a node is built: double precision for integers, which float32 rounds from 2^24 on.
+
+    A cast to real numbers stays in the precision of these. Integers of 8 bits need no more than float32.
+    """
+    kinds = [value.dtype.kind for value in given]
+    wide = any(value.dtype.kind in "iu" and value.dtype.itemsize > 1 for value in given)
+    if not wide or "f" in kinds or _is_cast_to_real(node):
+        return nullcontext()
+    return context_scope(_DOUBLE)
+
+
 @contextmanager
 def _computing(compute: Callable[[list[Value]], bool]) -> Iterator[None]:
     """Have values computed in a block that builds a graph."""
@@ -206,11 +229,12 @@ def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str
 def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node."""
     given = [value for value in node.inputs if value is not None]
-    is_known = all(value.known for value in given)
+    is_known = all(value.known for value in (*given, *node.captured))
     sources = frozenset[str]()
-    for held in given:
+    for held in (*given, *node.captured):
         sources |= held.sources
-    made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    with _precision(node, given):
+        made = (row.fold if row.fold is not None and is_known else row.build)(node)
     if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
         return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)

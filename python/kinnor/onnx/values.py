@@ -66,17 +66,17 @@ def check_size(n_bytes: int) -> None:
         raise OnnxError(f"expected arrays that fit into {_memory():,} bytes of memory, got {n_bytes:,} bytes")
 
 
-LARGEST_WHOLE = 1 << 24
-"""Up to here float32, in which graphs compute, has all whole numbers."""
+LARGEST_WHOLE = 1 << 53
+"""Up to here float64, in which graphs compute integers, has all of them."""
 
 
 def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> None:
-    """Refuse whole numbers that float32 rounds.
+    """Refuse integers that float64 rounds.
 
     Args:
         array: Whole numbers, or of another type, which is not looked at.
         what: What they are, for the message.
-        is_computed: Whether they were computed in float32: then those from `LARGEST_WHOLE` on may have been rounded.
+        is_computed: Whether they were computed in float64: then those from `LARGEST_WHOLE` on may have been rounded.
 
     Raises:
         OnnxError: If there is one.
@@ -87,9 +87,9 @@ def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> No
     found = [odd for odd in (int(array.max()), int(array.min())) if abs(odd) > limit]
     if found and not is_computed:
         with np.errstate(invalid="ignore"):
-            found = array[array.astype(np.float32).astype(array.dtype) != array].tolist()
+            found = array[array.astype(np.float64).astype(array.dtype) != array].tolist()
     if found:
-        raise OnnxError(f"{what}: expected whole numbers that float32 has, up to 2^24, got {found[0]}")
+        raise OnnxError(f"{what}: expected integers that float64 has, up to 2^53, got {found[0]}")
 
 
 GROWING = frozenset(["Add", "CumSum", "Mul", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"])
@@ -97,7 +97,7 @@ GROWING = frozenset(["Add", "CumSum", "Mul", "Pow", "ReduceProd", "ReduceSum", "
 
 
 def may_outgrow(value: Value, operator: str) -> bool:
-    """Whether a value may be whole numbers that float32 rounds, for no other reason than this operator.
+    """True if a value may be integers that float64 rounds, for no other reason than this operator.
 
     Args:
         value: What the operator made.
@@ -107,10 +107,10 @@ def may_outgrow(value: Value, operator: str) -> bool:
 
 
 def check_computed(array: NDArray[Any], what: str) -> None:
-    """Refuse whole numbers that were computed in float32 and may have been rounded.
+    """Refuse integers that were computed in float64 and may have been rounded.
 
     Args:
-        array: The numbers, in float32.
+        array: The numbers, in float64.
         what: What they are, for the message.
 
     Raises:
@@ -118,7 +118,7 @@ def check_computed(array: NDArray[Any], what: str) -> None:
     """
     largest = np.abs(array).max(initial=0)
     if largest >= LARGEST_WHOLE:
-        raise OnnxError(f"{what}: expected whole numbers below 2^24, as far as float32 has all, got {largest:.0f}")
+        raise OnnxError(f"{what}: expected integers below 2^53, which float64 has all of, got {largest:.0f}")
 
 
 def cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -255,6 +255,7 @@ class Node:
         inputs: Its inputs; None for those that are left out.
         version: The version of the operators of its domain.
         run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
+        captured: The values outside of the node that graphs inside of it read.
     """
 
     def __init__(
@@ -265,6 +266,7 @@ class Node:
         inputs: Sequence[Value | None],
         version: int,
         run: Callable[..., list[Value]] | None = None,
+        captured: Sequence[Value] = (),
     ) -> None:
         self.proto = proto
         self.domain = domain
@@ -274,6 +276,7 @@ class Node:
         self.version = version
         self.n_outputs = len(proto.output)
         self.run = run
+        self.captured = captured
 
     def has(self, i: int) -> bool:
         """Whether an input is given.
