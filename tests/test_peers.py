@@ -92,10 +92,10 @@ def test_what_is_published_has_a_figure_of_time_and_one_of_memory(tmp_path):
     page = tmp_path / "speed.md"
     page.write_text(f"before\n\n{published.BEGIN}\nold\n{published.END}\n\nafter\n")
     rows = [row(*r) for r in ROWS]
-    published.write(report.compare(rows, is_small_work=True), 2, tmp_path)
+    published.write(report.compare(rows, is_small_work=True), 2, tmp_path, tmp_path / "peers.json")
     text = page.read_text()
     assert text.startswith("before\n\n<!--") and text.endswith("-->\n\nafter\n") and "old" not in text
-    facts = json.loads((tmp_path / "speed.json").read_text())
+    facts = json.loads((tmp_path / "peers.json").read_text())
     assert [(r["workload"], r["time"], r["memory"]) for r in facts["rows"]] == [
         ("net", [2.0], [15, 15]),
         ("net, dynamic", [0.5], [15, 15]),
@@ -108,14 +108,14 @@ def test_what_is_published_has_a_figure_of_time_and_one_of_memory(tmp_path):
         assert {"net", "net, dynamic"} <= {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
     facts["rows"][0] |= {"time": [None], "memory": None}
     facts["rows"][1]["memory"] = None
-    (tmp_path / "speed.json").write_text(json.dumps(facts))
-    published.publish(tmp_path)
+    (tmp_path / "peers.json").write_text(json.dumps(facts))
+    published.publish(tmp_path, tmp_path / "peers.json")
     assert not (tmp_path / published.MEMORY).exists() and "memory" not in page.read_text()
     assert "Geometric mean: 0.50." in page.read_text()
 
 
 def test_the_page_about_speed_shows_the_rows_of_its_file():
-    facts = json.loads((published.FOLDER / "speed.json").read_text())
+    facts = json.loads(published.ROWS.read_text())
     page = (published.FOLDER / "speed.md").read_text()
     figures = [name for name in (published.TIME, published.MEMORY) if (published.FOLDER / name).exists()]
     assert published.text(facts, figures) in page

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Bars = tuple[str, Sequence[float | None]]
 
 FOLDER = ROOT / "docs/guide"
+ROWS = ROOT / "benches/results/peers.json"
+"""The rows that the page shows."""
 OURS, PEER, GREY = "#3f7fd9", "#d9713f", "#8a8f98"
 """Colours that can be seen on white and on black."""
 
@@ -130,20 +132,20 @@ def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
     )
 
 
-def publish(folder: Path = FOLDER) -> None:
-    """Draw the figures of `speed.json`, and put its table into `speed.md`, between the two comments there."""
-    facts = json.loads((folder / "speed.json").read_text())
+def publish(folder: Path = FOLDER, rows: Path = ROWS) -> None:
+    """Draw the figures of the file `rows`, and write its table into `speed.md`, between the two comments there."""
+    facts = json.loads(rows.read_text())
     page = folder / "speed.md"
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}\n\n{text(facts, draw(facts, folder))}\n\n{END}{after}")
 
 
-def write(comparisons: Sequence[Comparison], threads: int, folder: Path = FOLDER) -> None:
-    """Write `speed.json` of these comparisons, and publish it."""
+def write(comparisons: Sequence[Comparison], threads: int, folder: Path = FOLDER, rows: Path = ROWS) -> None:
+    """Write these comparisons to the file `rows`, and publish it."""
     facts = facts_of(comparisons, threads)
-    (folder / "speed.json").write_text(json.dumps(facts, indent=1) + "\n")
-    publish(folder)
+    rows.write_text(json.dumps(facts, indent=1) + "\n")
+    publish(folder, rows)
 
 
 if __name__ == "__main__":
