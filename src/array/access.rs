@@ -1,4 +1,5 @@
-//! Elements of a storage, made ready where and as what they are wanted: filled in, converted, or copied on the side.
+//! Access to the elements of a storage: fills lazy storages, converts element types and copies shared memory on
+//! demand.
 
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -9,21 +10,21 @@ use super::storage::{Cast, Head, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
 
-/// What the caller means to do with the elements.
+/// How the caller will use the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read them: other types become copies on the side.
+    /// Read. A request for another type makes a cached copy in that type.
     Read,
-    /// Read and write them: the type asked for becomes the only one.
+    /// Read and write. The requested type becomes the only one.
     ReadWrite,
-    /// Write every one of them: contents before are lost.
+    /// Overwrite every element. The previous contents are lost.
     Write,
-    /// Show them to someone who may write them, unseen: as `ReadWrite`, but no write yet.
+    /// Lend to a caller who may write unobserved. Like `ReadWrite`, but does not count as a write yet.
     Show,
 }
 
 impl Access {
-    /// Whether it is a write.
+    /// True if the access counts as a write.
     #[inline(always)]
     pub(super) fn writes(self) -> bool {
         matches!(self, Self::ReadWrite | Self::Write)
@@ -31,16 +32,16 @@ impl Access {
 }
 
 impl Storage {
-    /// Where the elements are as `dtype`, made ready for `access`.
+    /// Returns a pointer to the elements as `dtype`, ready for `access`.
     ///
-    /// The pointer stays valid until the storage is written as another type, filled or cleared; during a run
-    /// of a graph ([`super::RunGuard`]) it stays valid in any case.
+    /// The pointer is valid until the storage is filled, cleared or written as another type. Within a run of a graph
+    /// ([`super::RunGuard`]) it is valid until the run ends.
     ///
     /// # Errors
-    /// [`Error::Cleared`] when there is nothing to read, [`Error::Memory`], and [`Error::Graph`] when part of
-    /// a larger storage would have to change its type.
+    /// [`Error::Cleared`] if the storage was cleared, [`Error::Memory`] if allocation fails, and [`Error::Graph`] if
+    /// part of a larger storage would have to change its type.
     #[inline(always)]
-    #[doc(hidden)] // what it makes ready to be written may hold anything until it is
+    #[doc(hidden)] // for `Write` the memory is uninitialized
     pub fn access(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         match self.at(dtype, access) {
             Some(ptr) => Ok(ptr),
@@ -48,7 +49,7 @@ impl Storage {
         }
     }
 
-    /// As [`Storage::at`] for reading, also where memory of someone else starts at an address with which that does nothing.
+    /// Like [`Storage::at`] for reading, but also finds borrowed memory whose address is not aligned to a cache line.
     #[inline(always)]
     pub(crate) fn found(&self, dtype: DType) -> Option<*mut u8> {
         self.at(dtype, Access::Read).or_else(|| self.found_elsewhere(dtype))
@@ -79,7 +80,7 @@ impl Storage {
                 let reusable =
                     matches!(state.head, Head::Ready(_)) && state.dtype == Some(dtype) && !state.is_viewed();
                 if !reusable {
-                    // What fails changes nothing: new memory comes before the old goes.
+                    // Allocate before freeing, so that a failure changes nothing.
                     let buffer = match state.head.spare(self.len * dtype.size()) {
                         Some(spare) => spare,
                         None => Buffer::new(self.len * dtype.size())?,
@@ -121,7 +122,7 @@ impl Storage {
         if own == dtype {
             return Ok(buffer.ptr());
         }
-        // Where writes are not seen, nobody knows how long a copy lasts: it is made anew until they are, and once more then.
+        // If unobserved writes are possible, a cached copy may be stale, so convert again.
         let of = if buffer.is_shared() || self.is_addressed() { STALE } else { self.saved() };
         let source = buffer.ptr();
         let at = match state.casts.iter().position(|cast| cast.dtype == dtype) {
@@ -129,26 +130,26 @@ impl Storage {
             None => {
                 let buffer = Buffer::new(self.len * dtype.size())?;
                 state.casts.push(Cast { dtype, buffer, of: STALE });
-                self.publish(state); // whoever writes in place must look again, and drop this copy
+                self.publish(state); // concurrent writers must take the slow path and drop this copy
                 state.casts.len() - 1
             }
         };
         let cast = &mut state.casts[at];
         if of == STALE || of != cast.of {
-            // SAFETY: both hold `len` elements of their types and are different blocks.
+            // SAFETY: both buffers hold `len` elements of their types and do not overlap.
             unsafe { convert(source, own, cast.buffer.ptr(), dtype, self.len) };
             cast.of = of;
         }
         Ok(cast.buffer.ptr())
     }
 
-    /// Makes `dtype` the type of the head, keeping its values.
+    /// Converts the head to `dtype`, keeping its values.
     pub(super) fn make_head(&self, state: &mut StorageState, dtype: DType) -> Result<()> {
         match &mut state.head {
             Head::Cleared { by_engine: true } => return Err(nothing_to_read()),
             Head::Ready(_) if state.dtype == Some(dtype) => return self.leave_to_views(state, dtype),
             Head::Ready(_) => {
-                // The copy that a reader would get becomes the elements.
+                // Promote the cached copy to be the head.
                 self.read(state, dtype)?;
                 if let Some(at) = state.casts.iter().position(|cast| cast.dtype == dtype) {
                     let cast = state.casts.remove(at);
@@ -165,7 +166,7 @@ impl Storage {
                     Some(spare) => spare,
                     None => Buffer::new(self.len * dtype.size())?,
                 };
-                // SAFETY: the buffer holds `len` elements of this type, and nobody else has it yet.
+                // SAFETY: the buffer holds `len` elements of this type and is not shared yet.
                 unsafe { fill(buffer.ptr(), dtype, self.len, value) };
                 self.set_head(state, buffer, dtype);
             }
@@ -173,7 +174,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Puts elements that a view shows elsewhere, so that they may be written.
+    /// Moves the elements to new memory if a view shows them, so that they may be written.
     fn leave_to_views(&self, state: &mut StorageState, dtype: DType) -> Result<()> {
         let (true, Head::Ready(shown)) = (state.is_viewed(), &state.head) else { return Ok(()) };
         let buffer = shown.copy_of(0, self.len * dtype.size())?;
@@ -184,12 +185,12 @@ impl Storage {
     pub(super) fn set_head(&self, state: &mut StorageState, buffer: Buffer, dtype: DType) {
         let old = std::mem::replace(&mut state.head, Head::Ready(buffer));
         (state.dtype, state.is_lent) = (Some(dtype), false);
-        self.publish(state); // before the old memory is free
+        self.publish(state); // before the old memory is freed
         discard(old);
     }
 
-    /// Does what may fail of [`Storage::access`] for [`Access::ReadWrite`], and changes nothing that can be seen: after it,
-    /// that one allocates nothing.
+    /// Does the fallible part of [`Storage::access`] for [`Access::ReadWrite`] without visible effects. A following
+    /// access does not allocate.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -209,14 +210,15 @@ impl Storage {
         self.access(dtype, Access::Read).map(drop)
     }
 
-    /// The memory itself, for a view: shared with the storage until it is filled or cleared.
+    /// Returns a handle on the memory for a view. The memory is shared with the storage until the storage is filled
+    /// or cleared.
     ///
     /// # Errors
     /// As [`Storage::access`].
-    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // used by the Python bindings
     pub(crate) fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
         self.find(dtype, access, |root, state| {
-            // Whoever looked after the access and before now does not know of the view.
+            // A concurrent reader between `access` and this point does not know of the view.
             root.shown.fetch_add(1, Ordering::Relaxed);
             if access != Access::Read {
                 state.casts.iter_mut().for_each(|cast| cast.of = STALE);
@@ -224,7 +226,7 @@ impl Storage {
         })
     }
 
-    /// As [`Storage::access`], with a handle on the memory that the pointer leads to: it stays as long as that lives.
+    /// Like [`Storage::access`], and returns a handle that keeps the memory allocated.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -232,7 +234,8 @@ impl Storage {
         self.find(dtype, access, |_, _| {})
     }
 
-    /// As [`Storage::hold`]; calls `found` before anyone else sees that the memory is shared.
+    /// Like [`Storage::access`], with a handle. Calls `found` under the lock, before another thread can see that the
+    /// memory is shared.
     fn find(
         &self,
         dtype: DType,
@@ -243,7 +246,7 @@ impl Storage {
             let ptr = self.access(dtype, access)?;
             let root = self.root();
             let mut state = root.lock();
-            // Of the type alone: memory of another one may be where that was by now.
+            // Match by type: memory of another type may have been replaced since.
             let own = if let Head::Ready(own) = &state.head { Some(own) } else { None };
             let own = own.filter(|_| state.dtype == Some(dtype));
             let casts = state.casts.iter().filter(|cast| cast.dtype == dtype).map(|cast| &cast.buffer);
@@ -251,7 +254,7 @@ impl Storage {
                 found(root, &mut state);
                 return Ok((buffer, ptr));
             }
-            // Another thread has put other memory there meanwhile.
+            // Another thread replaced the memory. Try again.
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Which thread's budget pays for which memory, so that threads with budgets of their own do not count each other's.
+//! Accounting of memory by thread, so that each memory budget counts only its own allocations.
 //!
-//! What a thread takes while it pays from an account is counted there until it is freed, whoever frees it. All other
-//! memory is everybody's.
+//! Memory that a thread allocates under an account is charged to that account until it is freed, by any thread. All
+//! other memory is shared.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -12,27 +12,27 @@ use parking_lot::Mutex;
 
 use super::{allocator, shortage};
 
-/// Bytes of live buffers that a thread pays for.
+/// Bytes of live buffers that are charged to a thread.
 #[derive(Default)]
 pub(crate) struct Account(AtomicIsize);
 
-/// Who pays for a buffer.
+/// The account that a buffer is charged to.
 pub(super) enum Payer {
-    /// Nobody: it is on its way back.
+    /// None: the buffer is about to be freed.
     Nobody,
     Everybody,
     One(Arc<Account>),
 }
 
-/// What everybody pays for, counted from the first account on.
+/// Bytes charged to no account, counted since the first account was opened.
 static SHARED: AtomicIsize = AtomicIsize::new(0);
-/// What an allocation has to look at, all at once: nothing, as a rule.
+/// Flags that every allocation tests at once. Zero in ordinary programs.
 static LOOK: AtomicU8 = AtomicU8::new(0);
-/// There are accounts.
+/// Flag: at least one account exists.
 const ACCOUNTS: u8 = 1;
-/// Some allocations are to fail, see [`shortage`].
+/// Flag: some allocations must fail, see [`shortage`].
 const SHORTAGE: u8 = 2;
-/// Accounts of threads that have ended: what is left of them is everybody's.
+/// Accounts of threads that have ended. Their remaining bytes are shared.
 static CLOSED: Mutex<Vec<Arc<Account>>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -40,7 +40,7 @@ thread_local! {
 }
 
 impl Payer {
-    /// Who pays for what this thread allocates; none where that is to fail.
+    /// The account for allocations of this thread. None if the allocation must fail.
     #[inline]
     pub(super) fn current() -> Option<Self> {
         match LOOK.load(SeqCst) {
@@ -70,22 +70,22 @@ impl Payer {
     }
 }
 
-/// Has allocations look whether they are to fail, or not.
+/// Sets whether allocations ask [`shortage`] if they must fail.
 pub(super) fn look_for_shortage(on: bool) {
     let _ = if on { LOOK.fetch_or(SHORTAGE, SeqCst) } else { LOOK.fetch_and(!SHORTAGE, SeqCst) };
 }
 
-/// Whether an allocation that nobody pays for is to fail.
+/// True if an allocation without an account must fail.
 pub(super) fn is_short() -> bool {
     LOOK.load(SeqCst) & SHORTAGE != 0 && shortage::strikes()
 }
 
-/// Has this thread pay from an account from now on, or from none; returns what it paid from before.
+/// Charges allocations of this thread to `account` from now on, or to none. Returns the previous account.
 pub(crate) fn pay_from(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
     PAYS.try_with(|pays| pays.replace(account)).unwrap_or(None)
 }
 
-/// While it lives, its thread pays from an account.
+/// Charges allocations of its thread to an account while it lives.
 pub(crate) struct Paying {
     before: Option<Arc<Account>>,
     thread: PhantomData<*const ()>,
@@ -98,7 +98,7 @@ impl Drop for Paying {
 }
 
 impl Account {
-    /// A new one, which holds until it is [closed](Account::close).
+    /// Opens an account. It is active until it is [closed](Account::close).
     pub(crate) fn open() -> Arc<Self> {
         if LOOK.fetch_or(ACCOUNTS, SeqCst) & ACCOUNTS == 0 {
             SHARED.fetch_add(allocator::live(), SeqCst);
@@ -106,18 +106,18 @@ impl Account {
         Arc::default()
     }
 
-    /// From now on everybody counts what it has paid for.
+    /// Closes the account. Its remaining bytes become shared.
     pub(crate) fn close(self: &Arc<Self>) {
         CLOSED.lock().push(Arc::clone(self));
     }
 
-    /// Has this thread pay from it for a while.
+    /// Charges allocations of this thread to this account until the guard is dropped.
     pub(crate) fn pay(self: &Arc<Self>) -> Paying {
         Paying { before: pay_from(Some(Arc::clone(self))), thread: PhantomData }
     }
 
-    /// Bytes of all live buffers, but for those that other accounts pay for and those that are free as soon as runs of
-    /// other threads have ended.
+    /// Bytes of all live buffers, without those charged to other accounts and those that wait only for runs of other
+    /// threads.
     pub(crate) fn seen(&self) -> usize {
         let mut closed = CLOSED.lock();
         closed.retain(|account| account.0.load(SeqCst) != 0);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_sees_its_own_and_what_is_everybodys() {
-        const BYTES: usize = 64 << 20; // more than other tests have at a time
+        const BYTES: usize = 64 << 20; // more than other tests allocate
         let about = |bytes: usize, expected: usize| bytes.abs_diff(expected) < BYTES / 2;
         let (a, b) = (Account::open(), Account::open());
         let start = a.seen();

@@ -1,4 +1,4 @@
-//! Where buffers get memory: a small cache in each thread before one store for all. Counts what is in use.
+//! The allocator of buffers: a small cache for each thread in front of one shared store. Counts the bytes in use.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -9,23 +9,23 @@ use super::store::{CLASSES, LARGEST_SMALL, Store, class, class_size};
 use super::{fork, workspace};
 use crate::environment::{self, WrongSetting};
 
-/// Bytes in use, kept for reuse, and the most ever in use.
+/// Bytes in use, bytes cached for reuse, and the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Bytes in live buffers.
     pub live: usize,
-    /// Bytes that were taken from the system and are in no live buffer: free blocks, what kernels work in and keep for
-    /// the next call, and what rounding adds.
+    /// Bytes taken from the system that are in no live buffer: free blocks, scratch memory of kernels, and rounding.
     pub cached: usize,
-    /// The largest `live` since the start or the last [`reset_peak_memory`]. Blocks below 64 KiB are counted in batches.
+    /// The largest `live` since the start or the last [`reset_peak_memory`]. Blocks below 64 KiB are counted in
+    /// batches.
     pub peak: usize,
 }
 
-/// Where each block is an allocation of its own, so that a tool sees its ends, threads keep none.
+/// False if every block is an allocation of its own, so that memory checkers see its bounds.
 const IS_KEPT: bool = !cfg!(feature = "system-allocator");
-/// Bytes of one class that a thread keeps at most, in two batches.
+/// Bytes of one size class that a thread caches at most, in two batches.
 const KEEP: usize = 64 << 10;
-/// A thread publishes its count when it is this far off.
+/// A thread publishes its count once it differs by this many bytes.
 const BATCH: isize = 64 << 10;
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
@@ -38,22 +38,22 @@ thread_local! {
     static CACHE: Cache = const { Cache { lists: OnceCell::new(), uncounted: Cell::new(0) } };
 }
 
-/// Blocks of a class in a batch: one at least.
+/// Blocks of a class in a batch, at least one.
 const fn batch_len(class: usize) -> u32 {
     (KEEP / class_size(class) / 2) as u32
 }
 const _: () = assert!(batch_len(CLASSES - 1) > 0);
 
-/// Free blocks of one class: `room` is how many more may come to the stack.
+/// Free blocks of one size class. `room` is the remaining capacity of the stack.
 struct FreeList {
     stack: BlockStack,
     room: Cell<u32>,
-    /// As many blocks as the stack takes, or none.
+    /// A full batch of blocks, or empty.
     spare: BlockStack,
 }
 
 impl FreeList {
-    /// The lists of a thread.
+    /// The free lists of a thread.
     #[cold]
     fn all() -> Box<[Self; CLASSES]> {
         Box::new(
@@ -62,7 +62,7 @@ impl FreeList {
         )
     }
 
-    /// A block of the spare ones, which become the stack that is empty.
+    /// Takes a block from the spare batch, which becomes the stack.
     #[cold]
     fn take_spare(&self) -> Option<MemoryBlock> {
         if !self.spare.is_empty() {
@@ -72,7 +72,8 @@ impl FreeList {
         self.stack.pop()
     }
 
-    /// Puts a block of a class on a new stack, and the full one aside; returns the block if there are spare ones already.
+    /// Starts a new stack with the block and keeps the full one as the spare batch. Returns the block if there is a
+    /// spare batch already.
     #[cold]
     fn give_beside(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
         if !self.spare.is_empty() {
@@ -85,8 +86,8 @@ impl FreeList {
     }
 }
 
-/// What a thread keeps for itself. The lists are on the heap: of memory that each thread has from its start a library that is
-/// loaded late finds little left (`tests/test_beside_others.py`).
+/// The cache of a thread. The lists are on the heap, because static thread-local storage is scarce for a library that
+/// is loaded late (`tests/test_beside_others.py`).
 struct Cache {
     lists: OnceCell<Box<[FreeList; CLASSES]>>,
     uncounted: Cell<isize>,
@@ -112,7 +113,7 @@ impl Cache {
         Some(block)
     }
 
-    /// Keeps a block of a class, or returns it if there is no room.
+    /// Caches a block of a class, or returns it if the list is full.
     #[inline]
     fn give(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
         let list = self.list(class);
@@ -136,8 +137,8 @@ impl Cache {
         publish(self.uncounted.take());
     }
 
-    /// Fills the empty stack of one class, with blocks that a thread gave together if there are any: a batch comes and
-    /// goes without a look at each block.
+    /// Refills the empty list of one class, with a batch of another thread if the store has one. A batch moves
+    /// without a loop over its blocks.
     fn fill(&self, class: usize, store: &mut Store) {
         let list = self.list(class);
         if let Some(batch) = store.take_batch(class) {
@@ -149,14 +150,14 @@ impl Cache {
         while list.room.get() > 0
             && let Some(block) = store.take_free(class)
         {
-            let _ = self.give(class, block); // there is room
+            let _ = self.give(class, block); // the list has capacity
         }
     }
 
-    /// Keeps a block of a class for which there is no room: the store gets the spare blocks.
+    /// Caches a block of a class whose list is full. The spare batch moves to the store.
     fn give_over(&self, class: usize, block: MemoryBlock, store: &mut Store) {
         store.give_batch(class, self.list(class).spare.take());
-        let _ = self.give(class, block); // there is room
+        let _ = self.give(class, block); // the list has capacity
     }
 
     fn flush(&self) {
@@ -172,7 +173,7 @@ impl Cache {
     }
 }
 
-/// Makes what this thread will keep free blocks in: otherwise its first buffer does.
+/// Allocates the free lists of this thread. Without this call its first buffer does.
 pub(super) fn begin_thread() {
     let _ = CACHE.try_with(|cache| cache.lists.get_or_init(FreeList::all).len());
 }
@@ -198,13 +199,13 @@ fn lock() -> MutexGuard<'static, Store> {
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most that buffers may take, if the environment says so.
+/// The memory limit from the environment, if it is set.
 pub(crate) fn limit_of_environment() -> Result<Option<usize>, WrongSetting> {
     let expected = "a number of bytes, such as 1073741824, 1024M or 1G";
     environment::setting("KINNOR_MEMORY_LIMIT", expected, environment::bytes)
 }
 
-/// A child must not inherit a store that another thread was in the middle of changing.
+/// Registers fork handlers: a child must not inherit a store that another thread was changing.
 fn guard_forks() {
     thread_local! {
         static HELD: Cell<Option<MutexGuard<'static, Store>>> = const { Cell::new(None) };
@@ -219,7 +220,7 @@ fn guard_forks() {
     fork::around(before, after, after);
 }
 
-/// A block of at least `size` bytes, of which `bytes` count as live. `None`: no more memory.
+/// Returns a block of at least `size` bytes, of which `bytes` count as live. None if memory is exhausted.
 #[inline]
 pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
     if IS_KEPT && size <= LARGEST_SMALL {
@@ -233,7 +234,7 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
             return Some(block);
         }
     }
-    // Where nothing is left, what kernels keep for their next call is worth less than what is asked for.
+    // As a last resort, free the cached scratch memory of kernels.
     allocate_from_store(size, bytes)
         .or_else(|| workspace::clear().then(|| allocate_from_store(size, bytes)).flatten())
 }
@@ -258,7 +259,7 @@ fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
     Some(taken)
 }
 
-/// Takes a block back that came from [`allocate`] with this count.
+/// Frees a block that came from [`allocate`] with the same count.
 #[inline]
 pub(super) fn free(block: MemoryBlock, bytes: usize) {
     let size = block.size();
@@ -297,13 +298,13 @@ fn free_to_store(block: MemoryBlock, bytes: usize) {
     publish(-(bytes as isize));
 }
 
-/// Bytes in live buffers, exact for what this thread did.
+/// Bytes in live buffers, exact for allocations of this thread.
 pub(super) fn live() -> isize {
     let _ = CACHE.try_with(Cache::publish);
     LIVE.load(Ordering::SeqCst)
 }
 
-/// How much memory buffers take.
+/// Returns how much memory buffers take.
 pub fn memory_stats() -> MemoryStats {
     let _ = CACHE.try_with(Cache::publish);
     let mapped = lock().mapped();
@@ -311,28 +312,28 @@ pub fn memory_stats() -> MemoryStats {
     MemoryStats { live, cached: mapped.saturating_sub(live), peak: PEAK.load(Ordering::Relaxed).max(live) }
 }
 
-/// Starts the count of the largest use of memory anew.
+/// Resets the peak of [`memory_stats`] to the current use.
 pub fn reset_peak_memory() {
     let _ = CACHE.try_with(Cache::publish);
     PEAK.store(LIVE.load(Ordering::Relaxed).max(0) as usize, Ordering::Relaxed);
 }
 
-/// The largest `live` since the last call, with that of now.
+/// The largest `live` since the last call, including the current value.
 pub(crate) fn take_step_peak() -> usize {
     let now = live();
     STEP_PEAK.swap(now.max(0) as usize, Ordering::Relaxed).max(now.max(0) as usize)
 }
 
-/// Gives memory that is kept for reuse back to the system, what kernels keep to work in among it. Other threads keep up
-/// to 64 KiB of each small size.
+/// Returns cached memory to the system, including scratch memory of kernels. Other threads keep up to 64 KiB of each
+/// small size class.
 pub fn clear_memory_cache() {
     workspace::clear();
     let _ = CACHE.try_with(Cache::flush);
     lock().clear();
 }
 
-/// The most that buffers may take from the system, in bytes; beyond it allocation fails. `None`: no limit, as at the
-/// start unless the environment says `KINNOR_MEMORY_LIMIT`. What is in use already stays.
+/// Sets the largest number of bytes that buffers may take from the system. Allocation beyond it fails. None removes
+/// the limit. The initial limit comes from `KINNOR_MEMORY_LIMIT`. Memory in use is not affected.
 pub fn set_memory_limit(bytes: Option<usize>) {
     lock().set_limit(bytes.unwrap_or(usize::MAX));
 }

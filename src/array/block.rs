@@ -1,12 +1,12 @@
-//! Blocks of memory, each with one owner, and stacks of free ones. Knows addresses and sizes; knows not who has which.
+//! Memory blocks with one owner each, and stacks of free blocks. Knows addresses and sizes, not the owners.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// Every block starts at a multiple of this and is as long at least: a cache line, and the widest vector register.
+/// Alignment and minimum size of every block: a cache line, and the widest vector register.
 pub(super) const ALIGN: usize = 64;
 
-/// Memory that belongs to whoever has this, and that nothing else leads to. It is lost if it is dropped.
+/// A block of memory, owned exclusively. Dropping it leaks the memory.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MemoryBlock {
@@ -16,14 +16,15 @@ pub(super) struct MemoryBlock {
 
 // SAFETY: memory belongs to no thread.
 unsafe impl Send for MemoryBlock {}
-// SAFETY: a shared one only says where the memory is.
+// SAFETY: a shared reference only reads the address and the size.
 unsafe impl Sync for MemoryBlock {}
 
 impl MemoryBlock {
-    /// Memory that the system gave, or a part of it.
+    /// Wraps memory from the system, or a part of it.
     ///
     /// # Safety
-    /// `size` bytes, [`ALIGN`] at least, are there from `start` on, which is aligned to that; nothing else leads to them.
+    /// `start` must be aligned to [`ALIGN`] and valid for `size` bytes, at least [`ALIGN`]. No other pointer to the
+    /// memory may be used.
     pub(super) unsafe fn new(start: NonNull<u8>, size: usize) -> Self {
         Self { start, size }
     }
@@ -34,23 +35,23 @@ impl MemoryBlock {
         self.start
     }
 
-    /// Where it starts, as a number.
+    /// The address of the first byte.
     pub(super) fn address(&self) -> usize {
         self.start.addr().get()
     }
 
-    /// Where the next byte behind it is.
+    /// The address after the last byte.
     pub(super) fn end(&self) -> usize {
         self.address() + self.size
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[inline]
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// Takes the last `size` bytes, a multiple of [`ALIGN`]; what is left stays.
+    /// Splits off the last `size` bytes, a multiple of [`ALIGN`].
     pub(super) fn cut(&mut self, size: usize) -> Self {
         assert!(
             size.is_multiple_of(ALIGN) && ALIGN <= size && size + ALIGN <= self.size,
@@ -60,19 +61,19 @@ impl MemoryBlock {
         Self { start: self.start.map_addr(|start| start.saturating_add(self.size)), size }
     }
 
-    /// Adds the block that lies behind it.
+    /// Appends the adjacent block that starts at its end.
     pub(super) fn join(&mut self, Self { start, size }: Self) {
         assert!(self.end() == start.addr().get(), "blocks that are apart");
         self.size += size;
     }
 
-    /// Where it starts and how many bytes it has, for who gives it back.
+    /// Its address and size, for the code that frees it.
     pub(super) fn into_parts(self) -> (NonNull<u8>, usize) {
         (self.start, self.size)
     }
 }
 
-/// What a free block starts with.
+/// The header that a free block starts with.
 struct Free {
     next: Option<NonNull<Free>>,
     size: usize,
@@ -82,7 +83,7 @@ const _: () = assert!(size_of::<Free>() <= ALIGN && align_of::<Free>() <= ALIGN)
 /// A stack of free blocks.
 pub(super) struct BlockStack(Cell<Option<NonNull<Free>>>);
 
-// SAFETY: the blocks belong to the stack.
+// SAFETY: the stack owns its blocks.
 unsafe impl Send for BlockStack {}
 
 impl BlockStack {
@@ -97,7 +98,7 @@ impl BlockStack {
     #[inline]
     pub(super) fn pop(&self) -> Option<MemoryBlock> {
         let start = self.0.get()?;
-        // SAFETY: a block in the stack starts so.
+        // SAFETY: every block in the stack starts with this header.
         let Free { next, size } = unsafe { start.read() };
         self.0.set(next);
         Some(MemoryBlock { start: start.cast(), size })
@@ -106,17 +107,17 @@ impl BlockStack {
     #[inline]
     pub(super) fn push(&self, MemoryBlock { start, size }: MemoryBlock) {
         let start = start.cast();
-        // SAFETY: the block is the stack's now, and every block is long enough and aligned.
+        // SAFETY: the stack owns the block, which is large enough and aligned.
         unsafe { start.write(Free { next: self.0.get(), size }) };
         self.0.set(Some(start));
     }
 
-    /// Has the blocks of the other one, and that has its.
+    /// Exchanges the blocks of two stacks.
     pub(super) fn swap(&self, other: &Self) {
         self.0.swap(&other.0);
     }
 
-    /// Moves all of them to another stack.
+    /// Moves all blocks to a new stack.
     pub(super) fn take(&self) -> Self {
         Self(Cell::new(self.0.take()))
     }

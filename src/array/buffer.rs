@@ -1,4 +1,5 @@
-//! Blocks of memory: aligned, counted, and kept for reuse when freed; or someone else's, kept alive.
+//! Reference-counted memory: aligned blocks that are cached for reuse when freed, or borrowed memory that is kept
+//! alive.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -8,36 +9,36 @@ use super::allocator;
 use super::block::{ALIGN, MemoryBlock};
 use crate::{Error, Result};
 
-/// What comes before the bytes. It is as long as the alignment of blocks, so that the bytes are aligned too.
+/// The header before the bytes. Its size equals the alignment of blocks, so that the bytes are aligned, too.
 #[repr(C, align(64))]
 struct Header {
     count: AtomicUsize,
     bytes: usize,
-    /// The block that it is the start of; none where the bytes are someone else's.
+    /// The block that the header starts. None if the bytes are borrowed.
     block: Option<MemoryBlock>,
-    /// Keeps the bytes of someone else alive.
+    /// Keeps borrowed bytes alive.
     owner: Option<Box<dyn Send + Sync>>,
-    /// Who pays for it.
+    /// The account that the bytes are charged to.
     payer: Payer,
 }
 const _: () = assert!(size_of::<Header>() == ALIGN);
 
-/// A counted block of memory, aligned to 64 bytes unless it is borrowed. Clones share it; the last one frees it.
+/// A reference-counted block of memory, aligned to 64 bytes unless it is borrowed. The last clone frees it.
 pub struct Buffer {
     header: NonNull<Header>,
     start: NonNull<u8>,
 }
 
-// SAFETY: the header is only touched through atomics, and who may read or write the bytes is decided by the storage.
+// SAFETY: the header is only changed through atomics. The storage synchronizes access to the bytes.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A block of at least `bytes` bytes, contents undefined.
+    /// Allocates at least `bytes` bytes. The contents are undefined.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the system has no more.
+    /// [`Error::Memory`] if the system has no more memory.
     pub fn new(bytes: usize) -> Result<Self> {
         let error = Error::Memory { bytes };
         let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
@@ -48,7 +49,7 @@ impl Buffer {
             return Err(error);
         };
         let header = block.start().cast::<Header>();
-        // SAFETY: the block is new, large enough for a header and aligned for it; the bytes follow.
+        // SAFETY: the new block is aligned and large enough for a header, and the bytes follow the header.
         let start = unsafe {
             header.write(Header {
                 count: AtomicUsize::new(1),
@@ -62,10 +63,10 @@ impl Buffer {
         Ok(Self { header, start })
     }
 
-    /// Memory of someone else. `owner` is dropped with the last clone, at any time and on any thread.
+    /// Borrows memory. `owner` is dropped with the last clone, at any time and on any thread.
     ///
     /// # Safety
-    /// While `owner` lives, `bytes` bytes at `start` must be there to be read and written.
+    /// While `owner` lives, `start` must be valid for reads and writes of `bytes` bytes.
     pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
         let header = Header {
             count: AtomicUsize::new(1),
@@ -77,7 +78,7 @@ impl Buffer {
         Self { header: NonNull::from(Box::leak(Box::new(header))), start }
     }
 
-    /// Where the bytes start.
+    /// The first byte.
     pub fn ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -87,41 +88,41 @@ impl Buffer {
         unsafe { self.header.as_ref() }
     }
 
-    /// Number of bytes that were asked for.
+    /// The number of bytes that were requested.
     pub fn bytes(&self) -> usize {
         self.header().bytes
     }
 
-    /// A buffer of its own with `bytes` of the bytes, from `start` on.
+    /// Copies `bytes` bytes from `start` on to a new buffer.
     pub(super) fn copy_of(&self, start: usize, bytes: usize) -> Result<Self> {
         assert!(start <= self.bytes() && bytes <= self.bytes() - start, "bytes that are not there");
         let copy = Self::new(bytes)?;
-        // SAFETY: as many bytes are there, and the others are new.
+        // SAFETY: the source holds that many bytes, and the copy is new.
         unsafe { self.ptr().add(start).copy_to_nonoverlapping(copy.ptr(), bytes) };
         Ok(copy)
     }
 
-    /// Whether the address is one of its bytes, or just behind them.
+    /// True if the address is one of its bytes, or one past the end.
     pub(super) fn contains(&self, ptr: *const u8) -> bool {
         (self.ptr().addr()..=self.ptr().addr() + self.bytes()).contains(&ptr.addr())
     }
 
-    /// Has nobody pay for it any more, if this is the only handle.
+    /// Removes the buffer from its account, if this is the only handle.
     pub(super) fn write_off(&mut self) {
         if self.is_shared() {
             return;
         }
-        // SAFETY: nobody else has a handle, and nobody can make one.
+        // SAFETY: this is the only handle, and no other thread can make one.
         let payer = unsafe { &mut (*self.header.as_ptr()).payer };
         std::mem::replace(payer, Payer::Nobody).add(-(self.bytes() as isize));
     }
 
-    /// Whether the bytes are someone else's.
+    /// True if the bytes are borrowed.
     pub(super) fn is_borrowed(&self) -> bool {
         self.header().owner.is_some()
     }
 
-    /// Whether someone else holds this block too: a view in Python, say.
+    /// True if there is another handle, for example a view in Python.
     pub fn is_shared(&self) -> bool {
         let header = self.header();
         header.count.load(Ordering::Acquire) > 1 || header.owner.is_some()
@@ -138,7 +139,7 @@ impl Clone for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let header = self.header();
-        // The only holder need not pay for an atomic subtraction: nobody is left who could make another handle.
+        // The last holder needs no atomic subtraction: no other thread can make a handle.
         if header.count.load(Ordering::Acquire) != 1 {
             if header.count.fetch_sub(1, Ordering::Release) != 1 {
                 return;
@@ -146,11 +147,11 @@ impl Drop for Buffer {
             fence(Ordering::Acquire);
         }
         if header.block.is_none() {
-            // SAFETY: this was the last handle, and the header of borrowed memory was a box.
+            // SAFETY: this was the last handle, and the header of borrowed memory is a box.
             drop(unsafe { Box::from_raw(self.header.as_ptr()) });
             return;
         }
-        // SAFETY: this was the last handle. What the header holds is taken out of it, and it is gone with the block.
+        // SAFETY: this was the last handle. The fields are moved out before the block is freed.
         let Header { bytes, block, payer, .. } = unsafe { self.header.read() };
         if let Some(block) = block {
             allocator::free(block, bytes);

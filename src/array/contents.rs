@@ -1,4 +1,4 @@
-//! All elements of a storage at once: zeroed and filled without touching memory, cleared, adopted, given away.
+//! Operations on a whole storage: lazy zeroing and filling, clearing, adopting and handing over memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,15 +10,15 @@ use super::{Access, Buffer, DType, Element, RunGuard, dtype::with_element, recla
 use crate::{Error, Result};
 
 impl Storage {
-    /// Makes every element zero without touching memory, and says so ([`Storage::is_zeroing`]).
+    /// Sets every element to zero lazily, and marks the storage as zeroed ([`Storage::is_zeroing`]).
     ///
     /// # Errors
-    /// As [`Storage::access`], for part of a larger storage; never for one of its own.
+    /// As [`Storage::access`] for part of a larger storage. Never fails otherwise.
     pub fn zero(&self) -> Result<()> {
         self.fill_with(0.0, true)
     }
 
-    /// Makes every element `v` without touching memory.
+    /// Sets every element to `v` lazily.
     ///
     /// # Errors
     /// As [`Storage::zero`].
@@ -31,14 +31,14 @@ impl Storage {
             let dtype = self.dtype().unwrap_or(DType::F32);
             let _run = RunGuard::new();
             let ptr = self.access(dtype, Access::ReadWrite)?;
-            // SAFETY: this part of the parent holds `len` elements of the type, and the guard keeps them.
+            // SAFETY: this part of the parent holds `len` elements of the type, and the guard keeps them allocated.
             unsafe { fill(ptr, dtype, self.len, v) };
             self.wrote();
             self.set_zeroing(zeroing);
             return Ok(());
         }
         let mut state = self.lock_to_replace();
-        // A view in Python keeps what it shows: only memory that nobody else sees is used again.
+        // A Python view keeps what it shows, so only unshared memory is reused.
         let (spare, old) = match std::mem::replace(&mut state.head, Head::Empty) {
             Head::Ready(b) | Head::Fill(_, Some(b)) if !b.is_shared() => (Some(b), None),
             old => (None, Some(old)),
@@ -46,7 +46,7 @@ impl Storage {
         state.head = Head::Fill(v, spare);
         self.written(&mut state, Access::Write);
         state.zeroing = zeroing;
-        self.publish(&state); // before the old memory is free
+        self.publish(&state); // before the old memory is freed
         old.into_iter().for_each(discard);
         let has_parts = !state.children.is_empty();
         drop(state);
@@ -57,11 +57,11 @@ impl Storage {
         Ok(())
     }
 
-    /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
-    /// a user cleared reads as NaN (zero for integers).
+    /// Frees the memory. Python views keep theirs. Reading a storage that the engine cleared is an error. A storage
+    /// that the user cleared reads as NaN, or zero for integers.
     ///
     /// # Errors
-    /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.
+    /// [`Error::Graph`] if this is part of a larger storage, or has parts.
     pub fn clear(&self, by_engine: bool) -> Result<()> {
         if by_engine && self.set_aside() {
             return Ok(());
@@ -76,14 +76,14 @@ impl Storage {
         let casts: SmallVec<[Buffer; 1]> = state.take_casts().collect();
         state.modifications = 0;
         self.touch();
-        self.publish(&state); // before it is free
+        self.publish(&state); // before the memory is freed
         old.buffer().into_iter().chain(casts).for_each(reclaim::release_between_steps);
         Ok(())
     }
 
-    /// Gives the memory to `to`, which has none, as [`Storage::clear`] for the engine would give it back: what `to` holds
-    /// then are the old elements, to be overwritten. False, nothing having been done, where one of them is part of another,
-    /// where someone else may look at the elements (a variable that Python holds, a view), or where they are not as many.
+    /// Moves the memory to `to`, which has none, and leaves this storage cleared by the engine. `to` then holds the
+    /// old elements, to be overwritten. Returns false and changes nothing if one is part of another storage, if a
+    /// Python variable or a view may read the elements, or if the lengths differ.
     pub(crate) fn hand_over(&self, to: &Self, dtype: DType) -> bool {
         let unseen = self.users() == 0 && to.users() == 0;
         if std::ptr::eq(self, to) || !unseen || to.holds_memory() || self.dtype() != Some(dtype) {
@@ -92,7 +92,8 @@ impl Storage {
         self.give(to, Head::Cleared { by_engine: true })
     }
 
-    /// Takes a block that already holds `len` elements of `dtype` as its memory; not for parts of a larger storage.
+    /// Takes ownership of a buffer that holds `len` elements of `dtype`. Must not be called for part of a larger
+    /// storage.
     pub(crate) fn adopt(&self, buffer: Buffer, dtype: DType) {
         assert!(self.len.saturating_mul(dtype.size()) <= buffer.bytes(), "a buffer that is too short");
         self.borrowed.fetch_or(buffer.is_borrowed(), Ordering::Relaxed);
@@ -102,29 +103,29 @@ impl Storage {
         self.publish(&state);
     }
 
-    /// Whether its elements are in memory as `dtype` and are the same, bit by bit, as those at another place: to write these
-    /// would change nothing. Not asked of a part of a larger storage, which says no.
+    /// True if the elements are in memory as `dtype` and equal those at `other` bit by bit. Always false for part of
+    /// a larger storage.
     ///
     /// # Safety
-    /// At `other` there are as many elements of the type, and a [`RunGuard`] lives.
+    /// `other` must be valid for as many elements of the type, and a [`RunGuard`] must be alive.
     pub(crate) unsafe fn equals(&self, dtype: DType, other: *const u8) -> bool {
         let Some(own) = self.at(dtype, Access::Read).filter(|own| own.cast_const() != other) else {
             return false;
         };
         let bytes = self.len * dtype.size();
-        // SAFETY: the caller's promise; writers beside are the caller's to keep away, as for any read.
+        // SAFETY: guaranteed by the caller, who also excludes concurrent writers.
         unsafe { std::slice::from_raw_parts(own, bytes) == std::slice::from_raw_parts(other, bytes) }
     }
 
-    /// Makes its elements, as `dtype`, those of another storage. Where they are the same already, nothing is written.
+    /// Copies the elements of another storage as `dtype`. Writes nothing if they are equal already.
     ///
     /// # Errors
     /// As [`Storage::access`].
     pub(crate) fn copy_if_changed(&self, from: &Self, dtype: DType) -> Result<()> {
         assert!(self.len == from.len, "as many elements");
-        let _run = RunGuard::new(); // both may be one, which has its elements elsewhere once it is to be written
+        let _run = RunGuard::new(); // both may be the same storage, whose elements move when it is written
         let from = from.access(dtype, Access::Read)?;
-        // SAFETY: both hold that many elements of the type while the guard lives; `copy` allows them to be the same memory.
+        // SAFETY: both hold that many elements of the type while the guard lives. `copy` allows overlap.
         unsafe {
             if self.equals(dtype, from) {
                 return Ok(());
@@ -135,22 +136,22 @@ impl Storage {
         Ok(())
     }
 
-    /// Clears elements that were written half. Where they share memory by narrow, which cannot be cleared, they read as NaN from
-    /// now on, and as zero in whole numbers.
+    /// Clears elements that were only partly written. Parts of a larger storage cannot be cleared and read as NaN
+    /// instead, or zero for integers.
     #[cold]
     pub(crate) fn give_up(&self) {
         if self.clear(true).is_err() {
-            drop(self.fill(f64::NAN)); // it is in memory already
+            drop(self.fill(f64::NAN)); // the memory exists already
         }
     }
 
-    /// Gives its memory to another storage of as many elements, unless someone else sees it or part of either is a
-    /// storage of its own. Says whether it did; this one reads as zeros then.
+    /// Moves its memory to another storage of the same length, and reads as zeros afterwards. Returns false if the
+    /// memory is shared or either is part of another storage.
     pub(crate) fn give_to(&self, to: &Self) -> bool {
         self.give(to, Head::Empty)
     }
 
-    /// Gives its memory to another storage; what is `left` are zeros, or nothing.
+    /// Moves its memory to another storage and becomes `left`.
     fn give(&self, to: &Self, left: Head) -> bool {
         if self.is_narrowed() || to.is_narrowed() || self.len != to.len {
             return false;
@@ -171,7 +172,7 @@ impl Storage {
         true
     }
 
-    /// A new storage that reads as zeros, with the buffer that this one, reading as zeros too, has at hand.
+    /// Returns a new storage of zeros that takes the spare buffer of this one, which also reads as zeros.
     pub(crate) fn zeros_with_spare(&self) -> Arc<Self> {
         let mut state = self.lock();
         match &mut state.head {
@@ -192,7 +193,7 @@ impl Drop for Storage {
     }
 }
 
-/// Gives the memory of a head back.
+/// Frees the memory of a head.
 pub(super) fn discard(head: Head) {
     head.buffer().into_iter().for_each(reclaim::release);
 }
@@ -206,7 +207,7 @@ pub(super) unsafe fn fill(ptr: *mut u8, dtype: DType, n: usize, value: f64) {
     let is_zero = value == 0.0 && value.is_sign_positive();
     let (dtype, n) = if is_zero { (DType::U8, n * dtype.size()) } else { (dtype, n) };
     with_element!(dtype, T => {
-        // SAFETY: the caller promises the elements; buffers are aligned for every type.
+        // SAFETY: guaranteed by the caller. Buffers are aligned for every type.
         unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>(), n) }.fill(<T as Element>::of(value));
     });
 }

@@ -1,11 +1,11 @@
-//! Elements on their way from one array or block to another, and from one type to another.
+//! Copies of elements between storages, buffers and slices, with type conversion.
 
 use std::marker::PhantomData;
 
 use super::{Access, Buffer, DType, Element, Storage, convert};
 use crate::Result;
 
-/// Elements that are copied, or copied to. They are there as long as this is.
+/// Source or target of a copy. Keeps the elements allocated.
 struct Place<'a> {
     at: *mut u8,
     dtype: DType,
@@ -25,17 +25,17 @@ impl<'a> Place<'a> {
         Self { at: buffer.ptr(), dtype, n, _held: None, of: PhantomData }
     }
 
-    /// Of elements that are only read.
+    /// A read-only slice.
     fn of_slice<T: Element>(values: &'a [T]) -> Self {
         let at = values.as_ptr().cast_mut().cast();
         Self { at, dtype: T::DTYPE, n: values.len(), _held: None, of: PhantomData }
     }
 
-    /// Overwrites the first `n` elements with those of another place.
+    /// Overwrites the first `n` elements with those of `from`.
     fn copy_from(&self, from: &Self, n: usize) {
         assert!(n <= self.n && n <= from.n, "elements that are not there");
         if self.at != from.at {
-            // SAFETY: both hold so many elements of their types, and no array that is not the same has elements of the other.
+            // SAFETY: both hold at least `n` elements of their types, and different arrays do not overlap.
             unsafe { convert(from.at, from.dtype, self.at, self.dtype, n) };
         }
     }
@@ -53,7 +53,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Overwrites its first elements with those of a slice, in the type that they have (`f32` at first).
+    /// Overwrites its first elements with a slice. Keeps the element type, `f32` if there is none yet.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -64,7 +64,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Overwrites its first `n` elements, as `own`, with those that a block holds as `dtype`.
+    /// Overwrites its first `n` elements, as `own`, with the elements of a buffer of type `dtype`.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -74,7 +74,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Copies its first `n` elements to a block, as `dtype`.
+    /// Copies its first `n` elements to a buffer, as `dtype`.
     ///
     /// # Errors
     /// As [`Storage::access`].

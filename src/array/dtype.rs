@@ -88,22 +88,22 @@ impl fmt::Display for DType {
     }
 }
 
-/// Keeps the elements to those below: each is what arrays of its type hold.
+/// Seals [`Element`]: only the types below implement it.
 mod sealed {
     pub trait Sealed {}
 }
 
 /// A Rust type that arrays may hold.
 pub trait Element: Copy + Send + Sync + sealed::Sealed + 'static {
-    /// What it is called.
+    /// The element type.
     const DTYPE: DType;
-    /// Nearest value to `v`: saturating for integers, `v != 0` for truth.
+    /// The nearest value to `v`. Integers saturate; `bool` is `v != 0`.
     fn of(v: f64) -> Self;
-    /// Its value as a real number (integers beyond 2^53 round).
+    /// The value as `f64`. Integers beyond 2^53 are rounded.
     fn real(self) -> f64;
-    /// Its value as a whole number, rounded toward zero.
+    /// The value as an integer, rounded toward zero.
     fn whole(self) -> i64;
-    /// The value of a whole number, wrapping as in C.
+    /// The value of an integer, wrapping as in C.
     fn of_whole(v: i64) -> Self;
 }
 
@@ -132,7 +132,7 @@ macro_rules! elements {
     };
 }
 
-/// An element of [`DType::Bool`]: true unless it is zero. Other programs write other bytes than 0 and 1, which are no `bool`.
+/// An element of [`DType::Bool`]: true unless it is zero. Other programs may write bytes that are not a valid `bool`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Truth(u8);
@@ -165,7 +165,7 @@ elements! {
     f64 = F64, |v| v, |v| v, |v| v as i64, |v| v as Self;
 }
 
-/// Runs the body with `$T` bound to the Rust type that a [`DType`] names.
+/// Runs the body with `$T` bound to the Rust type of a [`DType`].
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -226,21 +226,21 @@ macro_rules! with_element {
 }
 pub(crate) use with_element;
 
-/// Writes `n` elements of type `to` at `target` from as many of type `from` at `source`.
+/// Converts `n` elements of type `from` at `source` to type `to` at `target`.
 ///
-/// Between integers the value wraps as in C; everything else goes through `f64`.
+/// Integers wrap as in C. Everything else goes through `f64`.
 ///
 /// # Safety
-/// Both must be valid for `n` elements of their type and must not overlap.
+/// Both pointers must be valid for `n` elements of their type and must not overlap.
 pub unsafe fn convert(source: *const u8, from: DType, target: *mut u8, to: DType, n: usize) {
     if from == to {
-        // SAFETY: the caller promises `n` elements on both sides and no overlap.
+        // SAFETY: the caller guarantees `n` elements on both sides and no overlap.
         unsafe { std::ptr::copy_nonoverlapping(source, target, n * from.size()) };
         return;
     }
     let whole = !from.is_float() && !to.is_float() && to != DType::Bool;
     with_element!(from, S => with_element!(to, T => {
-        // SAFETY: as above; buffers are aligned for every element type.
+        // SAFETY: as above. Buffers are aligned for every element type.
         let (x, y) = unsafe {
             (std::slice::from_raw_parts(source.cast::<S>(), n), std::slice::from_raw_parts_mut(target.cast::<T>(), n))
         };

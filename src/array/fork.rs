@@ -1,11 +1,11 @@
-//! What is done around a fork of the process. A child has one thread, the one that forked, and a copy of what the others
-//! were in the middle of: locks have to be held meanwhile, and counts of what threads do put right.
+//! Handlers around a fork of the process. A child has one thread and copies of everything the other threads were
+//! changing, so locks are held during the fork and per-thread counts are repaired.
 
-/// Called before each fork from now on, after it in the parent, and after it in the child. Handlers that were set later are
-/// called first before the fork, and last after it: those of a lock that is taken first are set last.
+/// Registers handlers: before each fork, after it in the parent, and after it in the child. Later registrations run
+/// first before the fork and last after it, so handlers of the outermost lock are registered last.
 #[cfg(unix)]
 pub(crate) fn around(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-    // SAFETY: the handlers are functions that live as long as the process. (Without memory to note them forks go as before.)
+    // SAFETY: the handlers are functions that live as long as the process. If registration fails, forks go unguarded.
     unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
 }
 

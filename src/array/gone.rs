@@ -1,17 +1,17 @@
-//! Storages whose memory was given back and stays so: known of all of them without a look at each.
+//! Tracks a set of cleared storages: tells whether all are still cleared, without looking at each of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Storage;
 
-/// Raised when a storage is written that was watched.
+/// Incremented when a watched storage is written.
 static DISTURBED: AtomicU64 = AtomicU64::new(1);
 
 /// Never the value of [`DISTURBED`].
 const NEVER: u64 = 0;
 
-/// A moment since which no watched storage may have been written.
+/// A moment since which no watched storage was written, if it still lasts.
 #[derive(Clone, Copy)]
 pub(crate) struct Calm(u64);
 
@@ -22,21 +22,22 @@ impl Calm {
         Self(DISTURBED.load(Ordering::Acquire))
     }
 
-    /// Whether every storage that was watched then is as it was.
+    /// True if no storage that was watched then has been written since.
     #[inline(always)]
     pub(crate) fn lasts(self) -> bool {
         self.0 == DISTURBED.load(Ordering::Acquire)
     }
 }
 
-/// What [`Storage::watched`] counts up at each disturbance, above the mark that it is watched.
+/// Low bit of [`Storage::watched`]: the storage is watched. The other bits count disturbances.
 pub(super) const WATCHED: u8 = 1;
 const DISTURBANCE: u8 = 2;
-/// One that was disturbed so often is written in each run, and not watched any more.
+/// A storage with this many disturbances is written in every run and is not watched any more.
 const RESTLESS: u8 = 4 * DISTURBANCE;
 
 impl Storage {
-    /// Whether its memory was given back ([`Storage::is_given_back`]), and the next write will end the [`Calm`].
+    /// Watches the storage: the next write ends the [`Calm`]. Returns true if its memory is freed
+    /// ([`Storage::is_given_back`]).
     pub(crate) fn watch(&self) -> bool {
         let before = self.watched.load(Ordering::Relaxed);
         if before >= RESTLESS || !self.is_given_back() {
@@ -54,7 +55,7 @@ impl Storage {
     }
 }
 
-/// Storages, and whether all were given back when somebody last looked.
+/// Storages, and whether all were cleared at the last look.
 pub(crate) struct Gone {
     storages: Vec<Arc<Storage>>,
     since: Calm,
@@ -69,7 +70,7 @@ impl Gone {
         self.storages.len()
     }
 
-    /// Whether the memory of each was given back, and nothing was written since.
+    /// True if the memory of each is freed and nothing was written since.
     pub(crate) fn are_gone(&mut self) -> bool {
         if self.since.lasts() {
             return true;

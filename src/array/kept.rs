@@ -1,5 +1,5 @@
-//! Memory that is kept from call to call for what was made in it of other values, as long as those are the same and nobody
-//! clears what is kept. Knows names of values; knows no kernels.
+//! Caches data derived from a storage (packed weights, casts) until the storage changes. Knows fingerprints of
+//! values, not kernels.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -10,15 +10,15 @@ use super::Storage;
 use super::storage::{Cast, Head};
 use super::workspace::{Own, Workspace};
 
-/// Bit in the count of views of a storage that says that someone knows the address, for ever.
+/// Bit in the count of views: the address was given out, so writes can never be observed again.
 const ADDRESSED: u32 = 1 << 31;
 
 impl Storage {
-    /// A name under which may be kept what is made of the values at an address. It changes with each view that is given
-    /// out, and is zero while there is one, as writes through it are not seen; so it is for parts of arrays, for what a
-    /// function computed, perhaps from values that changed unseen, and where other values are meant by now.
+    /// The fingerprint under which data derived from the values at an address may be cached. It changes with each
+    /// view that is handed out. Zero, meaning no caching, while a view exists, for parts of larger storages, for
+    /// values that a function computed, and if the address is outdated.
     pub fn lasting_name(&self, at: usize) -> u64 {
-        let content = self.content(); // before a look at where the values are
+        let content = self.content(); // before the address is compared
         let is_computed = u64::from(self.version() as u16) == self.computed_version();
         if is_computed || self.parent.is_some() || self.is_addressed() {
             return 0;
@@ -38,39 +38,39 @@ impl Storage {
         content ^ u64::from(shown).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Whether a view in Python shares the memory, so that values may change unseen.
+    /// True if a Python view shares the memory, so that writes may be unobserved.
     pub fn is_exported(&self) -> bool {
         matches!(&self.root().lock().head, Head::Ready(b) if b.is_shared())
     }
 
-    /// Says that someone was given the address of the memory: what is written there is never seen.
-    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    /// Marks that the address of the memory was given out: writes to it are never observed.
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // used by the Python bindings
     pub(crate) fn set_addressed(&self) {
         self.root().shown.fetch_or(ADDRESSED, Ordering::Relaxed);
     }
 
-    /// Whether someone was.
+    /// True if the address was given out.
     pub(super) fn is_addressed(&self) -> bool {
         self.shown.load(Ordering::Relaxed) & ADDRESSED != 0
     }
 }
 
-/// What a function keeps that it made of a value: from the second time in a row on that the value is the same.
+/// Data that a function derived from a value. It is kept if the same value comes twice in a row.
 #[derive(Default)]
 pub struct DerivedCache {
-    /// The value, by its name, and in which way it was taken.
+    /// Fingerprint of the value, and parameters of the derivation.
     of: (u64, [usize; 3]),
     own: Option<Own>,
     made: bool,
 }
 
 impl DerivedCache {
-    /// Memory for `n` elements that are made of the value called `name` (0: it has none) in a certain `way`, and whether
-    /// they are in it already; if they are not, [`DerivedCache::made`] says when they are. None where it does not pay to keep
-    /// them: they were asked for only once, or there is no room.
+    /// Lends memory for `n` elements derived from the value `name` (0: no fingerprint) in a certain `way`. The flag
+    /// is true if the memory holds them already. Otherwise the caller writes them and calls [`DerivedCache::made`].
+    /// None if caching does not pay: the value came only once, or memory is short.
     pub(crate) fn lend<T>(&mut self, name: u64, way: [usize; 3], n: usize) -> Option<(Workspace<T>, bool)> {
         if name == 0 || (name, way) != self.of {
-            // Memory that was of use goes on to the next value; what then is not asked for twice gives it up.
+            // Useful memory is reused for the next value. If that value does not come twice, it is freed.
             let own = self.own.take().filter(|_| self.made && way == self.of.1);
             *self = Self { of: (name, way), own, made: false };
             return None;
@@ -80,16 +80,16 @@ impl DerivedCache {
         Some((workspace, self.made))
     }
 
-    /// Says that what was lent holds what is made of the value.
+    /// Marks the lent memory as filled.
     pub(crate) fn made(&mut self) {
         self.made = true;
     }
 }
 
-/// What is kept with an array itself, for all who read it: a matrix in two ways, as it is and transposed.
+/// Derived data stored with an array, shared by all readers: a packed matrix, plain and transposed.
 pub(super) type Forms = [Mutex<DerivedCache>; 2];
 
-/// An array with which may be kept what is made of its values.
+/// An array whose derived data may be cached with it.
 #[derive(Clone, Copy)]
 pub struct Lasting<'a> {
     storage: &'a Storage,
@@ -103,12 +103,13 @@ impl<'a> Lasting<'a> {
         Self { storage, at: ptr.addr() }
     }
 
-    /// [`Storage::lasting_name`].
+    /// As [`Storage::lasting_name`].
     pub fn name(self) -> u64 {
         self.storage.lasting_name(self.at)
     }
 
-    /// As [`DerivedCache::lend`], of what is kept with the array in one of two forms. None, too, while someone else has it.
+    /// As [`DerivedCache::lend`], for one of the two forms stored with the array. Also None while another thread uses
+    /// it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
         let name = Some(self.name()).filter(|name| *name != 0)?;
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;
@@ -123,7 +124,7 @@ impl fmt::Debug for Lasting<'_> {
     }
 }
 
-/// Memory that is kept with an array, while it is looked at.
+/// Cached memory of an array, locked while it is in use.
 pub(crate) struct Lent<'a, T> {
     memory: Workspace<T>,
     is_made: bool,
@@ -136,12 +137,12 @@ impl<T> Lent<'_, T> {
         self.memory.ptr()
     }
 
-    /// Whether it holds what is made of the values.
+    /// True if the memory holds the derived data.
     pub(crate) fn is_made(&self) -> bool {
         self.is_made
     }
 
-    /// Says that it does.
+    /// Marks the memory as filled.
     pub(crate) fn made(&mut self) {
         self.kept.made();
     }
@@ -154,7 +155,7 @@ mod tests {
 
     fn read(storage: &Storage, dtype: DType) -> f64 {
         let ptr = storage.access(dtype, Access::Read).expect("is there");
-        // SAFETY: the storage has an element, and nobody else knows of it.
+        // SAFETY: the storage has an element, and no other thread knows of it.
         unsafe {
             if dtype == DType::F64 { ptr.cast::<f64>().read() } else { ptr.cast::<f32>().read().into() }
         }
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn what_was_read_half_written_is_not_found_again() {
         let (storage, ptr) = Storage::to_write(1, DType::F32).expect("memory");
-        // SAFETY: as above. So below.
+        // SAFETY: as above. Also below.
         unsafe { ptr.cast::<f32>().write(1.0) };
         for value in [2.0, 3.0] {
             let ptr = storage.access(DType::F32, Access::ReadWrite).expect("is there");
@@ -219,7 +220,7 @@ mod tests {
         write(2.0);
         drop(view);
         assert_eq!(read(&storage, DType::F64), 2.0);
-        // Nobody looks: it is not made anew.
+        // Unobserved: the copy is not renewed.
         write(3.0);
         assert_eq!(read(&storage, DType::F64), 2.0);
         storage.set_addressed();

@@ -50,7 +50,7 @@ pub(crate) use whole::{Odd, exact_below};
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};
 
-/// Makes what a thread needs for buffers before its first task, so that tasks of a warm step allocate nothing.
+/// Allocates what a thread needs for buffers before its first task, so that tasks of a warm step do not allocate.
 pub(crate) fn begin_thread() {
     allocator::begin_thread();
     workspace::begin_thread();

@@ -1,12 +1,12 @@
-//! Names of values, by which a reader knows that they are the same as before without looking at them.
+//! Fingerprints of values: equal fingerprints mean equal values, without comparing elements.
 //!
-//! What is made of values (a copy in another type, a packed weight) is used as long as their name stays the same. Threads
-//! may write them meanwhile, so that a name holds by this protocol: a write takes the name away before its first element
-//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a name of its own); a
-//! reader takes the name before it looks where the values are, and reads them after that. A name that was given while a
-//! write was under way is gone when that is over, and what was made of values half written is never found again. Memory
-//! is replaced, and its place published, under the lock. A view in Python writes unseen: there is no name while one
-//! lives, and each changes the name ([`Storage::lasting_name`]).
+//! Derived data (a cast, a packed weight) is valid as long as the fingerprint stays the same. Other threads may write
+//! at any time, so fingerprints follow a protocol. A writer removes the fingerprint before its first element
+//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a new one). A
+//! reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
+//! write is therefore gone when the write ends, and data derived from half-written values is never found again.
+//! Memory is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint
+//! exists while a view lives, and each view changes it ([`Storage::lasting_name`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,28 +14,29 @@ use super::Storage;
 use super::gone::WATCHED;
 use super::storage::WRITABLE;
 
-/// The name of values that nobody asked for the name of since they were written.
+/// No fingerprint was requested since the last write.
 pub(super) const UNNAMED: u64 = 0;
 
-/// Low bits that are zero in a name, where [`Storage::saved`] puts those of the number of writes.
+/// Low bits that are zero in a fingerprint. [`Storage::saved`] puts the low bits of the version there.
 const COUNT: u64 = 0xFFFF;
 
-/// The name alone in what [`Storage::saved`] returned.
+/// The fingerprint alone, from a result of [`Storage::saved`].
 #[inline(always)]
 pub fn name_of(saved: u64) -> u64 {
     saved & !COUNT
 }
 
-/// Never what [`Storage::saved`] returns.
+/// Never a result of [`Storage::saved`].
 pub(super) const STALE: u64 = 0;
 
 impl Storage {
-    /// The number of writes; unequal versions mean that values may have changed. Those through a view are not seen.
+    /// The number of writes. Different versions mean that values may have changed. Writes through a view are not
+    /// counted.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Says that the elements are about to be written in place.
+    /// Announces a write in place.
     #[inline(always)]
     pub(crate) fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
@@ -45,7 +46,7 @@ impl Storage {
         }
     }
 
-    /// Says that what was to be written in place is there: whoever named the values meanwhile has read them half written.
+    /// Ends a write in place. A fingerprint taken meanwhile belongs to half-written values and is dropped.
     #[inline(always)]
     #[doc(hidden)]
     pub fn wrote(&self) {
@@ -60,7 +61,7 @@ impl Storage {
         self.content.store(UNNAMED, Ordering::Release);
     }
 
-    /// A name for the values: as long as it is the same, so are they. Writes through a view in Python are not seen.
+    /// The fingerprint of the values. Writes through a Python view are not observed.
     #[inline(always)]
     pub fn content(&self) -> u64 {
         match self.content.load(Ordering::Acquire) {
@@ -73,40 +74,40 @@ impl Storage {
     fn name_content(&self) -> u64 {
         static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);
         let name = NAMES.fetch_add(COUNT + 1, Ordering::Relaxed);
-        // Another thread may have named it meanwhile.
+        // Another thread may have assigned one meanwhile.
         match self.content.compare_exchange(UNNAMED, name, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => name,
             Err(named) => named,
         }
     }
 
-    /// Names the values that were just written after what they were computed from: whoever computes them again from the
-    /// same finds the same name.
+    /// Sets the fingerprint of values just written to one derived from their inputs: recomputing them from the same
+    /// inputs gives the same fingerprint.
     #[inline(always)]
     pub(crate) fn set_content(&self, content: u64) {
         self.computed.store(self.version() as u16, Ordering::Relaxed);
         self.content.store(content, Ordering::Release);
     }
 
-    /// [`Storage::content`] and, in its low bits, how often the elements were written: for one that saves them.
+    /// [`Storage::content`] with the low bits of the version in its low bits, for functions that save their inputs.
     #[inline(always)]
     pub fn saved(&self) -> u64 {
         self.content() | self.version() & COUNT
     }
 
-    /// What [`Storage::saved`] will be once the elements, which are being written, have their name.
+    /// The result of [`Storage::saved`] once the elements being written have this fingerprint.
     #[inline(always)]
     pub(crate) fn saved_as(&self, name: u64) -> u64 {
         name | self.version() & COUNT
     }
 
-    /// The low bits of the version of what a function last computed here.
+    /// The low bits of the version that a function last computed here.
     pub(crate) fn computed_version(&self) -> u64 {
         u64::from(self.computed.load(Ordering::Relaxed))
     }
 
-    /// The version whose low bits are those of `saved`, and the one of now; none where there was none, or it is the same:
-    /// then other elements were saved.
+    /// The version encoded in `saved`, and the current one. None if there was no version or it is unchanged, so other
+    /// elements were saved.
     pub(crate) fn versions_since(&self, saved: u64) -> Option<(u64, u64)> {
         let now = self.version();
         let since = now.wrapping_sub(saved) & COUNT;

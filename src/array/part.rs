@@ -1,4 +1,4 @@
-//! Storages that are part of a larger one: who has to know of a write to the whole or to a part.
+//! Storages that are part of a larger one, and how writes propagate between whole and parts.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -8,10 +8,10 @@ use super::{Access, DType};
 use crate::{Error, Result};
 
 impl Storage {
-    /// A storage that is elements `start .. start + len` of this one.
+    /// Returns a storage for elements `start .. start + len` of this one.
     ///
     /// # Errors
-    /// [`Error::Value`] when they are not all there, or belong to another part already.
+    /// [`Error::Value`] if the range is out of bounds, or overlaps another part.
     pub fn narrow(self: &Arc<Self>, start: usize, len: usize) -> Result<Arc<Self>> {
         let end = start.checked_add(len).filter(|end| *end <= self.len);
         let Some(end) = end else {
@@ -39,15 +39,14 @@ impl Storage {
         Ok(part)
     }
 
-    /// Whether elements of this may be elements of another: both are, or are parts of, the same storage, or have memory
-    /// that comes from someone else.
+    /// True if the two may share elements: they are, or belong to, the same storage, or hold borrowed memory.
     pub fn may_meet(&self, other: &Self) -> bool {
         let (a, b) = (self.root(), other.root());
         std::ptr::eq(a, b) || (a.is_borrowed() && b.is_known()) || (b.is_borrowed() && a.is_known())
     }
 
-    /// As [`Storage::may_meet`] for one of many that is written and another one of them, or for one that is both read and
-    /// written. Each comes with whether it is written.
+    /// As [`Storage::may_meet`] for many storages: true if a written one may share elements with another, or appears
+    /// twice. Each comes with a flag for writes.
     pub fn any_may_meet(all: &mut [(&Self, bool)]) -> bool {
         let address = |storage: &Self| std::ptr::from_ref(storage);
         all.sort_unstable_by_key(|(storage, written)| (address(storage.root()), address(storage), *written));
@@ -69,12 +68,12 @@ impl Storage {
         self.borrowed.load(Ordering::Relaxed)
     }
 
-    /// Whether someone else may know where its elements are.
+    /// True if its address may be known outside.
     fn is_known(&self) -> bool {
         self.is_borrowed() || self.shown.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether arrays that are other storages may have some of its elements, so that it meets them.
+    /// True if other storages may share some of its elements.
     pub fn may_be_met(&self) -> bool {
         self.parent.is_some() || self.is_borrowed()
     }
@@ -97,7 +96,7 @@ impl Storage {
         Ok(start.wrapping_add(offset * dtype.size()))
     }
 
-    /// Refuses to write a part as another type than that of the whole.
+    /// Refuses to write a part in another type than the whole has.
     pub(super) fn check_type_of_part(&self, dtype: DType) -> Result<()> {
         match self.dtype().filter(|whole| *whole != dtype) {
             None => Ok(()),
@@ -107,7 +106,7 @@ impl Storage {
         }
     }
 
-    /// As `ReadWrite` on behalf of a part: marks this and what is above, but not the other parts, as written.
+    /// Like `ReadWrite` on behalf of a part: marks this storage and its parents as written, but not the other parts.
     fn access_for_part(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         if let Some((parent, offset)) = &self.parent {
             let start = parent.access_for_part(dtype, access)?;
@@ -146,7 +145,7 @@ impl Storage {
         }
     }
 
-    /// As [`Storage::wrote`], for what it is part of and for its own parts.
+    /// As [`Storage::wrote`], for its parents and its parts.
     #[cold]
     pub(super) fn wrote_together(&self) {
         let mut above = self.parent.as_ref();

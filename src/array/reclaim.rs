@@ -1,10 +1,11 @@
 //! Keeps freed memory alive while a run of a graph may still use it.
 //!
-//! A run takes pointers, not counts: counting every buffer of every function costs more than a small kernel. Instead a
-//! buffer that is freed while runs are under way waits until those have ended. Runs belong to the epoch in which they
-//! began; the epoch moves on once no run of the one before is left, and what was freed in that one goes then.
+//! A run holds pointers, not references: counting every buffer of every function costs more than a small kernel.
+//! Instead, a buffer that is freed during runs waits until these have ended. Each run belongs to the epoch in which
+//! it began. The epoch advances when no run of the previous one is left, and buffers freed in that one are released.
 //!
-//! Under a budget of memory it is the other way round: there a run counts what it uses ([`StepPins`]), and has nobody wait.
+//! Under a memory budget a run counts what it uses instead ([`StepPins`]), so that freed memory is available
+//! immediately.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -15,29 +16,29 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Buffer, fork};
 
 static EPOCH: AtomicU64 = AtomicU64::new(0);
-/// Runs under way of even and of odd epochs.
+/// Active runs of even and of odd epochs.
 static RUNS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 /// Buffers freed in even and in odd epochs.
 static FREED: Mutex<[Vec<Buffer>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Runs under way on this thread, of even and of odd epochs.
+    /// Active runs on this thread, of even and of odd epochs.
     static OWN: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
-    /// Whether this thread is in the middle of a kernel, which asks whether to go on.
+    /// True while this thread is inside a kernel, which polls for interruption.
     static AMID_KERNEL: Cell<bool> = const { Cell::new(false) };
-    /// What the runs on this thread use that count it.
+    /// Buffers pinned by counted steps on this thread.
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, what [`pin_for_step`] is given stays allocated. It belongs to its thread.
+/// Keeps every buffer given to [`pin_for_step`] allocated while it lives. Bound to its thread.
 pub(crate) struct StepPins {
     outer: usize,
     thread: PhantomData<*const ()>,
 }
 
 impl StepPins {
-    /// Says that a step begins which counts what it uses.
+    /// Begins a step that counts the buffers it uses.
     pub(crate) fn new() -> Self {
         Self { outer: HELD.with_borrow(Vec::len), thread: PhantomData }
     }
@@ -45,7 +46,7 @@ impl StepPins {
 
 impl Drop for StepPins {
     fn drop(&mut self) {
-        // What is dropped may be a view's, and may call back.
+        // Dropping may release a view and call back into Python.
         let held = HELD.with_borrow_mut(|held| held.split_off(self.outer));
         drop(held);
     }
@@ -56,19 +57,20 @@ pub(crate) fn pin_for_step(buffer: Buffer) {
     HELD.with_borrow_mut(|held| held.push(buffer));
 }
 
-/// While it lives, memory that was readable when it was made stays allocated. It belongs to its thread.
+/// Keeps memory that was readable at its creation allocated while it lives. Bound to its thread.
 pub struct RunGuard {
     side: Cell<usize>,
     thread: PhantomData<*const ()>,
 }
 
 impl RunGuard {
-    /// Says that a run begins.
+    /// Begins a run.
     pub fn new() -> Self {
         Self { side: Cell::new(enter()), thread: PhantomData }
     }
 
-    /// Says that the run is between two steps and follows no pointer: what others have freed need not wait for its end.
+    /// Marks that the run is between two steps and holds no pointer, so that memory freed by other threads need not
+    /// wait for its end.
     pub(crate) fn renew(&self) {
         if WAITING.load(SeqCst) > 0 {
             leave(self.side.replace(enter()));
@@ -77,7 +79,7 @@ impl RunGuard {
     }
 }
 
-/// Calls `f` in the middle of a kernel: until it returns, the runs of this thread follow pointers as those of others may.
+/// Calls `f` from inside a kernel. Until it returns, the runs of this thread hold pointers.
 pub(crate) fn amid_kernel<R>(f: impl FnOnce() -> R) -> R {
     struct Back(bool);
     impl Drop for Back {
@@ -89,7 +91,7 @@ pub(crate) fn amid_kernel<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Counts a run of the epoch that it is, and says of which side that is.
+/// Counts a run in the current epoch, and returns the parity of the epoch.
 fn enter() -> usize {
     loop {
         let epoch = EPOCH.load(SeqCst);
@@ -105,7 +107,7 @@ fn enter() -> usize {
     }
 }
 
-/// Says that a run that was counted on that side is counted there no more.
+/// Ends a run that was counted under that parity.
 fn leave(side: usize) {
     let mut own = OWN.get();
     own[side] -= 1;
@@ -128,7 +130,7 @@ impl Drop for RunGuard {
     }
 }
 
-/// Moves the epoch on as far as runs allow, and frees what waited for that.
+/// Advances the epoch as far as runs allow, and frees the buffers that waited.
 #[cold]
 fn advance() {
     for _ in 0..2 {
@@ -146,8 +148,8 @@ fn advance() {
     }
 }
 
-/// Frees a buffer that nobody can find any more, not being called from within a kernel: the runs of this thread are
-/// between two steps, where they follow no pointer, and only those of other threads are waited for.
+/// Frees an unreachable buffer. Must not be called inside a kernel: the runs of this thread are between two steps and
+/// hold no pointer, so only runs of other threads delay it.
 pub(crate) fn release_between_steps(buffer: Buffer) {
     // A run that begins after the count cannot find the buffer.
     if is_anyone_in_a_kernel() {
@@ -155,10 +157,10 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
     }
 }
 
-/// Whether a run may follow pointers that it found before now: one of another thread, or one of this thread that is in the
-/// middle of a kernel.
+/// True if a run may hold pointers that it found before: one of another thread, or one of this thread inside a
+/// kernel.
 pub(super) fn is_anyone_in_a_kernel() -> bool {
-    fence(SeqCst); // what was published before is seen before runs are counted
+    fence(SeqCst); // publish earlier writes before runs are counted
     let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
     let own = match AMID_KERNEL.try_with(Cell::get) {
         Ok(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
@@ -167,7 +169,7 @@ pub(super) fn is_anyone_in_a_kernel() -> bool {
     runs > own.iter().sum::<usize>()
 }
 
-/// Frees a buffer once no run that could have seen it is under way.
+/// Frees a buffer once no run that could have seen it is active.
 pub(crate) fn release(mut buffer: Buffer) {
     fence(SeqCst); // as above
     if RUNS.iter().all(|runs| runs.load(SeqCst) == 0) {
@@ -180,8 +182,8 @@ pub(crate) fn release(mut buffer: Buffer) {
     WAITING.fetch_add(1, SeqCst);
 }
 
-/// Has a child count the runs of its own thread alone: those of the others are not there to end. What waits for them goes with
-/// the end of the next run, when it is safe to call back.
+/// Registers fork handlers: a child counts only runs of its own thread. Buffers that wait are freed at the end of the
+/// next run, when calling back is safe.
 pub(super) fn guard_forks() {
     thread_local! {
         static LOCKED: Cell<Option<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };

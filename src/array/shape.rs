@@ -1,4 +1,4 @@
-//! Dimensions of an array. All arrays are contiguous in row-major order, so a shape says it all.
+//! Dimensions of an array. All arrays are contiguous in row-major order, so a shape describes the layout.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ pub struct Shape(SmallVec<[usize; 4]>);
 impl Clone for Shape {
     #[inline(always)]
     fn clone(&self) -> Self {
-        Self(SmallVec::from_slice(&self.0)) // a copy at once, where `clone` goes through an iterator
+        Self(SmallVec::from_slice(&self.0)) // a direct copy; `clone` goes through an iterator
     }
 
     #[inline(always)]
@@ -40,11 +40,11 @@ impl Shape {
         self.0.iter().product()
     }
 
-    /// Number of elements, or an error if the array could not be addressed.
+    /// Number of elements, checked.
     ///
     /// # Errors
-    /// [`Error::Memory`] when the count does not fit half the address space, [`Error::Shape`] when that of an empty array
-    /// would not if the axes without elements were left out.
+    /// [`Error::Memory`] if the count exceeds half the address space. [`Error::Shape`] if an empty array would exceed
+    /// it without its axes of length zero.
     #[inline]
     pub fn checked_size(&self) -> Result<usize> {
         let (mut size, mut full, mut fits) = (1_usize, 1_usize, true);
@@ -81,10 +81,10 @@ impl Shape {
         strides
     }
 
-    /// The axis that `axis` names, counting from the end if it is negative.
+    /// Resolves an axis. Negative axes count from the end.
     ///
     /// # Errors
-    /// [`Error::Axis`] when there is no such axis.
+    /// [`Error::Axis`] if there is no such axis.
     pub fn axis(&self, op: &str, axis: i64) -> Result<usize> {
         let n = self.0.len() as i64;
         match if axis < 0 { axis + n } else { axis } {
@@ -93,10 +93,10 @@ impl Shape {
         }
     }
 
-    /// The axes that `axes` names in the order given, all of them for `None`; each may be named once.
+    /// Resolves several axes in the given order, or all axes for `None`.
     ///
     /// # Errors
-    /// [`Error::Axis`] when there is no such axis, [`Error::Argument`] when one is named twice.
+    /// [`Error::Axis`] if there is no such axis, [`Error::Argument`] if one appears twice.
     pub fn axes(&self, op: &str, axes: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
         let Some(axes) = axes else { return Ok((0..self.0.len()).collect()) };
         let mut found: SmallVec<[usize; 4]> = SmallVec::new();
@@ -148,7 +148,7 @@ impl FromIterator<usize> for Shape {
     }
 }
 
-/// As Python writes a tuple: `()`, `(3,)`, `(2, 3)`.
+/// Formats like a Python tuple: `()`, `(3,)`, `(2, 3)`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {

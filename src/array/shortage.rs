@@ -1,18 +1,18 @@
-//! Allocations that fail on purpose, so that tests can see what is left when memory is short.
+//! Fault injection for tests: makes chosen allocations fail.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use super::account;
 
-/// Allocations since tests said which are to fail.
+/// Allocations since the last call of [`fail_allocations`].
 static MADE: AtomicUsize = AtomicUsize::new(0);
-/// The first to fail, and the first after it that does not.
+/// First allocation to fail, and the first one after it that succeeds.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Has those allocations fail, of all that threads make from now on: the first one is number 0. None, for an empty range.
-/// Returns how many there were since the last call. For tests: one at a time.
+/// Makes the allocations with these numbers fail, counted from now over all threads, starting at 0. An empty range
+/// disables it. Returns the number of allocations since the last call. One test at a time.
 pub fn fail_allocations(these: Range<usize>) -> usize {
     account::look_for_shortage(false);
     let made = MADE.swap(0, SeqCst);
@@ -22,7 +22,7 @@ pub fn fail_allocations(these: Range<usize>) -> usize {
     made
 }
 
-/// Counts an allocation; whether it is one of those.
+/// Counts an allocation. Returns true if it must fail.
 #[cold]
 pub(super) fn strikes() -> bool {
     let number = MADE.fetch_add(1, SeqCst);

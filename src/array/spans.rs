@@ -1,16 +1,16 @@
-//! Free memory in the order of addresses: cut to the size that is asked for, and joined again with what is free beside it.
-//! Knows addresses and sizes; knows no limits and no small blocks.
+//! Free memory in order of address: split to the requested size, and merged with free neighbours. Knows addresses and
+//! sizes, not limits or small blocks.
 
 use super::block::MemoryBlock;
 use super::system::{self, PAGE};
 
-/// Spans that there is room for from the start.
+/// Initial capacity for spans.
 const ROOM: usize = 256;
 
-/// Free memory, all of it in whole pages.
+/// Free memory in whole pages.
 pub(super) struct FreeSpans {
     spans: Vec<MemoryBlock>,
-    /// Where mappings start that the system takes back as wholes only, and how long they are.
+    /// Start and length of mappings that must be unmapped as a whole.
     wholes: Vec<(usize, usize)>,
 }
 
@@ -19,7 +19,7 @@ impl FreeSpans {
         Self { spans: Vec::new(), wholes: Vec::new() }
     }
 
-    /// Adds what the system has just given.
+    /// Adds fresh memory from the system.
     pub(super) fn add(&mut self, block: MemoryBlock) {
         if !system::TAKES_PARTS {
             self.wholes.push((block.address(), block.size()));
@@ -27,8 +27,8 @@ impl FreeSpans {
         self.give(block);
     }
 
-    /// The last `size` bytes, whole pages, of the shortest span that has as many: where the next mapping lies below, as most
-    /// systems have it, it joins what is left.
+    /// Takes the last `size` bytes, whole pages, of the shortest span that is long enough. On most systems the next
+    /// mapping is placed below and merges with the remainder.
     pub(super) fn take(&mut self, size: usize) -> Option<MemoryBlock> {
         debug_assert!(size.is_multiple_of(PAGE), "a part of a page");
         let mut best: Option<(usize, usize)> = None;
@@ -48,9 +48,9 @@ impl FreeSpans {
         Some(self.spans[i].cut(size))
     }
 
-    /// Takes back what came from [`FreeSpans::take`].
+    /// Returns memory that came from [`FreeSpans::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
-        self.spans.reserve(if self.spans.is_empty() { ROOM } else { 1 }); // a warm step does not make it grow
+        self.spans.reserve(if self.spans.is_empty() { ROOM } else { 1 }); // a warm step must not reallocate
         let i = self.spans.partition_point(|span| span.address() < block.address());
         let meets = |first: &MemoryBlock, second: &MemoryBlock| {
             first.end() == second.address()
@@ -73,7 +73,7 @@ impl FreeSpans {
         }
     }
 
-    /// Gives spans back to the system, the longest first, until `bytes` are gone; how many were.
+    /// Unmaps spans, the longest first, until `bytes` bytes are returned. Returns how many were.
     pub(super) fn unmap(&mut self, bytes: usize) -> usize {
         let mut gone = 0;
         while gone < bytes {
@@ -86,7 +86,7 @@ impl FreeSpans {
             let span = self.spans.remove(i);
             self.wholes.retain(|(start, _)| *start != span.address());
             gone += span.size();
-            // SAFETY: it is of what the system gave, and all of a mapping where that is asked for.
+            // SAFETY: the span is memory from the system, and a whole mapping where that is required.
             unsafe { system::unmap(span) };
         }
         gone

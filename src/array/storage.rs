@@ -1,6 +1,5 @@
-//! The memory behind arrays: shared, versioned, and aware of having been cleared. How its elements come to be where and
-//! as what they are wanted is in `access`, how all of them change at once in `contents`, how readers know that values are
-//! the same in `names`.
+//! The memory behind arrays: shared, versioned, and aware of being cleared. `access` prepares elements for a reader
+//! or writer, `contents` changes all elements together, `names` tells readers whether values changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,24 +13,24 @@ use super::names::UNNAMED;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
-/// What a storage holds at the moment.
+/// The contents of a storage.
 pub(super) enum Head {
-    /// Nothing was ever written; reads as zeros.
+    /// Never written. Reads as zeros.
     Empty,
-    /// Every element is this number; a buffer to put it in may be at hand.
+    /// All elements equal this number. A spare buffer for the elements may be attached.
     Fill(f64, Option<Buffer>),
-    /// Elements of the type of [`StorageState::dtype`].
+    /// Elements of type [`StorageState::dtype`].
     Ready(Buffer),
-    /// Memory was given back. What the engine cleared must not be read; what a user cleared reads as NaN.
+    /// Freed. A storage cleared by the engine must not be read. One cleared by the user reads as NaN.
     Cleared { by_engine: bool },
 }
 
-/// What [`Storage::place`] says where there is nothing to point to. Otherwise it is an address, of which the low bits are
-/// marks: the type of the elements, and whether they may be written as they are.
+/// Value of [`Storage::place`] if there is no pointer. Otherwise it is an address whose low bits are flags: the
+/// element type, and whether the elements may be written in place.
 const NOWHERE: usize = 0;
 const OF_TYPE: usize = 15;
 pub(super) const WRITABLE: usize = 16;
-/// The engine has cleared it and the memory, which is small, was left for the next write.
+/// Flag: cleared by the engine, but the small memory is reserved for the next write.
 const ASIDE: usize = 32;
 const MARKS: usize = 63;
 
@@ -43,7 +42,7 @@ impl Head {
         }
     }
 
-    /// Takes the buffer that is at hand, if it is large enough.
+    /// Takes the spare buffer, if it is large enough.
     pub(super) fn spare(&mut self, bytes: usize) -> Option<Buffer> {
         match self {
             Self::Fill(_, spare) if spare.as_ref().is_some_and(|spare| spare.bytes() >= bytes) => {
@@ -54,11 +53,11 @@ impl Head {
     }
 }
 
-/// The elements as another type.
+/// A copy of the elements in another type.
 pub(super) struct Cast {
     pub(super) dtype: DType,
     pub(super) buffer: Buffer,
-    /// What [`Storage::saved`] was before they were converted; [`STALE`] where they may differ by now.
+    /// [`Storage::saved`] before the conversion, or [`STALE`] if the copy may be outdated.
     pub(super) of: u64,
 }
 
@@ -66,17 +65,17 @@ pub(super) struct StorageState {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
     pub(super) dtype: Option<DType>,
-    /// The same elements as other types, for readers that asked.
+    /// Copies in other types, made on request.
     pub(super) casts: SmallVec<[Cast; 1]>,
     pub(super) zeroing: bool,
-    /// Whether the head may be what a [`super::View`] shows: then it is not written in place.
+    /// True if a [`super::View`] may show the head, which then must not be written in place.
     pub(super) is_lent: bool,
     pub(super) modifications: u64,
     pub(super) children: Vec<Weak<Storage>>,
 }
 
 impl StorageState {
-    /// Whether a view shows the head: whoever writes needs other memory.
+    /// True if a view shows the head, so that a writer needs new memory.
     pub(super) fn is_viewed(&self) -> bool {
         self.is_lent && matches!(&self.head, Head::Ready(buffer) if buffer.is_shared())
     }
@@ -86,45 +85,46 @@ impl StorageState {
     }
 }
 
-/// Elements in memory that arrays, variables and views share.
+/// Elements in memory, shared by arrays, variables and views.
 ///
-/// Who shares it is not its concern; it knows the type and place of its elements and how often they were written.
+/// A storage knows the type and address of its elements and counts writes. It does not know its owners.
 pub struct Storage {
     pub(super) len: usize,
     pub(super) version: AtomicU64,
-    /// Where the elements are, see [`Storage::at`].
+    /// Address and flags of the elements, see [`Storage::at`].
     pub(super) place: AtomicUsize,
-    /// How often someone was given the memory itself, as a view.
+    /// Number of views handed out so far.
     pub(super) shown: AtomicU32,
-    /// Whether it was ever given memory of someone else, which may be that of other arrays too.
+    /// True if it ever held borrowed memory, which other arrays may share.
     pub(super) borrowed: AtomicBool,
-    /// Whether someone counts on the memory to stay given back, see [`super::Gone`].
+    /// Bookkeeping of [`super::Gone`], which expects the memory to stay freed.
     pub(super) watched: AtomicU8,
-    /// Whether a leaf was ever given this memory, see [`Storage::give_to_leaf`].
+    /// True if a leaf was ever given this memory, see [`Storage::give_to_leaf`].
     given: AtomicBool,
-    /// Low bits of the version of what a function last computed here.
+    /// Low bits of the version that a function last computed here.
     pub(super) computed: AtomicU16,
     pub(super) content: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
-    /// What is kept of it, once someone asked for that.
+    /// Derived data cached with the storage, allocated on first use.
     pub(super) forms: OnceLock<Box<Forms>>,
     pub(super) state: Mutex<StorageState>,
 }
 
 impl Storage {
-    /// Longest array in elements whose memory is not given back when the engine clears it.
+    /// Largest number of elements whose memory is retained when the engine clears the storage.
     pub const SMALL: usize = 1024;
 
-    /// A storage of `len` elements that read as zero.
+    /// Creates a storage of `len` elements that read as zero.
     pub fn new(len: usize) -> Arc<Self> {
         Arc::new(Self::with(len, Head::Empty, None, None))
     }
 
-    /// A storage of `len` elements of `dtype` to be written, every one of them, before anyone else gets hold of it.
+    /// Creates a storage of `len` uninitialized elements of `dtype`. The caller must write all of them before it
+    /// shares the storage.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory) when there is none.
+    /// [`Error::Memory`](crate::Error::Memory) if allocation fails.
     pub(crate) fn to_write(len: usize, dtype: DType) -> Result<(Arc<Self>, *mut u8)> {
         let buffer = Buffer::new(len * dtype.size())?;
         let ptr = buffer.ptr();
@@ -173,9 +173,10 @@ impl Storage {
         self.len
     }
 
-    /// Where the elements are, if they are there as `dtype` and nothing need be done for this access: no lock is taken.
+    /// Returns a pointer to the elements without taking the lock, if they are in memory as `dtype` and the access
+    /// needs no preparation.
     ///
-    /// The pointer is valid as that of [`Storage::access`] is.
+    /// The pointer is valid as long as a pointer from [`Storage::access`].
     #[inline(always)]
     pub(crate) fn at(&self, dtype: DType, access: Access) -> Option<*mut u8> {
         let place = self.place.load(Ordering::Acquire);
@@ -191,21 +192,21 @@ impl Storage {
         here.then(|| std::ptr::with_exposed_provenance_mut(place & !MARKS))
     }
 
-    /// Whether its own elements are in memory.
+    /// True if its own elements are in memory.
     #[inline(always)]
     pub fn is_ready(&self) -> bool {
         let place = self.place.load(Ordering::Relaxed);
         place != NOWHERE && place & ASIDE == 0
     }
 
-    /// Takes memory that was set aside back to write to it; false where another thread has just given it away.
+    /// Claims reserved memory for a write. False if another thread has just released it.
     #[inline(always)]
     fn take_back(&self, place: usize) -> bool {
         place & ASIDE == 0
             || self.place.compare_exchange(place, place & !ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Clears for the engine without giving the memory back, where that is small and nobody looks at it.
+    /// Clears the storage for the engine but reserves the memory, if it is small and not shared.
     pub(super) fn set_aside(&self) -> bool {
         let place = self.place.load(Ordering::Acquire);
         if place & ASIDE != 0 {
@@ -218,15 +219,15 @@ impl Storage {
         self.place.compare_exchange(place, place | ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// In a child of a fork: frees the lock if a thread held it at the fork, which the child does not have.
+    /// In the child of a fork: releases the lock if a thread of the parent held it.
     pub(crate) fn abandon_lock(&self) {
         if self.state.is_locked() {
-            // SAFETY: a child has one thread, and that holds no lock of a storage while it forks.
+            // SAFETY: a child has one thread, which does not hold a storage lock while it forks.
             unsafe { self.state.force_unlock() };
         }
     }
 
-    /// The state, in which memory that was set aside counts as given back, and is.
+    /// Locks the state. Reserved memory is released first.
     pub(super) fn lock(&self) -> MutexGuard<'_, StorageState> {
         let mut state = self.state.lock();
         if self.hide_aside() {
@@ -236,21 +237,21 @@ impl Storage {
         state
     }
 
-    /// As [`Storage::lock`] for who is about to replace every element: memory that was set aside is kept for the new ones.
+    /// As [`Storage::lock`], for a caller that replaces every element and may reuse reserved memory.
     pub(super) fn lock_to_replace(&self) -> MutexGuard<'_, StorageState> {
         let state = self.state.lock();
         self.hide_aside();
         state
     }
 
-    /// Has nobody find memory that was set aside; false where there is none.
+    /// Hides reserved memory from other threads. False if there is none.
     fn hide_aside(&self) -> bool {
         let place = self.place.load(Ordering::Acquire);
         place & ASIDE != 0
             && self.place.compare_exchange(place, NOWHERE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Says where the elements are now, for [`Storage::at`]. A part asks the whole each time.
+    /// Publishes where the elements are, for [`Storage::at`]. Parts have no address of their own.
     pub(super) fn publish(&self, state: &StorageState) {
         let place = match (&state.head, state.dtype) {
             (Head::Ready(buffer), Some(dtype))
@@ -265,17 +266,17 @@ impl Storage {
         self.place.store(place, Ordering::Release);
     }
 
-    /// Whether someone was ever given the memory itself, as a view.
+    /// True if a view was ever handed out.
     pub fn is_shown(&self) -> bool {
         self.root().shown.load(Ordering::Relaxed) > 0
     }
 
-    /// Says that a leaf of a graph gets this memory, which may be that of a function's output too.
+    /// Marks that a leaf of a graph gets this memory, which a function's output may share.
     pub(crate) fn give_to_leaf(&self) {
         self.given.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a leaf of a graph may have this memory.
+    /// True if a leaf of a graph may have this memory.
     pub(crate) fn may_be_of_leaf(&self) -> bool {
         self.given.load(Ordering::Relaxed)
     }
@@ -285,7 +286,7 @@ impl Storage {
         self.root().users.load(Ordering::Relaxed)
     }
 
-    /// Adds to the count of [`Storage::users`] (under the lock of the graph).
+    /// Changes the count of [`Storage::users`]. Requires the lock of the graph.
     pub(crate) fn add_users(&self, n: i64) {
         let users = &self.root().users;
         users.store((i64::from(users.load(Ordering::Relaxed)) + n) as u32, Ordering::Relaxed);
@@ -300,18 +301,18 @@ impl Storage {
         at
     }
 
-    /// Whether these elements are part of a larger storage.
+    /// True if these elements are part of a larger storage.
     pub fn is_part(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// Whether these elements are part of a larger storage, or part of them is a storage of its own.
+    /// True if these elements are part of a larger storage, or have parts.
     pub fn is_narrowed(&self) -> bool {
         let may_have_parts = || self.place.load(Ordering::Acquire) & WRITABLE == 0;
         self.parent.is_some() || may_have_parts() && self.lock().children.iter().any(|c| c.strong_count() > 0)
     }
 
-    /// Type of the elements, if there are or were any.
+    /// Type of the elements, or of the last ones there were.
     pub fn dtype(&self) -> Option<DType> {
         match self.place.load(Ordering::Acquire) & OF_TYPE {
             0 => self.root_dtype(),
@@ -323,13 +324,13 @@ impl Storage {
         self.root().state.lock().dtype
     }
 
-    /// Whether there is memory behind the elements at the moment.
+    /// True if memory is allocated for the elements.
     pub fn holds_memory(&self) -> bool {
         self.place.load(Ordering::Relaxed) != NOWHERE
             || matches!(&self.root().lock().head, Head::Ready(_) | Head::Fill(_, Some(_)))
     }
 
-    /// Bytes of that memory, with copies of other types; none for a part of a larger storage.
+    /// Bytes of that memory, including copies in other types. Zero for part of a larger storage.
     pub(crate) fn held_bytes(&self) -> usize {
         let state = self.lock();
         let own = match &state.head {
@@ -339,7 +340,7 @@ impl Storage {
         own + state.casts.iter().map(|cast| cast.buffer.bytes()).sum::<usize>()
     }
 
-    /// Whether memory was given back and nothing was written since.
+    /// True if the memory was freed and nothing was written since.
     pub fn is_cleared(&self) -> bool {
         match self.place.load(Ordering::Acquire) {
             NOWHERE => matches!(self.root().lock().head, Head::Cleared { .. }),
@@ -347,7 +348,7 @@ impl Storage {
         }
     }
 
-    /// Whether the engine gave memory back that is this storage's own, and nothing was written since.
+    /// True if the engine freed memory of this storage's own and nothing was written since.
     #[inline(always)]
     pub fn is_given_back(&self) -> bool {
         match self.place.load(Ordering::Acquire) {
@@ -356,13 +357,13 @@ impl Storage {
         }
     }
 
-    /// Whether [`Storage::zero`] was the last write.
+    /// True if [`Storage::zero`] was the last write.
     pub fn is_zeroing(&self) -> bool {
-        // What was zeroed has to be marked as written first.
+        // A write to a zeroed storage clears the flag first.
         self.place.load(Ordering::Acquire) & (WRITABLE | ASIDE) != WRITABLE && self.lock().zeroing
     }
 
-    /// Whether the elements are known to be zero without looking: never written, or zeroed.
+    /// True if the elements are known to be zero without reading them: never written, or zeroed.
     pub fn is_zero(&self) -> bool {
         let state = self.root().lock();
         match state.head {
@@ -372,8 +373,8 @@ impl Storage {
         }
     }
 
-    /// Whether it was written since its memory was allocated or cleared, as NNabla counts: 0 or 1; a part counts the
-    /// writes to itself since the whole was filled.
+    /// NNabla's count of writes: 0 or 1 since the memory was allocated or cleared. A part counts its own writes since
+    /// the whole was filled.
     pub fn modification_count(&self) -> u64 {
         self.lock().modifications
     }

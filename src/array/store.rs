@@ -1,20 +1,20 @@
-//! Free blocks of memory, shared by all threads: small ones by size, the others by address. Knows sizes and addresses; knows
-//! no buffers and no threads.
+//! The shared store of free memory: small blocks by size class, larger ones by address. Knows sizes and addresses,
+//! not buffers or threads.
 
 use super::block::{BlockStack, MemoryBlock};
 use super::spans::FreeSpans;
 use super::system::{self, HUGE, PAGE};
 
-/// Longer blocks are whole pages; the others are cut from slabs and keep their sizes.
+/// Largest block that is cut from a slab. Larger ones are whole pages.
 pub(super) const LARGEST_SMALL: usize = 32 << 10;
-/// Bytes that small blocks are cut from.
+/// Bytes of a slab, which small blocks are cut from.
 const SLAB: usize = 256 << 10;
-/// Freed blocks may add this much to the largest need so far, and a quarter of it, before some go back to the system.
+/// Freed memory may exceed the peak by a quarter and this many bytes, before some is returned to the system.
 const SLACK: usize = 64 << 20;
-/// Classes of sizes: 16 steps of 64 bytes, then 8 in each doubling, so that at most an eighth of a block is wasted.
+/// Number of size classes: 16 steps of 64 bytes, then 8 for each doubling. At most an eighth of a block is wasted.
 pub(super) const CLASSES: usize = class(LARGEST_SMALL) + 1;
 
-/// The class of blocks of at least `size` bytes, for sizes from 1 to [`LARGEST_SMALL`].
+/// The size class for blocks of at least `size` bytes, from 1 to [`LARGEST_SMALL`].
 #[inline]
 pub(super) const fn class(size: usize) -> usize {
     if size <= 1024 {
@@ -24,7 +24,7 @@ pub(super) const fn class(size: usize) -> usize {
     16 + (top - 10) * 8 + (((size - 1) >> (top - 3)) & 7)
 }
 
-/// Bytes of the blocks of a class.
+/// Bytes of a block of a class.
 #[inline]
 pub(super) const fn class_size(class: usize) -> usize {
     if class < 16 {
@@ -34,9 +34,9 @@ pub(super) const fn class_size(class: usize) -> usize {
     (9 + step) << (doubling + 7)
 }
 
-/// Pages that small blocks are cut from, back to front.
+/// Pages that small blocks are cut from, last block first.
 struct BlockSlab {
-    /// What no block was cut from yet: where the slab starts.
+    /// The unused remainder, at the start of the slab.
     rest: MemoryBlock,
     /// Bytes of its blocks that are free.
     free: usize,
@@ -48,10 +48,10 @@ impl BlockSlab {
     }
 }
 
-/// Free blocks, and what the system has given.
+/// Free blocks, and the memory taken from the system.
 pub(super) struct Store {
     free: [BlockStack; CLASSES],
-    /// Free blocks that a thread gave together, for another one to take.
+    /// Batches of free blocks that threads returned, for other threads to take.
     batches: [Vec<BlockStack>; CLASSES],
     spans: FreeSpans,
     slabs: Vec<BlockSlab>,
@@ -71,17 +71,17 @@ impl Store {
         }
     }
 
-    /// Bytes that the system has given and not got back.
+    /// Bytes taken from the system and not returned.
     pub(super) fn mapped(&self) -> usize {
         self.mapped
     }
 
-    /// Never to take more than this from the system.
+    /// Sets the largest number of bytes to take from the system.
     pub(super) fn set_limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
 
-    /// A block of at least `size` bytes. `peak` is the largest need so far.
+    /// Takes a block of at least `size` bytes. `peak` is the largest use so far.
     pub(super) fn take(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         if size <= LARGEST_SMALL {
             let class = class(size);
@@ -90,7 +90,7 @@ impl Store {
         self.take_span(size.checked_next_multiple_of(PAGE)?, peak)
     }
 
-    /// A block of a class that was used before.
+    /// Takes a used block of a class.
     pub(super) fn take_free(&mut self, class: usize) -> Option<MemoryBlock> {
         if self.free[class].is_empty() {
             self.free[class] = self.batches[class].pop()?;
@@ -98,19 +98,19 @@ impl Store {
         self.free[class].pop()
     }
 
-    /// Blocks of a class that came from [`Store::give_batch`].
+    /// Takes a batch of a class that came from [`Store::give_batch`].
     pub(super) fn take_batch(&mut self, class: usize) -> Option<BlockStack> {
         self.batches[class].pop()
     }
 
-    /// Takes blocks of a class back all at once, if there are any.
+    /// Returns a batch of blocks of a class, unless it is empty.
     pub(super) fn give_batch(&mut self, class: usize, batch: BlockStack) {
         if !batch.is_empty() {
             self.batches[class].push(batch);
         }
     }
 
-    /// Takes a block back that came from [`Store::take`].
+    /// Returns a block that came from [`Store::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
         let size = block.size();
         if size <= LARGEST_SMALL {
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// A block of exactly so many bytes, which the system gives for it alone.
+    /// Maps a block of exactly `size` bytes, not shared with others.
     pub(super) fn take_alone(&mut self, size: usize) -> Option<MemoryBlock> {
         if size > self.limit.saturating_sub(self.mapped) {
             return None;
@@ -131,14 +131,14 @@ impl Store {
         Some(block)
     }
 
-    /// Gives such a block back to the system.
+    /// Unmaps such a block.
     pub(super) fn give_alone(&mut self, block: MemoryBlock) {
         self.mapped -= block.size();
-        // SAFETY: it is all of what the system gave.
+        // SAFETY: the block is a whole mapping.
         unsafe { system::unmap(block) };
     }
 
-    /// Gives the system all that it can have.
+    /// Returns as much memory to the system as possible.
     pub(super) fn clear(&mut self) {
         self.clear_slabs();
         self.unmap(usize::MAX);
@@ -168,11 +168,11 @@ impl Store {
         Some(self.slabs[at].rest.cut(size))
     }
 
-    /// Has the system give `size` bytes, whole pages, in one piece.
+    /// Maps `size` bytes, whole pages, in one piece.
     fn map(&mut self, size: usize, peak: usize) -> Option<()> {
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
         let room = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
-        // What is left over of a huge page is of use for the next block.
+        // The remainder of a huge page serves the next block.
         let whole = size.checked_next_multiple_of(HUGE)?;
         if whole > room(self.mapped, bound) {
             self.unmap(whole - room(self.mapped, bound));
@@ -194,7 +194,7 @@ impl Store {
         Some(())
     }
 
-    /// Makes whole pages again of slabs of which nothing is in use.
+    /// Turns slabs without used blocks into free pages.
     fn clear_slabs(&mut self) {
         let all = BlockStack::new();
         for class in 0..CLASSES {
@@ -272,7 +272,7 @@ mod tests {
         let mut again: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
         assert_eq!(again.iter().map(MemoryBlock::start).collect::<Vec<_>>(), starts);
         assert_eq!(store.mapped(), mapped);
-        // One small block is kept: its slab stays, all else goes.
+        // One small block stays in use, so its slab stays. All else is returned.
         again.drain(1..).for_each(|block| store.give(block));
         store.clear();
         assert_eq!(store.mapped(), if system::TAKES_PARTS { SLAB } else { HUGE });
@@ -297,8 +297,8 @@ mod tests {
             let blocks = batch(&mut store, n);
             store.give_batch(class, blocks);
         }
-        store.give_batch(class, BlockStack::new()); // which is none
-        assert_eq!(store.take_batch(class).map(len), Some(4)); // of which nothing is seen again
+        store.give_batch(class, BlockStack::new()); // an empty batch
+        assert_eq!(store.take_batch(class).map(len), Some(4)); // which is not stored
         let singles = batch(&mut store, 3);
         store.give_batch(class, singles.take());
         assert!(singles.is_empty());

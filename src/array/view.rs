@@ -1,9 +1,9 @@
-//! Elements that are looked at from Rust, as a slice or as an array of the crate `ndarray`: they stay what they are while
-//! somebody looks.
+//! Read-only views of elements for Rust programs, as slices or as arrays of the crate `ndarray`. The elements do not
+//! change while a view lives.
 //!
-//! A view holds the memory, and the storage knows: whoever writes it next writes to other memory and leaves this to the view.
-//! Only what cannot be left to anybody (part of a larger storage, memory of someone else, elements of another type, what a run
-//! on another thread may be writing) is copied first.
+//! A view holds the memory, and the storage knows it: the next writer moves to new memory and leaves this one to the
+//! view. Memory that cannot be left to a view is copied first: part of a larger storage, borrowed memory, elements of
+//! another type, and memory that a run on another thread may be writing.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -13,9 +13,9 @@ use super::storage::{Head, Storage};
 use super::{Access, Buffer, DType, Element, Shape, reclaim};
 use crate::Result;
 
-/// The elements of an array as they were when it was asked for them, one after the other in the order of its axes.
+/// The elements of an array at the time of the call, in row-major order.
 ///
-/// It takes no memory of its own until somebody writes the array while it lives.
+/// Takes no memory of its own until the array is written while the view lives.
 pub struct View<T> {
     buffer: Buffer,
     shape: Shape,
@@ -33,7 +33,7 @@ impl<T: Element> Deref for View<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `Storage::view` saw that so many elements of the type are there; nobody writes them while the view lives.
+        // SAFETY: `Storage::view` checked the number and type of elements. They are not written while the view lives.
         unsafe { std::slice::from_raw_parts(self.buffer.ptr().cast(), self.shape.size()) }
     }
 }
@@ -43,7 +43,7 @@ impl<T: Element> View<T> {
     /// The elements as an array of the crate `ndarray`.
     ///
     /// # Panics
-    /// Never: there are as many elements as the shape says.
+    /// Never: the number of elements matches the shape.
     #[allow(clippy::expect_used)]
     pub fn array(&self) -> ndarray::ArrayViewD<'_, T> {
         ndarray::ArrayViewD::from_shape(&self.shape[..], self).expect("as many elements as the shape says")
@@ -51,7 +51,7 @@ impl<T: Element> View<T> {
 }
 
 impl Storage {
-    /// The first elements as `T`, for as long as the view lives. A shape has no more elements than there are.
+    /// A view of the first elements as `T`.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -61,18 +61,18 @@ impl Storage {
         Ok(View { buffer, shape: shape.clone(), element: PhantomData })
     }
 
-    /// Memory with the first `n` elements, for one who may write them: who writes the array next writes to other memory. What
-    /// reads it before that reads what was written there.
+    /// Returns memory with the first `n` elements for a caller that may write it. The next writer of the array moves
+    /// to new memory. Readers before that see what the caller writes.
     ///
     /// # Errors
     /// As [`Storage::access`].
-    #[cfg_attr(not(feature = "python"), allow(dead_code))] // Python asks for it
+    #[cfg_attr(not(feature = "python"), allow(dead_code))] // used by the Python bindings
     pub(crate) fn hand_out(&self, dtype: DType, n: usize) -> Result<Buffer> {
-        let is_viewed = self.lock().is_viewed(); // then another has it
+        let is_viewed = self.lock().is_viewed(); // then another view has the memory
         self.lent(dtype, n, !is_viewed)
     }
 
-    /// The memory, if it can be left to whoever asks, or a copy of the first `n` elements.
+    /// Returns the memory itself, if the storage can leave it to the caller, or a copy of the first `n` elements.
     fn lent(&self, dtype: DType, n: usize, may_be_own: bool) -> Result<Buffer> {
         let (held, from) = self.pin(dtype, Access::Read)?;
         if may_be_own && self.lend(&held) {
@@ -81,7 +81,7 @@ impl Storage {
         held.copy_of(from.addr() - held.ptr().addr(), n * dtype.size())
     }
 
-    /// Leaves the memory to a view if it is all of this storage's own, and nobody writes or may write it otherwise.
+    /// Leaves the memory to a view, if it is a whole, unshared storage that is not being written.
     fn lend(&self, memory: &Buffer) -> bool {
         let mut state = self.lock();
         let is_own = matches!(&state.head, Head::Ready(buffer) if buffer.ptr() == memory.ptr());
@@ -91,7 +91,7 @@ impl Storage {
         }
         state.is_lent = true;
         self.publish(&state);
-        // A run that begins now finds that it must look before it writes.
+        // A run that begins now must check before it writes.
         !reclaim::is_anyone_in_a_kernel()
     }
 }

@@ -1,9 +1,9 @@
-//! Memory that kernels borrow for the time of a call and that each thread keeps for the next one: what they pack
-//! matrices into, parts of sums, strips of images. Knows bytes and threads; knows no kernels.
+//! Scratch memory for kernels, cached by thread between calls: packed matrices, partial sums, image strips. Knows
+//! bytes and threads, not kernels.
 //!
-//! Each thread owns a shelf of blocks and takes the first that nobody uses, so that a call within a call gets a block of
-//! its own and the same calls find the same blocks again. Anyone may clear a block that is not in use. Shelves are never
-//! freed; one whose thread has ended goes to the next new thread.
+//! Each thread owns a shelf of blocks and takes the first free one, so nested calls get different blocks and equal
+//! calls find the same blocks again. Any thread may free a block that is not in use. Shelves are never freed. The
+//! shelf of a thread that ended goes to the next new thread.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -13,20 +13,21 @@ use parking_lot::{Mutex, MutexGuard};
 use super::block::MemoryBlock;
 use super::{account, allocator};
 
-/// Blocks that a thread keeps: as many calls deep.
+/// Blocks that a thread caches: the depth of nested calls.
 const DEPTH: usize = 6;
-/// Bytes of a block that a thread keeps; longer ones go back after each call, so that arrays may have their memory.
+/// Largest block that a thread caches, in bytes. Larger ones are freed after each call, so that arrays can use the
+/// memory.
 const KEEP: usize = 256 << 10;
-/// Bytes of what is small: short lists are kept apart, so that they do not take the places of large blocks, which would
-/// be many then. They have at least so many bytes, and there are so many of them.
+/// Largest small block, in bytes. Small blocks have slots of their own, so that short lists do not occupy slots of
+/// large blocks. `LEAST` is the smallest size, and the last constant the number of slots.
 const SMALL: usize = 8 << 10;
 const LEAST: usize = 512;
 const SMALL_DEPTH: usize = 16;
 
-/// A place for a block, which is locked while the block is in use. Nobody waits for it.
+/// A slot for a block, locked while the block is in use. No thread waits for it.
 type Slot = Mutex<OwnedBlock>;
 
-/// A block of its own. What is kept for reuse does not count as live.
+/// Allocates a block. Cached memory does not count as live.
 fn allocate(bytes: usize) -> Option<OwnedBlock> {
     if account::is_short() { None } else { OwnedBlock::new(bytes).ok() }
 }
@@ -38,7 +39,7 @@ struct Shelf {
     next: AtomicPtr<Shelf>,
 }
 
-/// All shelves, as a list that only grows: a lock could be held by another thread when the process forks.
+/// All shelves, as an append-only list: a lock could be held by another thread when the process forks.
 static SHELVES: AtomicPtr<Shelf> = AtomicPtr::new(std::ptr::null_mut());
 
 fn shelves() -> impl Iterator<Item = &'static Shelf> {
@@ -49,7 +50,7 @@ fn shelves() -> impl Iterator<Item = &'static Shelf> {
     std::iter::successors(at(&SHELVES), move |shelf| at(&shelf.next))
 }
 
-/// A shelf of one's own: that of a thread, or of a function that keeps what is in it.
+/// An exclusively owned shelf: of a thread, or of a function that caches data in it.
 pub(super) struct Own(&'static Shelf);
 
 thread_local! {
@@ -77,13 +78,14 @@ impl Own {
         }
     }
 
-    /// Memory for `n` elements, and whether it is that of the last time, as it was left. None: there is none.
+    /// Lends memory for `n` elements. The flag is true if it is the memory of the last call, unchanged. None if there
+    /// is no memory.
     pub(super) fn lend<T>(&self, n: usize) -> Option<(Workspace<T>, bool)> {
         let bytes = n.max(1).checked_mul(size_of::<T>())?;
         let mut slot = self.0.slots.iter().find_map(Mutex::try_lock)?;
         let is_there = slot.bytes() >= bytes;
         if !is_there {
-            *slot = OwnedBlock::default(); // before there is more
+            *slot = OwnedBlock::default(); // freed before the larger block is allocated
             *slot = allocate(bytes)?;
         }
         Some((Workspace { memory: WorkspaceMemory::Kept(slot), elements: PhantomData }, is_there))
@@ -97,48 +99,48 @@ impl Drop for Own {
     }
 }
 
-/// Makes the shelf of this thread: otherwise the first call that works in memory of its own does.
+/// Creates the shelf of this thread. Without this call the first use does.
 pub(super) fn begin_thread() {
     let _ = OWN.try_with(|_| ());
 }
 
-/// Frees what is not in use; whether there was anything.
+/// Frees the unused blocks of a shelf. Returns true if there were any.
 fn clear_shelf(shelf: &Shelf) -> bool {
     let slots = shelf.slots.iter().chain(&shelf.small).filter_map(Mutex::try_lock);
     slots.fold(false, |any, mut slot| any | (std::mem::take(&mut *slot).bytes() > 0))
 }
 
-/// Frees what threads keep and do not use at the moment; whether there was anything.
+/// Frees the unused blocks of all threads. Returns true if there were any.
 pub(super) fn clear() -> bool {
     shelves().fold(false, |any, shelf| clear_shelf(shelf) | any)
 }
 
-/// There is no memory, or a limit does not let it be had.
+/// Memory is exhausted, or a limit forbids the allocation.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("cannot allocate {bytes} bytes")]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes: usize,
 }
 
-/// Memory for some elements, their values undefined and the first at the start of a cache line, until it is dropped.
+/// Scratch memory for elements of type `T`, uninitialized and aligned to a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
     memory: WorkspaceMemory,
-    /// It belongs to its thread.
+    /// Bound to its thread.
     elements: PhantomData<*mut T>,
 }
 
-/// What a workspace is: a block that a slot keeps, or one that is freed with it.
+/// The memory of a workspace: a cached block, or one that is freed with it.
 enum WorkspaceMemory {
     Kept(MutexGuard<'static, OwnedBlock>),
     Own(OwnedBlock),
 }
 
 impl<T> Workspace<T> {
-    /// Room for `n` elements.
+    /// Allocates scratch memory for `n` elements.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the system has no more.
+    /// [`OutOfMemory`] if allocation fails.
     pub(crate) fn new(n: usize) -> Result<Self, OutOfMemory> {
         let error = OutOfMemory { bytes: n.saturating_mul(size_of::<T>()) };
         let Some(bytes) = n.max(1).checked_mul(size_of::<T>()) else { return Err(error) };
@@ -149,7 +151,7 @@ impl<T> Workspace<T> {
         let memory = match slot {
             Some(slot) if slot.bytes() >= bytes => WorkspaceMemory::Kept(slot),
             Some(mut slot) => {
-                *slot = OwnedBlock::default(); // before there is more
+                *slot = OwnedBlock::default(); // freed before the larger block is allocated
                 let block = allocate(bytes).ok_or(error)?;
                 if bytes <= KEEP {
                     *slot = block;
@@ -173,15 +175,15 @@ impl<T> Workspace<T> {
     }
 }
 
-/// Memory that belongs to nobody's shelf, for what outlives a call: like a workspace it counts for the limit, and is not live.
+/// Scratch memory that belongs to no shelf, for data that outlives a call. It counts for the limit, but not as live.
 #[derive(Default)]
 pub(crate) struct OwnedBlock(Option<MemoryBlock>);
 
 impl OwnedBlock {
-    /// Room for so many bytes, the first at the start of a cache line.
+    /// Allocates at least `bytes` bytes, aligned to a cache line.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the system has no more.
+    /// [`OutOfMemory`] if allocation fails.
     pub(crate) fn new(bytes: usize) -> Result<Self, OutOfMemory> {
         let block = allocator::allocate(bytes.max(1), 0).ok_or(OutOfMemory { bytes })?;
         Ok(Self(Some(block)))
@@ -193,7 +195,7 @@ impl OwnedBlock {
         self.0.as_ref().map_or(std::ptr::null_mut(), |block| block.start().as_ptr())
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, MemoryBlock::size)
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn calls_within_calls_have_memory_of_their_own_and_the_next_call_finds_it_again() {
         let fill = |w: &Workspace<f32>, v: f32| {
-            // SAFETY: there is room for four.
+            // SAFETY: the workspace holds four elements.
             unsafe { w.ptr().cast::<[f32; 4]>().write([v; 4]) };
         };
         let nested = || {
@@ -228,7 +230,7 @@ mod tests {
             }
             all[0].ptr()
         };
-        // Another test may clear all in between.
+        // Another test may clear all caches in between.
         assert!((0..9).any(|_| nested() == nested()));
     }
 
