@@ -9,6 +9,7 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -255,6 +256,7 @@ class Node:
         inputs: Its inputs; None for those that are left out.
         version: The version of the operators of its domain.
         run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
+        scope: What graphs inside of it may take, by name.
     """
 
     def __init__(
@@ -265,6 +267,7 @@ class Node:
         inputs: Sequence[Value | None],
         version: int,
         run: Callable[..., list[Value]] | None = None,
+        scope: Mapping[str, Value | None] = MappingProxyType({}),
     ) -> None:
         self.proto = proto
         self.domain = domain
@@ -274,6 +277,7 @@ class Node:
         self.version = version
         self.n_outputs = len(proto.output)
         self.run = run
+        self.scope = scope
 
     def has(self, i: int) -> bool:
         """Whether an input is given.
