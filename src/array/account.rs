@@ -39,6 +39,11 @@ thread_local! {
     static PAYS: RefCell<Option<Arc<Account>>> = const { RefCell::new(None) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(super) fn begin_thread() {
+    let _ = PAYS.try_with(|_| ());
+}
+
 impl Payer {
     /// Who pays for what this thread allocates; none where that is to fail.
     #[inline]

@@ -30,6 +30,11 @@ thread_local! {
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(super) fn begin_thread() {
+    let _ = HELD.try_with(|_| ());
+}
+
 /// While it lives, what [`pin_for_step`] is given stays allocated. It belongs to its thread.
 pub(crate) struct StepPins {
     outer: usize,
@@ -184,14 +189,13 @@ pub(crate) fn release(mut buffer: Buffer) {
 /// the end of the next run, when it is safe to call back.
 pub(super) fn guard_forks() {
     thread_local! {
-        static LOCKED: Cell<Option<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
+        static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
     }
     extern "C" fn before() {
-        let guard = FREED.lock();
-        let _ = LOCKED.try_with(|locked| locked.set(Some(guard)));
+        fork::hold(&LOCKED, FREED.lock());
     }
     extern "C" fn parent() {
-        drop(LOCKED.try_with(Cell::take));
+        drop(fork::release(&LOCKED));
     }
     extern "C" fn child() {
         let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);

@@ -133,9 +133,11 @@ impl Store {
 
     /// Gives such a block back to the system.
     pub(super) fn give_alone(&mut self, block: MemoryBlock) {
-        self.mapped -= block.size();
+        let size = block.size();
         // SAFETY: it is all of what the system gave.
-        unsafe { system::unmap(block) };
+        if unsafe { system::unmap(block) }.is_none() {
+            self.mapped -= size;
+        }
     }
 
     /// Gives the system all that it can have.
@@ -168,8 +170,9 @@ impl Store {
         Some(self.slabs[at].rest.cut(size))
     }
 
-    /// Has the system give `size` bytes, whole pages, in one piece.
+    /// Has the system give `size` bytes, rounded up to whole pages of the system, in one piece.
     fn map(&mut self, size: usize, peak: usize) -> Option<()> {
+        let size = size.checked_next_multiple_of(system::page())?;
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
         let room = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
         // What is left over of a huge page is of use for the next block.
