@@ -37,7 +37,7 @@ class GraphPool(Generic[Graph]):
     A call that finds none builds another one; if there are many already, it waits for one first.
     """
 
-    __slots__ = ("__weakref__", "_free", "_n_made", "give")
+    __slots__ = ("__weakref__", "_free", "_n_made", "get", "give")
 
     def __init__(self) -> None:
         self._renew()
@@ -46,6 +46,7 @@ class GraphPool(Generic[Graph]):
     def _renew(self) -> None:
         self._free: SimpleQueue[Graph] = SimpleQueue()
         self._n_made = 0
+        self.get = self._free.get_nowait  # as `free`, but raises `queue.Empty` if there is none
         self.give = self._free.put  # gives a graph back
 
     def free(self) -> Graph | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -211,9 +212,17 @@ class Model:
             arrays = args if not named else [named[name] for name in self.inputs if name in named]
             pool = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
             if pool is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
-                graph = pool.free()
-                if graph is not None:
-                    return self._run(pool, graph, arrays)
+                try:
+                    graph = pool.get()
+                except Empty:
+                    pass
+                else:
+                    if graph.stop is not None:
+                        return self._run(pool, graph, arrays)
+                    try:
+                        return graph.run(arrays)
+                    finally:
+                        pool.give(graph)
         given = dict(zip(self.inputs, args, strict=False))
         if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
             raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
