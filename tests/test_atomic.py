@@ -10,7 +10,7 @@ from stat import S_IMODE
 import pytest
 
 import kinnor
-from kinnor.files.atomic import replacing
+from kinnor.files.atomic import replacing, replacing_folder
 
 
 def listing(folder):
@@ -98,3 +98,74 @@ def test_files_may_be_read_by_whom_the_user_lets(tmp_path, before):
     kinnor.save_parameters(path, {"w": kinnor.Variable((2,))})
     mode = plain.stat().st_mode if before is None else before
     assert S_IMODE(path.stat().st_mode) == S_IMODE(mode)
+
+
+SAME_ID = """
+import os, sys
+os.getpid = lambda: 1  # as in a container of its own
+import numpy as np
+import kinnor as nn
+from kinnor.files.atomic import replacing, replacing_folder
+number, folder = int(sys.argv[1]), sys.argv[2]
+w = nn.Variable.from_numpy_array(np.full(3000, number, np.float32))
+for i in range(60):
+    nn.save_parameters(folder + "/p.safetensors", {"w": w})
+    with replacing(folder + "/p.txt") as temporary, open(temporary, "w") as file:
+        for _ in range(20):
+            file.write(str(number) * 50)
+            file.flush()
+    found = open(folder + "/p.txt").read()
+    assert len(found) == 1000 and len(set(found)) == 1, found[:100]
+    nn.load_parameters(folder + "/p.safetensors")
+    assert len(set(nn.get_parameters(grad_only=False)["w"].d)) == 1
+"""
+
+
+def test_writers_with_equal_process_ids(tmp_path):
+    writers = [subprocess.Popen([sys.executable, "-c", SAME_ID, str(i), str(tmp_path)]) for i in range(3)]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert listing(tmp_path) == ["p.safetensors", "p.txt"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_writer_with_our_id_writes_stays(kind, tmp_path):
+    program = f"""
+import os, sys
+os.getpid = lambda: {os.getpid()}
+from kinnor.files.atomic import replacing, replacing_folder
+with {"replacing" if kind == "file" else "replacing_folder"}({str(tmp_path / "p")!r}) as temporary:
+    print(temporary.name, flush=True)
+    sys.stdin.read()
+    (temporary / "x" if {kind == "folder"} else temporary).write_text("theirs")
+"""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, close_fds=True
+    )
+    name = writer.stdout.readline().strip()
+    if kind == "file":
+        with replacing(tmp_path / "p") as temporary:
+            temporary.write_text("ours")
+    else:
+        with replacing_folder(tmp_path / "p") as temporary:
+            (temporary / "x").write_text("ours")
+    assert listing(tmp_path) == sorted([name, "p"])
+    writer.communicate("")
+    assert writer.returncode == 0
+    assert listing(tmp_path) == ["p"]
+    assert (tmp_path / "p" / ("x" if kind == "folder" else "")).read_text() == "theirs"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_writer_left_goes(kind, tmp_path):
+    made = replacing if kind == "file" else replacing_folder
+    program = f"""
+import os, signal
+from kinnor.files.atomic import {made.__name__}
+with {made.__name__}({str(tmp_path / "p")!r}) as temporary:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert len(listing(tmp_path)) == 1
+    with made(tmp_path / "p"):
+        assert len(listing(tmp_path)) == 1
+    assert listing(tmp_path) == ["p"]

@@ -518,3 +518,42 @@ def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuff
 def test_shards_that_there_are_not():
     with data_iterator_simple(number, 3, 1) as batches, pytest.raises(DataError, match="0 <= first < step <= 3"):
         batches.shard(3, 3)
+
+
+SHARED = {
+    "plain": {"with_memory_cache": False},
+    "memory": {"with_memory_cache": True},
+    "files": {"with_memory_cache": False, "with_file_cache": True},
+    "slice": {"with_memory_cache": False},
+}
+
+
+@both
+@pytest.mark.parametrize("kind", SHARED)
+def test_iterators_that_share_a_generator_do_not_change_each_others_orders(kind, use_thread):
+    def orders(turns):
+        rng = np.random.RandomState(1)
+        made = [data_iterator_simple(number, 12, 4, True, rng, use_thread, **SHARED[kind]) for _ in range(2)]
+        if kind == "slice":
+            made = [batches.slice(rng, 2, 0, use_cache=True) for batches in made]
+        found = [[], []]
+        for which in turns:
+            found[which] += examples(made[which], 1)
+            if use_thread:
+                time.sleep(0.002)
+        for batches in made:
+            batches.close()
+        return found, rng.randint(1 << 30)
+
+    first = orders([0] * 12 + [1] * 12)
+    assert first == orders([1] * 12 + [0] * 12) == orders([0, 1] * 12)
+    assert first[0][0] != first[0][1]
+
+
+@both
+def test_an_iterator_draws_its_orders_as_its_generator_does(use_thread):
+    rng = np.random.RandomState(5)
+    wanted = [i for _ in range(4) for i in rng.permutation(10)]
+    rng = np.random.RandomState(5)
+    with data_iterator_simple(number, 10, 5, True, rng, use_thread) as batches:
+        assert examples(batches, 8) == wanted

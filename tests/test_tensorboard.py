@@ -1,5 +1,6 @@
 """What TensorBoard shows of a run, read back by TensorBoard's own reader."""
 
+import errno
 import io
 import subprocess
 import sys
@@ -137,3 +138,53 @@ def test_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(ImportError, match=r"pip install 'kinnor\[tensorboard\]'"):
         TensorBoard(tmp_path)
+
+
+FULL = """
+import faulthandler, resource, sys
+faulthandler.dump_traceback_later(20, exit=True)
+from kinnor.monitor import MonitorSeries, TensorBoard
+where = sys.argv[2]
+board = TensorBoard(sys.argv[1])
+series = MonitorSeries("loss", verbose=False)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))  # a write beyond fails, as on a full disk
+try:
+    if where == "with":
+        with board:
+            for i in range(400):
+                board.writer.add_scalar("loss", i, i)
+    elif where == "add":
+        for i in range(20_000):
+            board.writer.add_scalar("loss", i, i)
+    elif where == "flush":
+        for i in range(400):
+            board.writer.add_scalar("loss", i, i)
+        for _ in range(200):
+            board.writer.flush()
+            __import__("time").sleep(0.01)
+    elif where == "monitor":
+        series = MonitorSeries("x", board, verbose=False)
+        series._path = None
+        for i in range(20_000):
+            series.add(i, i)
+    print("no error")
+except OSError as error:
+    print("OSError", error.errno)
+    try:
+        board.writer.add_scalar("loss", 1, 1)
+    except OSError:
+        print("again")
+board.close()
+print("ends")
+"""
+
+
+@pytest.mark.parametrize("where", ["with", "add", "flush", "monitor"])
+def test_a_full_disk_is_an_error(tmp_path, where):
+    found = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path), where], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.split()
+    assert lines[:2] == ["OSError", str(errno.EFBIG)], found.stdout
+    assert lines[2:] == (["ends"] if where == "with" else ["again", "ends"]), found.stdout  # `with` has closed the file

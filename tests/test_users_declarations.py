@@ -138,6 +138,13 @@ class Exponential(Doubled):
     def forward_impl(self, inputs, outputs):
         outputs[0].data.data[...] = np.exp(inputs[0].data.data)
 
+    def backward_impl(self, inputs, outputs, propagate_down, accum):
+        g = np.exp(inputs[0].data.data) * outputs[0].grad.data
+        inputs[0].grad.data[...] = g + (inputs[0].grad.data if accum[0] else 0)
+
+    def grad_depends_input_data(self, i, j):
+        return True
+
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
         return [outputs[0] * grad_outputs[0]]
 
@@ -153,3 +160,18 @@ def test_what_the_graph_of_a_gradient_reads_beside():
         y = Exponential()(x) * 1
         (g,) = nn.grad([y], [x])
     np.testing.assert_allclose(g.d, np.exp([1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_both_gradients_of_a_function_are_right(clears):
+    x = leaf(1, 2)
+    h = Exponential()(x * 1)
+    y = F.sum(h * 3) + F.sum(x)
+    for _ in range(2):
+        x.g = 0
+        y.forward(clear_no_need_grad=clears)
+        y.backward(clear_buffer=clears)
+        np.testing.assert_allclose(x.g, 3 * np.exp([1, 2]) + 1, rtol=1e-6)
+    (g,) = nn.grad([y], [x])
+    g.forward()
+    np.testing.assert_allclose(g.d, 3 * np.exp([1, 2]) + 1, rtol=1e-6)

@@ -17,6 +17,7 @@ from . import _core, random
 from ._core import NdArray, ParameterError
 from .files import parameter_file
 from .files.atomic import replacing
+from .files.steady import steadily
 from .parameter import get_parameters
 from .solver import SolverState
 
@@ -382,9 +383,13 @@ def _write(path: Path, named: Iterable[tuple[str, NDArray[Any], bool]]) -> None:
         parameter_file.write_safetensors(temporary, entries)
 
 
+def _entries(path: Path) -> list[parameter_file.Entry]:
+    return steadily("load_checkpoint", path, parameter_file.read_safetensors)
+
+
 def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays of a checkpoint that are needed, and what else it says."""
-    found = {entry.name: entry.values for entry in parameter_file.read_safetensors(path)}
+    found = {entry.name: entry.values for entry in _entries(path)}
     text = found.pop(ABOUT, np.zeros(0, np.uint8)).tobytes()
     try:
         about = json.loads(text)
@@ -402,7 +407,7 @@ def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArr
     found = {name: array for name, array in found.items() if is_needed(name)}
     parts: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in joined if is_needed(name)}
     for shard in shards:
-        for entry in parameter_file.read_safetensors(path.with_name(shard)):
+        for entry in _entries(path.with_name(shard)):
             if entry.name in parts:
                 parts[entry.name][shard] = entry.values
             elif is_needed(entry.name):

@@ -1,6 +1,6 @@
 """Starts a program as several processes: `python -m kinnor.launch -n 4 train.py --epochs 3`.
 
-The processes are MPI's. If one of them dies, all end, and its traceback is on standard error.
+The processes are MPI's. If one of them dies, all end, and its traceback is the last that is on standard error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ __all__ = ["main"]
 
 ENDS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that end a program."""
+
+STARTS = (b"MPI_ABORT was invoked", b"prterun ", b"mpirun ", b"Primary job ", b"An MPI communication peer process")
+"""How notes of Open MPI on the end of a process start."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,10 +109,71 @@ def _environment(given: argparse.Namespace) -> dict[str, str]:
     return environment
 
 
+class _Notes:
+    """Standard error of mpirun on its way to ours, without the notes that it adds to the traceback of a process.
+
+    A note stands between two lines of dashes. Notes come last, and only where no process wrote a traceback, or where a
+    signal ended one.
+    """
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._line = b""
+        self._held: list[bytes] = []
+        self._notes: list[bytes] = []
+        self._has_traceback = False
+
+    def read(self, source: int) -> None:
+        """Pass on what comes from a pipe until its end.
+
+        Args:
+            source: The descriptor of the pipe.
+        """
+        while content := os.read(source, 1 << 16):
+            *lines, self._line = (self._line + content).split(b"\n")
+            for line in lines:
+                self._take(line + b"\n")
+            if self._line.strip(b"\0-") and not self._held:  # such as a bar of progress
+                self._write(self._line)
+                self._line = b""
+        self._write(b"".join(self._held) + self._line.strip(b"\0"))
+        shown = [note for note in self._notes if not self._has_traceback or b" signal " in note]
+        self._write(b"".join(shown))
+
+    def _take(self, line: bytes) -> None:
+        line = line.lstrip(b"\0")  # which Open MPI writes before notes
+        is_rule = set(line.strip()) == {ord("-")} and len(line) > 60
+        if not self._held:
+            self._has_traceback |= line.startswith(b"Traceback (most recent call last)")
+            if is_rule:
+                self._held = [line]
+            else:
+                self._write(line)
+        elif len(self._held) == 1 and not line.startswith(STARTS):  # a line of dashes of the program
+            self._write(self._held[0])
+            self._held = []
+            self._take(line)
+        else:
+            self._held.append(line)
+            if is_rule:
+                self._notes.append(b"".join(self._held))
+                self._held = []
+
+    def _write(self, content: bytes) -> None:
+        while content:
+            try:
+                content = content[os.write(self._target, content) :]
+            except OSError:  # nobody reads it; the processes go on
+                return
+
+
 def _run(command: list[str], environment: dict[str, str]) -> int:
     """Run mpirun; what ends this process ends it and its processes first."""
     ended: list[int] = []
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    source = process.stderr.fileno() if process.stderr is not None else -1
+    reader = threading.Thread(target=_Notes(2).read, args=(source,), daemon=True)
+    reader.start()
 
     def end(number: int, _: FrameType | None) -> None:
         ended.append(number)
@@ -117,6 +182,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     before = {number: signal.signal(number, end) for number in ENDS}
     try:
         status = process.wait()
+        reader.join(5)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

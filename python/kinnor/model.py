@@ -16,14 +16,19 @@ from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
 from .files import network_file
 from .graph_def import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
+from .graph_pool import BuildLock, GraphPool
 from .modes import auto_forward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from .display import Parameters
     from .files.parameter_file import PathOrFile
     from .folding import Folding
+
+    _Graph = tuple[list[Variable], list[Variable]]
 
 __all__ = ["Model", "from_graph", "load", "save"]
 
@@ -39,6 +44,9 @@ class Model:
     variables, to be trained or put into another graph. In both the parameters are the model's own. Graphs of a model
     that `load` gave are folded until somebody asks for its parameters or its network, or calls it with variables: what
     follows from parameters alone is computed once, and batch normalizations go into the weights before them.
+
+    Threads may call one model together. Calls with arrays run side by side, each on a graph of its own; all graphs read
+    the same parameters. Graphs are built one at a time.
 
     Args:
         network: What describes it; its owner has the parameters.
@@ -60,12 +68,16 @@ class Model:
             raise NetworkError(f"Model: expected the inputs {network.inputs}, got {self.inputs}")
         for name in self.outputs:
             network.variable(name)
-        self._graphs: dict[Any, tuple[list[Variable], list[Variable]]] = {}
+        self._lock = BuildLock("Model")
+        # The first graph for each kind of inputs, and all of that kind, of which calls take one.
+        self._graphs: dict[Any, _Graph] = {}
+        self._pools: dict[Any, GraphPool[_Graph]] = {}
 
     @property
     def network(self) -> ProtoNetwork:
         """What describes the model; its owner has the parameters."""
-        self._unfold()
+        with self._lock.held():
+            self._unfold()
         return self._network
 
     def _unfold(self) -> None:
@@ -73,6 +85,10 @@ class Model:
         if self._folding is not None:
             self._folding = None
             self._graphs.clear()
+            self._pools.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_graphs": {}, "_pools": {}}
 
     def __repr__(self) -> str:
         return f"<Model {self._network.name!r} {self.inputs} -> {self.outputs}>"
@@ -83,8 +99,9 @@ class Model:
         Args:
             grad_only: Whether to leave out those that need no gradient.
         """
-        self._unfold()
-        self._make_parameters()
+        with self._lock.held():
+            self._unfold()
+            self._make_parameters()
         found = self._network.owner.get_parameters(grad_only)
         for name in list(found):
             if name not in self._network.parameters:
@@ -107,15 +124,20 @@ class Model:
         """
         given = self._given(args, named)
         if any(isinstance(x, Variable) for x in given):
-            self._unfold()
-            made = self._build([x if isinstance(x, Variable) else Variable.from_numpy_array(x) for x in given])
+            with self._lock.held():
+                self._unfold()
+                made = self._build([x if isinstance(x, Variable) else Variable.from_numpy_array(x) for x in given])
             return made[0] if len(made) == 1 else tuple(made)
         arrays = [np.asarray(x) for x in given]
-        inputs, outputs = self._graph(arrays)
-        for variable, values in zip(inputs, arrays, strict=True):
-            variable.d = values
-        forward_all(outputs, clear_buffer=True)
-        found = [output.d.copy() for output in outputs]
+        pool, graph = self._graph(arrays)
+        try:
+            inputs, outputs = graph
+            for variable, values in zip(inputs, arrays, strict=True):
+                variable.d = values
+            forward_all(outputs, clear_buffer=True)
+            found = [output.d.copy() for output in outputs]
+        finally:
+            pool.give(graph)
         return found[0] if len(found) == 1 else tuple(found)
 
     def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -126,31 +148,40 @@ class Model:
             raise CallError(f"{self._network.name}: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
         return [given[name] for name in self.inputs]
 
-    def _graph(self, arrays: Sequence[Any]) -> tuple[list[Variable], list[Variable]]:
+    def _graph(self, arrays: Sequence[NDArray[Any]]) -> tuple[GraphPool[_Graph], _Graph]:
+        """A graph for inputs that no other call has, and where it goes back to."""
         key = tuple((x.shape, x.dtype) for x in arrays)
-        graph = self._graphs.get(key)
-        if graph is None:
-            if len(self._graphs) >= _MOST_GRAPHS:
-                del self._graphs[next(iter(self._graphs))]
+        pool = self._pools.get(key)
+        graph = None if pool is None else pool.take()
+        if pool is not None and graph is not None:
+            return pool, graph
+        with self._lock.held():
+            pool = self._pools.get(key)
+            graph = None if pool is None else pool.free()
+            if pool is not None and graph is not None:
+                return pool, graph
             inputs = [Variable.from_numpy_array(x) for x in arrays]
             graph = inputs, self._build(inputs)
             if self._folding is not None:
                 self._folding.fold(graph[1], inputs)
-            self._graphs[key] = graph
-        return graph
+            if pool is None:
+                if len(self._graphs) >= _MOST_GRAPHS:
+                    oldest = next(iter(self._graphs))
+                    del self._graphs[oldest], self._pools[oldest]
+                pool = self._pools[key] = GraphPool()
+                self._graphs[key] = graph
+            pool.add()
+            return pool, graph
 
     def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
         order = [inputs[self.inputs.index(name)] for name in self._network.inputs]
         with auto_forward(False):
-            self._network(*order)
+            made = self._network._built(order)
         found = []
         for name in self.outputs:
-            node = self._network.variable(name)
-            if node.variable_instance is None:
+            if name not in made:
                 raise NetworkError(f"{self._network.name}: expected output {name!r}, got none")
-            found.append(node.variable_instance)
-        for node in (*self._network.variables.values(), *self._network.parameters.values()):
-            node.variable_instance = None  # The graph is the caller's.
+            found.append(made[name])
         return found
 
     def _make_parameters(self) -> None:

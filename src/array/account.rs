@@ -39,6 +39,11 @@ thread_local! {
     static PAYS: RefCell<Option<Arc<Account>>> = const { RefCell::new(None) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(super) fn begin_thread() {
+    let _ = PAYS.try_with(|_| ());
+}
+
 impl Payer {
     /// The account for allocations of this thread. None if the allocation must fail.
     #[inline]

@@ -56,6 +56,7 @@ impl FreeList {
     /// The free lists of a thread.
     #[cold]
     fn all() -> Box<[Self; CLASSES]> {
+        super::begin_thread_locals();
         Box::new(
             [const { Self { stack: BlockStack::new(), room: Cell::new(0), spare: BlockStack::new() } };
                 CLASSES],
@@ -208,14 +209,13 @@ pub(crate) fn limit_of_environment() -> Result<Option<usize>, WrongSetting> {
 /// Registers fork handlers: a child must not inherit a store that another thread was changing.
 fn guard_forks() {
     thread_local! {
-        static HELD: Cell<Option<MutexGuard<'static, Store>>> = const { Cell::new(None) };
+        static HELD: Cell<fork::HeldGuard<MutexGuard<'static, Store>>> = const { Cell::new(None) };
     }
     extern "C" fn before() {
-        let guard = STORE.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = HELD.try_with(|held| held.set(Some(guard)));
+        fork::hold(&HELD, STORE.lock().unwrap_or_else(PoisonError::into_inner));
     }
     extern "C" fn after() {
-        let _ = HELD.try_with(Cell::take);
+        drop(fork::release(&HELD));
     }
     fork::around(before, after, after);
 }

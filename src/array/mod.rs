@@ -45,13 +45,27 @@ pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
 pub use storage::Storage;
+pub(crate) use system::has_addresses;
 pub use view::View;
 pub(crate) use whole::{Odd, exact_below};
 pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};
 
-/// Allocates what a thread needs for buffers before its first task, so that tasks of a warm step do not allocate.
+/// Makes what a thread needs for buffers before its first task, so that tasks of a warm step allocate nothing.
+///
+/// Registers all thread-locals of this layer that have destructors. The C library aborts the process if it has no memory to
+/// register one, so this must not wait for a first use that may come when memory is short.
 pub(crate) fn begin_thread() {
     allocator::begin_thread();
+}
+
+/// Registers the thread-locals other than the allocator's, which calls this before its first buffer.
+fn begin_thread_locals() {
     workspace::begin_thread();
+    account::begin_thread();
+    reclaim::begin_thread();
+    // A thread that waits for a lock has a thread-local of `parking_lot`. This registers it and returns: nothing is waited for.
+    let (key, token) = (begin_thread_locals as fn() as usize, parking_lot_core::DEFAULT_PARK_TOKEN);
+    // SAFETY: nothing else parks at the address of this function, and no closure panics or parks.
+    unsafe { parking_lot_core::park(key, || false, || {}, |_, _| {}, token, None) };
 }

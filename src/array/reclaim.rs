@@ -31,7 +31,12 @@ thread_local! {
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps every buffer given to [`pin_for_step`] allocated while it lives. Bound to its thread.
+/// Registers the thread-local with a destructor.
+pub(super) fn begin_thread() {
+    let _ = HELD.try_with(|_| ());
+}
+
+/// While it lives, what [`pin_for_step`] is given stays allocated. It belongs to its thread.
 pub(crate) struct StepPins {
     outer: usize,
     thread: PhantomData<*const ()>,
@@ -186,14 +191,13 @@ pub(crate) fn release(mut buffer: Buffer) {
 /// next run, when calling back is safe.
 pub(super) fn guard_forks() {
     thread_local! {
-        static LOCKED: Cell<Option<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
+        static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
     }
     extern "C" fn before() {
-        let guard = FREED.lock();
-        let _ = LOCKED.try_with(|locked| locked.set(Some(guard)));
+        fork::hold(&LOCKED, FREED.lock());
     }
     extern "C" fn parent() {
-        drop(LOCKED.try_with(Cell::take));
+        drop(fork::release(&LOCKED));
     }
     extern "C" fn child() {
         let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);

@@ -1,6 +1,8 @@
 //! Free memory in order of address: split to the requested size, and merged with free neighbours. Knows addresses and
 //! sizes, not limits or small blocks.
 
+use std::ops::Range;
+
 use super::block::MemoryBlock;
 use super::system::{self, PAGE};
 
@@ -73,28 +75,64 @@ impl FreeSpans {
         }
     }
 
-    /// Unmaps spans, the longest first, until `bytes` bytes are returned. Returns how many were.
+    /// Gives memory back to the system, the longest span first, until `bytes` are gone; how many were. The ends of a span that
+    /// share a page of the system with other memory stay.
     pub(super) fn unmap(&mut self, bytes: usize) -> usize {
+        self.unmap_pages(bytes, system::page(), |block| {
+            // SAFETY: it is whole pages of what the system gave, and all of a mapping where that is asked for.
+            unsafe { system::unmap(block) }
+        })
+    }
+
+    /// As above, for pages of `page` bytes and a system that may return what it refuses.
+    fn unmap_pages(
+        &mut self,
+        bytes: usize,
+        page: usize,
+        unmap: impl Fn(MemoryBlock) -> Option<MemoryBlock>,
+    ) -> usize {
         let mut gone = 0;
         while gone < bytes {
-            let wholes = &self.wholes;
-            let goes =
-                |span: &MemoryBlock| system::TAKES_PARTS || wholes.contains(&(span.address(), span.size()));
-            let longest =
-                (0..self.spans.len()).filter(|i| goes(&self.spans[*i])).max_by_key(|i| self.spans[*i].size());
+            let longest = (0..self.spans.len()).max_by_key(|i| self.pages_of(&self.spans[*i], page).len());
             let Some(i) = longest else { break };
-            let span = self.spans.remove(i);
-            self.wholes.retain(|(start, _)| *start != span.address());
-            gone += span.size();
-            // SAFETY: the span is memory from the system, and a whole mapping where that is required.
-            unsafe { system::unmap(span) };
+            let pages = self.pages_of(&self.spans[i], page);
+            if pages.is_empty() {
+                break;
+            }
+            let mut span = self.spans.remove(i);
+            if pages.end < span.end() {
+                let behind = span.cut(span.end() - pages.end);
+                self.give(behind);
+            }
+            if span.address() < pages.start {
+                let whole = span.cut(pages.len());
+                self.give(std::mem::replace(&mut span, whole));
+            }
+            if let Some(refused) = unmap(span) {
+                self.give(refused);
+                break;
+            }
+            self.wholes.retain(|(start, _)| *start != pages.start);
+            gone += pages.len();
         }
         gone
+    }
+
+    /// The addresses of a span that the system would take back.
+    fn pages_of(&self, span: &MemoryBlock, page: usize) -> Range<usize> {
+        let (start, end) = (span.address(), span.end());
+        match system::TAKES_PARTS {
+            true => start.next_multiple_of(page)..end / page * page,
+            false if self.wholes.contains(&(start, span.size())) => start..end,
+            false => 0..0,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -117,6 +155,52 @@ mod tests {
         }
         assert_eq!(spans.unmap(1), size);
         assert!(spans.take(PAGE).is_none() && spans.unmap(1) == 0);
+    }
+
+    #[test]
+    fn only_whole_pages_of_the_system_go_back() {
+        if !system::TAKES_PARTS {
+            return;
+        }
+        for factor in [1, 4, 16] {
+            let page = factor * system::page();
+            let all = system::map(32 * page).expect("memory");
+            let (start, end) = (all.address(), all.end());
+            let mut spans = FreeSpans::new();
+            spans.add(all);
+            let used: Vec<MemoryBlock> =
+                (0..).map_while(|i| spans.take((1 + i * 7919 % 41) * PAGE)).collect();
+            // Every second block is freed; those beside them stay in use.
+            let (freed, used): (Vec<_>, Vec<_>) = used.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
+            freed.into_iter().for_each(|(_, block)| spans.give(block));
+            let went = RefCell::new(Vec::new());
+            let gone = spans.unmap_pages(usize::MAX, page, |block| {
+                went.borrow_mut().push(block.address()..block.end());
+                None
+            });
+            let went = went.into_inner();
+            assert!(gone > 0 && gone == went.iter().map(Range::len).sum::<usize>());
+            for pages in &went {
+                assert!(pages.start % page == 0 && pages.end % page == 0, "a part of a page");
+                assert!(start <= pages.start && pages.end <= end);
+                let others = used.iter().map(|(_, block)| block).chain(&spans.spans);
+                assert!(others.into_iter().all(|b| b.end() <= pages.start || pages.end <= b.address()));
+            }
+            // A page goes once the last block of it is free, and no byte is lost.
+            used.into_iter().for_each(|(_, block)| spans.give(block));
+            let left = spans.unmap_pages(usize::MAX, page, |_| None);
+            assert_eq!((gone + left, spans.spans.len()), (32 * page, 0), "pages of {page} bytes");
+        }
+    }
+
+    #[test]
+    fn what_the_system_refuses_stays() {
+        let mut spans = FreeSpans::new();
+        spans.add(system::map(64 * PAGE).expect("memory"));
+        let size = spans.spans[0].size();
+        assert_eq!(spans.unmap_pages(usize::MAX, system::page(), Some), 0);
+        assert!(spans.spans.len() == 1 && spans.spans[0].size() == size);
+        assert_eq!(spans.unmap(usize::MAX), size);
     }
 
     #[test]

@@ -133,9 +133,11 @@ impl Store {
 
     /// Unmaps such a block.
     pub(super) fn give_alone(&mut self, block: MemoryBlock) {
-        self.mapped -= block.size();
-        // SAFETY: the block is a whole mapping.
-        unsafe { system::unmap(block) };
+        let size = block.size();
+        // SAFETY: it is all of what the system gave.
+        if unsafe { system::unmap(block) }.is_none() {
+            self.mapped -= size;
+        }
     }
 
     /// Returns as much memory to the system as possible.
@@ -168,8 +170,9 @@ impl Store {
         Some(self.slabs[at].rest.cut(size))
     }
 
-    /// Maps `size` bytes, whole pages, in one piece.
+    /// Has the system give `size` bytes, rounded up to whole pages of the system, in one piece.
     fn map(&mut self, size: usize, peak: usize) -> Option<()> {
+        let size = size.checked_next_multiple_of(system::page())?;
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
         let room = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
         // The remainder of a huge page serves the next block.

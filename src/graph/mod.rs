@@ -50,3 +50,13 @@ pub use run::timings::{Timing, take_timings, time_runs};
 #[doc(hidden)]
 pub use step::anomaly::set_source_line;
 pub use step::forward::{evaluate, evaluate_into};
+
+/// Makes what a thread needs before its first run, see [`crate::array::begin_thread`].
+#[cfg(feature = "python")]
+pub(crate) fn begin_thread() {
+    crate::ops::begin_thread();
+    handles::segment::begin_thread();
+    memory::eviction::pool::begin_thread();
+    run::timings::begin_thread();
+    drop(std::thread::current());
+}

@@ -42,6 +42,7 @@ pub use modulated::modulated;
 use patches::Patches;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
+pub(super) use tables::begin_thread;
 use tables::{Tables, WhichSum};
 use weight::WeightGradient;
 use winograd::Winograd;

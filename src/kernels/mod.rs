@@ -38,3 +38,10 @@ mod variates;
 pub use dual::Dual;
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
 pub use number::{Float, Number, PerFloat};
+
+/// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].
+pub(crate) fn begin_thread() {
+    crate::array::begin_thread();
+    convolution::begin_thread();
+    random::begin_thread();
+}

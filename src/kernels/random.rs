@@ -65,6 +65,11 @@ thread_local! {
     static TAPED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(super) fn begin_thread() {
+    let _ = TAPE.try_with(|_| ());
+}
+
 fn with_tape<R>(f: impl FnOnce(&mut DrawTape) -> R) -> R {
     TAPE.with_borrow_mut(|tape| {
         let result = f(tape);

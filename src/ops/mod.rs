@@ -53,6 +53,12 @@ use crate::{Error, Result};
 use contract::spec::op;
 pub use contract::symbol;
 
+/// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].
+pub(crate) fn begin_thread() {
+    crate::kernels::begin_thread();
+    symbol::begin_thread();
+}
+
 /// Every operation, family by family: the single source for Python, stubs, docs and tests.
 pub fn registry() -> impl Iterator<Item = &'static Entry> {
     [

@@ -66,6 +66,7 @@ fn interrupted() -> Result<(), Interrupt> {
 #[pymodule(gil_used = true)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::check_environment().map_err(|e| PyImportError::new_err(e.to_string()))?;
+    crate::graph::begin_thread();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::register(m)?;
     m.add_class::<ndarray::NdArray>()?;

@@ -11,7 +11,7 @@ import kinnor as nn
 from kinnor.communicators import MultiProcessDataParallelCommunicator
 
 what = sys.argv[1]
-comm = MultiProcessDataParallelCommunicator(timeout=1.0)
+comm = MultiProcessDataParallelCommunicator(timeout=600.0 if what in ("ended", "received", "group") else 1.0)
 comm.init()
 x = nn.NdArray.from_numpy_array(np.ones((2, 3), np.float32))
 if what == "raise" and comm.rank == 1:
@@ -28,8 +28,17 @@ if what == "order" and comm.rank == 1:
     comm.bcast(x, 0)
 if what in ("skip", "unsaved") and comm.rank == 1:
     time.sleep(30)
-if what == "ended" and comm.rank == 1:
-    sys.exit()
+if what == "ended":
+    comm.bcast(x, 0)
+if what == "group":
+    comm.new_group(("both", [0, 1]))
+    comm.all_reduce(x, group="both")
+if what in ("ended", "received", "group") and comm.rank == 1:
+    sys.exit(0)
+if what == "received":
+    comm._transports["world"].receive(np.zeros(3, np.float32), 1, 0)
+if what == "group":
+    comm.all_reduce(x, group="both")
 if what == "unsaved":
     nn.save_checkpoint("never.checkpoint", communicator=comm)
 if what == "wait":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files.atomic import replacing_folder
 from ..utils.cache_data_source import CacheDataSource, write_cache
 from ..utils.csv_data_source import CsvDataSource
 from ..utils.data_source import DataError
@@ -54,15 +54,7 @@ def convert(source: str, destination: str, force: bool = False, shuffle: bool = 
     if target.exists() and not (force and (target / "cache_index.csv").is_file()):
         raise DataError(f"expected a folder that is not there yet, or a data set and --force, got {destination!r}")
     kind = CacheDataSource if Path(source).is_dir() else CsvDataSource
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        with kind(source, shuffle=shuffle, normalize=normalize) as found:
-            write_cache(found, part)
-            size: int = found.size
-        if target.exists():
-            shutil.rmtree(target)
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with replacing_folder(target) as part, kind(source, shuffle=shuffle, normalize=normalize) as found:
+        write_cache(found, part)
+        size: int = found.size
     return size

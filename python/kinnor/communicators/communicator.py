@@ -36,6 +36,17 @@ __all__ = [
 
 WORLD = "world"
 
+_watches: list[Watch] = []
+
+
+def _leave() -> None:
+    """Tell the other processes that this one ends, and wait for them."""
+    for watch in _watches:
+        watch.say_end()
+    for watch in _watches:
+        watch.stop()
+
+
 CHECKED = 64
 """How many collectives of a kind are compared between the processes of a group before they run."""
 
@@ -83,7 +94,9 @@ class Communicator:
         self._groups[WORLD] = list(range(world.size))
         if isinstance(world, Mpi) and world.size > 1:
             self._watch = Watch(world, self._timeout)
-            atexit.register(self._watch.stop)  # before MPI ends, which registers itself earlier
+            if not _watches:
+                atexit.register(_leave)  # before MPI ends, which registers itself earlier
+            _watches.append(self._watch)
 
     @property
     def name(self) -> str:

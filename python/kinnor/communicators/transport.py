@@ -25,6 +25,9 @@ LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 LOOKING = 2e-4
 """Seconds that a process looks again and again whether what it waits for is there. Then it sleeps between looks."""
 
+ON_ITS_WAY = 1.0
+"""Seconds that a message may take."""
+
 SHORTEST, LONGEST = 5e-5, 2e-4
 """Seconds of the first sleep and of the last ones."""
 
@@ -150,6 +153,45 @@ class OneProcess:
         os._exit(code)
 
 
+class Ends:
+    """What a process knows of the ends of others; all of its groups share it.
+
+    Attributes:
+        missing: Why whatever waits for others is to raise an error.
+        entered: In how many collectives of each group this process has been.
+        ended: The same of processes that have ended, by their ranks in the world, with what to say of each.
+    """
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+        self.entered: dict[str, int] = {}
+        self.ended: dict[int, tuple[dict[str, int], str]] = {}
+
+    def enter(self, group: str) -> int:
+        """Count a collective; returns its number in the group.
+
+        Args:
+            group: The name of the group, which is the same on all of its processes.
+        """
+        number = self.entered[group] = self.entered.get(group, 0) + 1
+        return number
+
+    def refuse(self, group: str, number: int, ranks: Sequence[int]) -> None:
+        """Raise an error if a process will never come to a collective.
+
+        Args:
+            group: The name of the group.
+            number: That of the collective.
+            ranks: The processes of the group.
+
+        Raises:
+            CommunicatorError: If one has ended before.
+        """
+        told = [self.ended[r][1] for r in ranks if r in self.ended and self.ended[r][0].get(group, 0) < number]
+        if told:
+            raise CommunicatorError("expected all ranks in a collective, got\n  " + "\n  ".join(told))
+
+
 class Mpi:
     """Processes that MPI started.
 
@@ -159,15 +201,17 @@ class Mpi:
     Args:
         handle: A communicator of `mpi4py`.
         ranks: The numbers of its processes in the world.
-        missing: What is known of processes that never come; groups share it.
+        name: The name of the group, which is the same on all of its processes.
+        ends: What is known of processes that never come; groups share it.
     """
 
-    def __init__(self, handle: Any, ranks: list[int], missing: list[str] | None = None) -> None:
+    def __init__(self, handle: Any, ranks: list[int], name: str = "world", ends: Ends | None = None) -> None:
         from mpi4py import MPI
 
         self._handle = handle
         self._library = MPI
-        self._missing: list[str] = [] if missing is None else missing
+        self._name, self._n_groups = name, 0
+        self.ends = Ends() if ends is None else ends
         self._left: list[Any] = []
         self._beside: Mpi | None = None
         self.rank, self.size, self.ranks = handle.Get_rank(), handle.Get_size(), ranks
@@ -178,13 +222,15 @@ class Mpi:
         members = self._handle.Get_group().Incl([self.ranks.index(rank) for rank in ranks])
         self._meet()
         handle = self._handle.Create(members)
-        return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks), self._missing)
+        self._n_groups += 1
+        name = f"{self._name}/{self._n_groups}"
+        return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks), name, self.ends)
 
     def beside(self) -> Mpi:
         """The same processes for a thread, made once."""
         if self._beside is None:
             self._meet()
-            self._beside = MpiBeside(self._handle.Dup(), self.ranks, self._missing)
+            self._beside = MpiBeside(self._handle.Dup(), self.ranks, f"{self._name}/beside", self.ends)
         return self._beside
 
     def all_reduce(self, array: NDArray[Any]) -> None:
@@ -233,7 +279,7 @@ class Mpi:
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
         """Receive into an array of the same size."""
         self._refuse_alone()
-        self.finish(self._handle.Irecv(array, source=source, tag=tag))
+        self.finish(self._handle.Irecv(array, source=source, tag=tag), source=self.ranks[source])
 
     def exchange(self, text: str) -> list[str]:
         """Gather short texts."""
@@ -249,16 +295,31 @@ class Mpi:
         self._library.COMM_WORLD.Abort(code)
         os._exit(code)
 
-    def finish(self, request: Any, looking: float = LOOKING) -> None:
+    def finish(
+        self, request: Any, looking: float = LOOKING, number: int | None = None, source: int | None = None
+    ) -> None:
         """Wait for a request, and leave the core to others if that takes long.
 
+        Args:
+            request: The request.
+            looking: Seconds to look without sleep.
+            number: The number of a collective in this group.
+            source: The rank in the world of the process that a message comes from.
+
         Raises:
-            CommunicatorError: If a process is missing.
+            CommunicatorError: If a process is missing, or has ended.
         """
         end, pause = time.perf_counter() + looking, SHORTEST
+        ends, alone = self.ends.ended, float("inf")
         try:
             while not request.Test():
                 self._refuse_alone()
+                if ends and number is not None:
+                    self.ends.refuse(self._name, number, self.ranks)
+                elif source in ends:  # what it sent before may be on its way
+                    alone = min(alone, time.perf_counter() + ON_ITS_WAY)
+                    if time.perf_counter() > alone:
+                        raise CommunicatorError(f"expected a message of rank {source}, got none: {ends[source][1]}")
                 if time.perf_counter() > end:
                     time.sleep(pause)
                     pause = min(1.25 * pause, LONGEST)
@@ -269,16 +330,17 @@ class Mpi:
     def _meet(self) -> None:
         """Wait until all processes are here."""
         self._refuse_alone()
-        self.finish(self._handle.Ibarrier())
+        number = self.ends.enter(self._name)
+        self.finish(self._handle.Ibarrier(), number=number)
 
     def _refuse_alone(self) -> None:
-        if self._missing:
-            raise CommunicatorError(self._missing[0])
+        if self.ends.missing:
+            raise CommunicatorError(self.ends.missing[0])
 
     def lose(self, told: str) -> None:
         """Let whatever waits for others raise an error, now and later: somebody never comes."""
-        if not self._missing:
-            self._missing.append(told)
+        if not self.ends.missing:
+            self.ends.missing.append(told)
 
     def watching(self) -> Any:
         """Another communicator of the same processes, for messages beside the collectives."""
@@ -291,18 +353,21 @@ class MpiBeside(Mpi):
     def all_reduce(self, array: NDArray[Any]) -> None:
         """Sum in place, without a copy."""
         self._refuse_alone()
-        self.finish(self._handle.Iallreduce(self._library.IN_PLACE, array), 0.0)
+        number = self.ends.enter(self._name)
+        self.finish(self._handle.Iallreduce(self._library.IN_PLACE, array), 0.0, number)
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
         """Gather parts of any lengths."""
         self._refuse_alone()
-        self.finish(self._handle.Iallgatherv(own, [parts, list(counts)]), 0.0)
+        number = self.ends.enter(self._name)
+        self.finish(self._handle.Iallgatherv(own, [parts, list(counts)]), 0.0, number)
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
         """Send a part of any length to each."""
         self._refuse_alone()
         mine = [counts[self.rank]] * self.size
-        self.finish(self._handle.Ialltoallv([parts, list(counts)], [received, mine]), 0.0)
+        number = self.ends.enter(self._name)
+        self.finish(self._handle.Ialltoallv([parts, list(counts)], [received, mine]), 0.0, number)
 
 
 def started_by_mpi() -> bool:

@@ -27,7 +27,7 @@ PERIOD = 0.25
 GRACE = 4 * PERIOD
 """Seconds in which all processes tell whom they miss, before one of them ends the program."""
 
-QUESTION, ANSWER, MISSING = 1, 2, 3
+QUESTION, ANSWER, MISSING, ENDED = 1, 2, 3, 4
 
 INSIDE = __name__.partition(".")[0] + "."
 
@@ -87,10 +87,26 @@ class Watch:
             else:
                 self._inside[thread] = outer
 
-    def stop(self) -> None:
-        """End the thread; and the program, if processes have missed each other: MPI does not end by itself then."""
+    def say_end(self) -> None:
+        """Tell the others that this process ends, and in which collectives it has been.
+
+        If an error ends it, MPI ends the others.
+        """
         self._stopped.set()
         self._thread.join()
+        if self._missing or getattr(sys, "last_type", None) is not None:
+            return
+        last = f"number {self._last.number}, {self._last.what}" if self._last.number else "none"
+        text = f"rank {self._transport.rank} has ended; its last collective was {last}"
+        for other in range(self._transport.size):
+            if other != self._transport.rank:
+                self._send((dict(self._transport.ends.entered), text), other, ENDED)
+
+    def stop(self) -> None:
+        """End the program, if processes have missed each other: MPI does not end by itself then."""
+        end = time.monotonic() + GRACE
+        while self._sent and not all(request.Test() for request in self._sent) and time.monotonic() < end:
+            time.sleep(0.001)
         if self._missing:
             sys.stdout.flush()
             time.sleep(GRACE)  # for what the others still do
@@ -121,10 +137,13 @@ class Watch:
             self._send(self._state(), status.Get_source(), ANSWER)
         while self._handle.iprobe(tag=MISSING):
             self._miss(self._handle.recv(tag=MISSING))
+        while self._handle.iprobe(tag=ENDED):
+            told = self._handle.recv(tag=ENDED, status=status)
+            self._transport.ends.ended[status.Get_source()] = told
         if time.monotonic() > self._ends:
             self._transport.lose(self._missing)
 
-    def _send(self, text: str, rank: int, tag: int) -> None:
+    def _send(self, text: Any, rank: int, tag: int) -> None:
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent.append(self._handle.isend(text, dest=rank, tag=tag))
 

@@ -14,13 +14,60 @@ from ..profiling import Profile
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
 
     from .._core import Function, NdArray
 
 __all__ = ["TBGraphWriter"]
+
+
+class _Patient:
+    """Writes records in tensorboardX's thread, which would end at the first error: its queue would fill, and block.
+
+    Args:
+        writer: Writes them.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._error: Exception | None = None
+        self.is_told = False
+
+    def _try(self, what: Callable[..., object], *args: Any) -> None:
+        try:
+            what(*args)
+        except Exception as error:
+            self._error = self._error or error
+
+    def write_event(self, event: Any) -> None:
+        if self._error is None:
+            self._try(self._writer.write_event, event)
+
+    def flush(self) -> None:
+        if self._error is None:
+            self._try(self._writer.flush)
+
+    def close(self) -> None:
+        self._try(self._writer.close)
+
+    def check(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._error is not None:
+            self.is_told = True
+            raise self._error
+
+
+class _Checked:
+    """Adds an event, unless an earlier one was not written."""
+
+    def __init__(self, add: Callable[[Any], object], writer: _Patient) -> None:
+        self._add, self._writer = add, writer
+
+    def __call__(self, event: Any) -> None:
+        self._writer.check()
+        self._add(event)
 
 
 class TBGraphWriter:
@@ -49,6 +96,43 @@ class TBGraphWriter:
     def __init__(self, log_dir: str | os.PathLike[str] = "", comment: str = "", **kwargs: Any) -> None:
         package = needed("TBGraphWriter", "tensorboardX", "TensorBoard", "tensorboard")
         self._writer = package.SummaryWriter(str(log_dir) or None, comment, **kwargs)
+        self._new_file_writer = self._writer._get_file_writer
+        self._writer._get_file_writer = self._file_writer
+        self._file_writer()
+
+    def _file_writer(self) -> Any:
+        """TensorboardX's writer of events, made anew where it was closed."""
+        found = self._new_file_writer()
+        events = getattr(found, "event_writer", None)
+        if events is not None and not isinstance(events._ev_writer, _Patient):
+            events._ev_writer = events._worker._record_writer = _Patient(events._ev_writer)
+            events.add_event = _Checked(events.add_event, events._ev_writer)
+        return found
+
+    def flush(self) -> None:
+        """Write what is left to be written.
+
+        Raises:
+            OSError: If it cannot be written, for example because the disk is full.
+        """
+        self._finish(self._writer.flush)
+
+    def close(self) -> None:
+        """Write what is left to be written, and close the file.
+
+        Raises:
+            OSError: If it cannot be written, for example because the disk is full.
+        """
+        self._finish(self._writer.close)
+
+    def _finish(self, what: Callable[[], object]) -> None:
+        writers = list((self._writer.all_writers or {}).values())
+        what()
+        for held in writers:
+            events = getattr(held, "event_writer", None)
+            writer = getattr(events, "_ev_writer", None)
+            if isinstance(writer, _Patient) and not writer.is_told:
+                writer.check()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -59,7 +143,7 @@ class TBGraphWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._writer.close()
+        self.close()
 
     def from_variable(self, leaf: Variable, output_name: str = "output") -> None:
         """Write the graph that computes a variable.

@@ -1,4 +1,4 @@
-"""Replacing a file whole or not at all.
+"""Replacing a file or a folder whole or not at all.
 
 Knows files and processes; knows nothing of what is written.
 """
@@ -6,9 +6,10 @@ Knows files and processes; knows nothing of what is written.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["replacing"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
-_numbers = count()
-_open: set[Path] = set()
+__all__ = ["replacing", "replacing_folder"]
 
 _LONGEST = 200
 """Bytes of a name that leave room for what temporary names add; file systems allow 255."""
@@ -45,21 +48,76 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         raise OSError(f"expected a path of a regular file, got {path}")
     _remove_leftovers(target)
-    temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{next(_numbers)}.tmp")
-    _open.add(temporary)
-    try:
+    with _temporary(target, is_folder=False) as temporary:
         # Some writers make files that nobody else may read; this one may be read as any other of the user's.
-        temporary.touch(exist_ok=False)
         mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
         temporary.chmod(S_IMODE(mode))
         _sync(temporary)
         temporary.replace(target)
         _sync(target.parent)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write a folder under another name and rename it when it is complete; the old one is removed before.
+
+    Args:
+        path: The folder to replace or to create.
+
+    Returns:
+        The context manager; it gives the folder to write into.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
+    with _temporary(target, is_folder=True) as temporary:
+        yield temporary
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.rename(target)
+
+
+@contextmanager
+def _temporary(target: Path, *, is_folder: bool) -> Iterator[Path]:
+    """A file or folder beside a target, locked in a block and removed after it, unless it was renamed.
+
+    Processes in containers have equal ids, so the name is random, and a lock says that its writer lives.
+    """
+    while True:
+        temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.randbits(64)}.tmp")
+        temporary.mkdir() if is_folder else temporary.touch(exist_ok=False)
+        try:
+            with _locked(temporary):
+                if temporary.exists():  # or another process has just taken it for a leftover
+                    yield temporary
+                    return
+        finally:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(temporary) if is_folder else temporary.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Mark a file or folder in a block as one that is being written."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        # Shared, as readers of HDF5 files take such a lock. A file system without locks keeps leftovers.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
     finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        _open.discard(temporary)
+        os.close(descriptor)
 
 
 def _prefix(target: Path) -> str:
@@ -81,27 +139,38 @@ def _sync(path: Path) -> None:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what writers of this file left that are no longer there."""
+    """Remove what writers of this file or folder left that are no longer there."""
     prefix = _prefix(target)
     for path in target.parent.iterdir():
         if not (path.name.startswith(prefix) and path.suffix == ".tmp"):
             continue
         writer, _, number = path.stem[len(prefix) :].partition("-")
-        if writer.isdecimal() and number.isdecimal() and not _in_use(path, int(writer)):
-            with suppress(FileNotFoundError):
-                path.unlink()
+        if writer.isdecimal() and number.isdecimal() and _may_be_gone(int(writer)):
+            _remove_unlocked(path)
 
 
-def _in_use(path: Path, writer: int) -> bool:
-    # A restarted container has the process ids of the one that was killed, so our own id proves nothing.
+def _may_be_gone(writer: int) -> bool:
+    """False if a process that lives has a writer's id; True proves nothing, as containers have ids of their own."""
+    if fcntl is None:  # `os.kill` would end the process on Windows.
+        return False
     if writer == os.getpid():
-        return path in _open
-    if os.name == "nt":  # `os.kill` would end the process there.
         return True
     try:
         os.kill(writer, 0)
     except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or folder that no process writes."""
+    with suppress(OSError):  # it is locked, or gone, or somebody else's
+        is_folder = path.is_dir()
+        descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path) if is_folder else path.unlink()
+        finally:
+            os.close(descriptor)

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from .._core import Error, ParameterError
 from . import parameter_file, parameter_protobuf, schema
 from .atomic import replacing
+from .steady import steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -115,7 +116,7 @@ def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str
     if kind not in EXTENSIONS:
         raise NetworkError(f"{op}: expected a name that ends in {' or '.join(EXTENSIONS)}, got {name}")
     if isinstance(source, (str, os.PathLike)):
-        return name, kind, parameter_file.regular(source).read_bytes()
+        return name, kind, steadily(op, parameter_file.regular(source), Path.read_bytes)
     raw: Any = source.read()
     return name, kind, raw.encode() if isinstance(raw, str) else raw
 

@@ -24,6 +24,7 @@ from . import hdf5, parameter_protobuf
 from .atomic import replacing
 from .packages import needed
 from .progress import each
+from .steady import steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +124,7 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
             raise ParameterError(*error.args) from error
     _, read = _format("load_parameters", path, extension)
     if isinstance(path, (str, os.PathLike)):
-        entries = read(regular(path))
+        entries = steadily("load_parameters", regular(path), read)
     else:
         with _scratch_file() as temporary:
             with temporary.open("wb") as file:
@@ -351,8 +352,12 @@ def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         ParameterError: If it is malformed.
     """
-    with hdf5.reading(op, path) as nodes:
-        return {node.name: node.values() for node in nodes if node.is_dataset}
+
+    def read(path: Path) -> dict[str, NDArray[Any]]:
+        with hdf5.reading(op, path) as nodes:
+            return {node.name: node.values() for node in nodes if node.is_dataset}
+
+    return steadily(op, path, read)
 
 
 # --- protobuf: NNabla's, in single precision.

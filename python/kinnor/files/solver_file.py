@@ -14,6 +14,7 @@ import numpy as np
 from .._core import ParameterError
 from . import hdf5, parameter_file, solver_protobuf
 from .atomic import replacing
+from .steady import steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, State]:
         OSError: If the file cannot be read.
     """
     _, read = _format("load_states", path)
-    states = read(parameter_file.regular(path))
+    states = steadily("load_states", parameter_file.regular(path), read)
     for key, state in states.items():
         for name, values in state.arrays.items():
             parameter_file.check_shape("load_states", f"{key}/{name}", values)

@@ -18,6 +18,7 @@ from .._core import Error, Variable
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
+from ..graph_pool import BuildLock
 from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 
@@ -66,6 +67,7 @@ class ProtoNetwork:
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.repeat_info: dict[str, int] = {}
+        self._lock = BuildLock(f"network {self.name!r}")
 
     def __getitem__(self, item: str) -> Any:
         return vars(self)[item]
@@ -235,6 +237,26 @@ class ProtoNetwork:
         Raises:
             NetworkError: If a name, a function, or the batch size is missing.
         """
+        with self._lock.held():
+            return self._called(args, batch_size, ctx)
+
+    def _built(self, args: Sequence[Variable]) -> dict[str, Variable]:
+        """Build a graph and keep nothing of it: its variables and parameters by name.
+
+        Args:
+            args: The inputs.
+        """
+        with self._lock.held():
+            nodes = {**self.variables, **self.parameters}
+            try:
+                self._called(args)
+                made = {name: node.variable_instance for name, node in nodes.items()}
+            finally:
+                for node in nodes.values():
+                    node.variable_instance = None
+        return {name: variable for name, variable in made.items() if variable is not None}
+
+    def _called(self, args: Sequence[Variable], batch_size: int | None = None, ctx: Any = None) -> Any:
         if args and len(args) != len(self.inputs):
             raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
         batch_size = batch_size or self._given_batch(args) or self.batch_size

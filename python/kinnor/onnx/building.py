@@ -16,6 +16,7 @@ from ..files.progress import each
 from ..modes import auto_forward
 from . import reading
 from .definitions import definition
+from .expansion import BUDGET, Budget
 from .tables import TABLE
 from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow
 
@@ -50,6 +51,7 @@ class Builder:
         self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
         self.at = 0
         self.watched: dict[str, Variable] = {}
+        self._budget = Budget()
         for node in proto.graph.node:
             self._attributes_of(node)
 
@@ -74,8 +76,12 @@ class Builder:
             OnnxError: If a node cannot be built.
         """
         self.watched.clear()
-        with auto_forward(False), _computing(compute):
+        with auto_forward(False), _computing(compute, self._budget):
             self._run(self._graph, values, start=start, stop=stop)
+
+    def begin(self) -> None:
+        """Say that a call of the model begins, which may build so many nodes anew."""
+        self._budget = Budget()
 
     def _attributes_of(self, node: Any) -> dict[str, Any]:
         # The message is kept beside them, so that its place in memory names it; in a copy that is another.
@@ -98,6 +104,8 @@ class Builder:
         """
         is_whole = graph is self._graph
         nodes = graph.node[start:stop]
+        if not is_whole:
+            self._budget.take(len(nodes))
         for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
             if is_whole:
                 self.at = at
@@ -122,9 +130,11 @@ class Builder:
             OnnxError: If it cannot be built.
         """
         outer = scope_auto_forward(False)
+        token = BUDGET.set(self._budget)
         try:
             return self._made(node, self._versions)
         finally:
+            BUDGET.reset(token)
             scope_auto_forward(outer)
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
@@ -142,9 +152,11 @@ class Builder:
         has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
         inputs = [values[name] if name else None for name in node.input]
         domain = "" if node.domain == "ai.onnx" else node.domain
-        captured = [held for name in reading.names_read([node]) if (held := values.get(name))] if has_graphs else []
-        run = inside if has_graphs else None
-        return Node(node, domain, attributes, inputs, known.get(domain, 1), run, captured)
+        version = known.get(domain, 1)
+        if not has_graphs:
+            return Node(node, domain, attributes, inputs, version)
+        captured = [held for name in reading.names_read([node]) if (held := values.get(name))]
+        return Node(node, domain, attributes, inputs, version, inside, captured, values)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node."""
@@ -207,12 +219,13 @@ def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any
 
 
 @contextmanager
-def _computing(compute: Callable[[list[Value]], bool]) -> Iterator[None]:
-    """Have values computed in a block that builds a graph."""
-    token = COMPUTES.set(compute)
+def _computing(compute: Callable[[list[Value]], bool], budget: Budget) -> Iterator[None]:
+    """Have values computed and nodes counted in a block that builds a graph."""
+    token, other = COMPUTES.set(compute), BUDGET.set(budget)
     try:
         yield
     finally:
+        BUDGET.reset(other)
         COMPUTES.reset(token)
 
 

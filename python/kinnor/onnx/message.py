@@ -5,7 +5,7 @@ Knows the bytes of protobuf messages; knows no operators and no element types bu
 
 from __future__ import annotations
 
-import mmap
+import os
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .values import OnnxError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping
+    from typing import IO
 
 __all__ = ["MOST_NODES", "TensorFile", "read", "refuse_many"]
 
@@ -72,6 +72,49 @@ class TensorFile:
                 return file.read(place[1] - place[0])
 
             yield content
+
+
+_BLOCK = 1 << 16
+"""Bytes that are read together."""
+
+
+class _FileContent:
+    """The bytes of a file, read as they are asked for. Another process may cut the file short, so it is not mapped.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+        self._start = 0
+        self._block = b""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, _ = key.indices(self._size)
+            at = start - self._start
+            if at >= 0 and stop - self._start <= len(self._block):
+                return self._block[at : stop - self._start]
+            return self._read(start, stop - start)
+        at = key - self._start
+        if not 0 <= at < len(self._block):
+            if not 0 <= key < self._size:
+                raise ValueError(f"expected a byte of {self._size}, got byte {key}")
+            self._block = self._read(key, min(_BLOCK, self._size - key))
+            self._start, at = key, 0
+        return self._block[at]
+
+    def _read(self, start: int, n_bytes: int) -> bytes:
+        self._file.seek(start)
+        found = self._file.read(n_bytes)
+        if len(found) < n_bytes:
+            raise EOFError(f"expected {n_bytes} bytes from {start} on, got {len(found)}")
+        return found
 
 
 class _Field(NamedTuple):
@@ -151,10 +194,8 @@ def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
     """
     where = Path(path)
     with where.open("rb") as file:
-        if not where.stat().st_size:
-            return onnx.ModelProto(), TensorFile()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _parsed(content, onnx, where)
+        content = _FileContent(file)
+        return _parsed(content, onnx, where) if len(content) else (onnx.ModelProto(), TensorFile())
 
 
 def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+from queue import Empty
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .._core import CallError, Error, Variable
 from ..display import Parameters
 from ..files.progress import each
+from ..files.steady import steadily
 from ..folding import Folding
+from ..graph_pool import BuildLock, GraphPool
 from . import reading
 from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
@@ -51,6 +55,9 @@ class Model:
     again if somebody asks; the file stays open for that, whatever becomes of its name. Integers that are computed are
     exact up to 2^53; a call with arrays refuses larger ones. Integers that follow from shapes and constants are exact.
 
+    Threads may call one model together. Calls with arrays run side by side, each on a graph of its own; all graphs read
+    the same parameters. Graphs are built one at a time, and so run models whose shapes follow from computed values.
+
     Args:
         proto: The `ModelProto`.
         folder: The folder that files of tensors are in.
@@ -83,7 +90,7 @@ class Model:
                     self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else Value(array)
                 )
                 if place is not None and tensor.name in self._parameters:
-                    self._originals.add(self._parameters[tensor.name], place, array.dtype)
+                    self._originals.add(self._parameters[tensor.name], place, array)
         moved = constant_nodes(graph, uses, folder)
         for name, array in moved.items():
             self._constants[name] = self._parameter(name, array, True)
@@ -97,9 +104,14 @@ class Model:
         self._is_computed_at_once = False
         # The node before which variables had to be computed, since their values decide on shapes: a stage ends there.
         self._split: int | None = None
+        self._lock = BuildLock("onnx.Model")
+        # The first graph for each kind of inputs, and all of that kind, of which calls take one.
         self._graphs: dict[Any, StaticGraph] = {}
+        self._pools: dict[Any, GraphPool[StaticGraph]] = {}
         # The same by shapes and types alone: arrays of which a graph was built before need no other look.
-        self._known: dict[Any, StaticGraph] = {}
+        self._known: dict[Any, GraphPool[StaticGraph]] = {}
+        # The parameters that graphs read, also those of graphs that are kept no longer but that calls still have.
+        self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
         self._proto = reading.without_arrays(proto, moved)
         folding = Folding(self._parameters.values())
         self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
@@ -126,7 +138,8 @@ class Model:
         Raises:
             OnnxError: If parameters left memory, and their file was written since it was loaded.
         """
-        self._originals.restore()
+        with self._lock.held():
+            self._originals.restore()
         proto = type(self._proto)()
         proto.CopyFrom(self._proto)
         return proto, {key: value.array for key, value in self._constants.items()}
@@ -140,7 +153,8 @@ class Model:
         Raises:
             OnnxError: If parameters left memory, and their file was written since it was loaded.
         """
-        self._unfold()
+        with self._lock.held():
+            self._unfold()
         return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
 
     def _unfold(self) -> None:
@@ -149,24 +163,38 @@ class Model:
             self._originals.restore()
             self._originals = Originals()
             self._stages.folding = None
-            self._graphs.clear()
-            self._known.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Keep no graph; calls that have one finish on it."""
+        self._graphs.clear()
+        self._pools.clear()
+        self._known.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        self._originals.restore()  # a copy has its parameters in memory
-        return {**self.__dict__, "_originals": Originals()}
+        with self._lock.held():
+            self._originals.restore()  # a copy has its parameters in memory
+        state = {key: value for key, value in self.__dict__.items() if key != "_taken"}
+        return {**state, "_originals": Originals(), "_graphs": {}, "_pools": {}, "_known": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._taken = WeakKeyDictionary()
 
     def _release(self) -> None:
         """Let go of parameters that no graph takes, where all is built that there is."""
         if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
             return
+        self._originals.release(set[Variable]().union(*self._taken.values()))
+
+    def _note_taken(self, pool: GraphPool[StaticGraph], graph: StaticGraph) -> None:
+        """Remember which parameters a graph reads."""
         taken: set[Variable] = set()
-        for graph in self._graphs.values():
-            for root in graph.roots:
-                root.visit(lambda f: taken.update(f.inputs))
-            given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
-            taken.update(value.variable for value in given if not value.known)
-        self._originals.release(taken)
+        for root in graph.roots:
+            root.visit(lambda f: taken.update(f.inputs))
+        given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
+        taken.update(value.variable for value in given if not value.known)
+        self._taken.setdefault(pool, set()).update(taken.intersection(self._parameters.values()))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -188,9 +216,19 @@ class Model:
         """
         if self._known:
             arrays = args if not named else [named[name] for name in self.inputs if name in named]
-            graph = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
-            if graph is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
-                return graph.run(arrays) if graph.stop is None else self._stages.run(graph, arrays, self._named(arrays))
+            pool = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
+            if pool is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
+                try:
+                    graph = pool.get()
+                except Empty:
+                    pass
+                else:
+                    if graph.stop is not None:
+                        return self._run(pool, graph, arrays)
+                    try:
+                        return graph.run(arrays)
+                    finally:
+                        pool.give(graph)
         given = dict(zip(self.inputs, args, strict=False))
         if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
             raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
@@ -198,18 +236,39 @@ class Model:
         given = {name: self._types[name].checked(name, given[name]) for name in self.inputs}
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
-            self._unfold()
-            made = [
-                _variables(value) for _, value in outputs_of(self._proto.graph, self._built(given, is_whole=True)[1])
-            ]
+            with self._lock.held():
+                self._unfold()
+                self._stages.begin()
+                values = self._built(given, is_whole=True)[1]
+            made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
-        graph = self._graph(given)
-        if not self._is_computed_at_once and not self._fixed and tensors.keys() == given.keys():
-            self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = graph
-        return self._stages.run(graph, [tensors[name] for name in graph.names], tensors)
+        pool = self._pools.get(self._key(given))
+        graph = pool.take() if pool is not None else None
+        if pool is None or graph is None:
+            with self._lock.held():
+                self._stages.begin()
+                pool, graph = self._graph(given, tensors)
+        return self._run(pool, graph, [tensors[name] for name in graph.names], tensors)
 
-    def _named(self, arrays: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip(self.inputs, arrays, strict=True))
+    def _run(
+        self,
+        pool: GraphPool[StaticGraph],
+        graph: StaticGraph,
+        arrays: Sequence[Any],
+        tensors: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Compute the outputs by a graph that this call has for itself, and give it back."""
+        if graph.stop is None:
+            try:
+                return graph.run(arrays)
+            finally:
+                pool.give(graph)
+        with self._lock.held():  # which builds nodes
+            self._stages.begin()
+            try:
+                return self._stages.run(graph, arrays, tensors or dict(zip(self.inputs, arrays, strict=True)))
+            finally:
+                pool.give(graph)
 
     def _key(self, given: Mapping[str, Any]) -> Any:
         tensors = parts(given).items()
@@ -217,25 +276,41 @@ class Model:
             (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
         )
 
-    def _graph(self, given: Mapping[str, Any]) -> StaticGraph:
-        """The graph for inputs, all of them arrays; up to the values that decide on shapes, where some do."""
-        graph = self._graphs.get(self._key(given))
-        if graph is None:
-            self._originals.restore()
-        while graph is None:
+    def _graph(
+        self, given: Mapping[str, Any], tensors: Mapping[str, Any]
+    ) -> tuple[GraphPool[StaticGraph], StaticGraph]:
+        """A graph for inputs, all of them arrays, that no other call has, and where it goes back to.
+
+        The graph goes up to the values that decide on shapes, where some do.
+        """
+        pool = self._pools.get(self._key(given))
+        graph = None if pool is None else pool.free()
+        if pool is not None and graph is not None:
+            return pool, graph
+        self._originals.restore()
+        while True:
             try:
                 inputs, values = self._built(given)
+                break
             except StageEndsError as end:
                 self._split = end.at  # Of these shapes an earlier node has to know values.
-                continue
-            if self._is_computed_at_once:
-                return self._stages.graph(inputs, values)
-            graph = self._stages.graph(inputs, values, self._split)
-            # Under the key that the inputs have now: to build it may have made constants of some.
+        if self._is_computed_at_once:
+            return GraphPool(), self._stages.graph(inputs, values)
+        graph = self._stages.graph(inputs, values, self._split)
+        # Under the key that the inputs have now: to build it may have made constants of some.
+        key = self._key(given)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = GraphPool()
+            keep(self._graphs, key, graph)
+            self._pools = {k: self._pools.get(k, pool) for k in self._graphs}
             self._known.clear()
-            keep(self._graphs, self._key(given), graph)
-            self._release()
-        return graph
+        pool.add()
+        self._note_taken(pool, graph)
+        self._release()
+        if not self._fixed and tensors.keys() == given.keys():
+            self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = pool
+        return pool, graph
 
     def _built(
         self, given: Mapping[str, Any], is_whole: bool = False
@@ -275,7 +350,7 @@ class Model:
                         f"the values of {sorted(needed.names)}"
                     ) from None
                 self._fixed |= names
-                self._graphs.clear()
+                self._forget()
 
 
 def _variables(value: Value) -> Any:
@@ -300,9 +375,13 @@ def load(path: str | os.PathLike[str]) -> Model:
         OSError: If it cannot be read.
         ImportError: If the package `onnx` is not installed.
     """
-    try:
+
+    def read(path: Path) -> Model:
         proto, tensors = reading.read(path)
-        return Model(proto, Path(path).parent, tensors)
+        return Model(proto, path.parent, tensors)
+
+    try:
+        return steadily("onnx.load", Path(path), read)
     except (Error, OSError, ImportError):
         raise
     except Exception as error:

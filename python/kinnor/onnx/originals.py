@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from .values import OnnxError
 if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from .._core import Variable
 
@@ -33,6 +36,7 @@ class Originals:
     def __init__(self, path: Path | None = None) -> None:
         self._places: dict[Variable, tuple[int, int, np.dtype[Any]]] = {}
         self._gone: list[Variable] = []
+        self._sums: dict[Variable, int] = {}
         self._file: int | None = None
         if path is not None and os.name == "posix":
             self._file = os.open(path, os.O_RDONLY)
@@ -44,16 +48,17 @@ class Originals:
         found = os.fstat(self._file)  # type: ignore[arg-type]
         return found.st_size, found.st_mtime_ns
 
-    def add(self, parameter: Variable, place: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def add(self, parameter: Variable, place: tuple[int, int], values: NDArray[Any]) -> None:
         """Say where the numbers of a parameter are.
 
         Args:
             parameter: The parameter.
             place: Where its bytes begin and end.
-            dtype: The type of its elements in the file.
+            values: Its elements, of the type that they have in the file.
         """
         if self._file is not None:
-            self._places[parameter] = (*place, dtype)
+            self._places[parameter] = (*place, values.dtype)
+            self._sums[parameter] = _checksum(values)
 
     def release(self, taken: Container[Variable]) -> None:
         """Let go of the numbers of parameters.
@@ -79,10 +84,18 @@ class Originals:
             x = self._gone[-1]
             start, end, dtype = self._places[x]
             content = os.pread(self._file, end - start, start)  # type: ignore[arg-type]
-            if len(content) < end - start or self._now() != self._state:
-                raise OnnxError(
-                    "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was "
-                    "written since then"
-                )
-            x.d = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(np.float32, copy=False)
-            self._gone.pop()
+            if len(content) == end - start and self._now() == self._state:
+                values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(dtype, copy=False)
+                if _checksum(values) == self._sums[x]:
+                    x.d = values.astype(np.float32, copy=False)
+                    self._gone.pop()
+                    continue
+            raise OnnxError(
+                "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was "
+                "written since then"
+            )
+
+
+def _checksum(values: NDArray[Any]) -> int:
+    """Tells whether numbers are others. Times of files do not: programs that copy files keep them."""
+    return crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)

@@ -14,7 +14,8 @@ import numpy as np
 
 from .._core import Error, UnsupportedError
 from ..files.packages import needed
-from . import definitions, message
+from ..files.steady import steadily
+from . import definitions, expansion, message
 from .tables import TABLE
 from .values import OnnxError
 
@@ -75,10 +76,14 @@ def inlined(model: Any) -> Any:
 
     Args:
         model: A `ModelProto`.
+
+    Raises:
+        OnnxError: If the functions come to too many nodes.
     """
     if not len(model.functions):
         return model
     onnx_package("onnx.load")
+    expansion.refuse_calls(model)
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
 
 
@@ -179,6 +184,7 @@ def check(model: Any) -> None:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise UnsupportedError(f"onnx.load: expected operators of docs/onnx.md, got {', '.join(missing[:5])}{more}")
     _check_order(model.graph, set())
+    expansion.n_built(model.graph, {})
 
 
 def _check_order(graph: Any, outer: set[str]) -> None:
@@ -268,9 +274,16 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
         raise OnnxError(f"{where}: expected whole numbers as offset and length, got others") from error
     if length != size or offset < 0 or offset + size > path.stat().st_size:
         raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(size)
+
+    def read(path: Path) -> bytes:
+        with path.open("rb") as file:
+            file.seek(offset)
+            found = file.read(size)
+        if len(found) < size:
+            raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
+        return found
+
+    return steadily("onnx.load", path, read)
 
 
 def attributes_of(node: Any, folder: Path | None) -> dict[str, Any]:

@@ -66,6 +66,10 @@ class Stages:
         # What a stage takes from earlier ones.
         self._carried: set[Variable] = set()
 
+    def begin(self) -> None:
+        """Say that a call of the model begins."""
+        self._builder.begin()
+
     def graph(
         self, inputs: Sequence[tuple[str, Variable]], values: Mapping[str, Value | None], stop: int | None = None
     ) -> StaticGraph:

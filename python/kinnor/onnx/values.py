@@ -9,6 +9,7 @@ import os
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -256,6 +257,7 @@ class Node:
         version: The version of the operators of its domain.
         run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
         captured: The values outside of the node that graphs inside of it read.
+        scope: What graphs inside of it may take, by name.
     """
 
     def __init__(
@@ -267,6 +269,7 @@ class Node:
         version: int,
         run: Callable[..., list[Value]] | None = None,
         captured: Sequence[Value] = (),
+        scope: Mapping[str, Value | None] = MappingProxyType({}),
     ) -> None:
         self.proto = proto
         self.domain = domain
@@ -277,6 +280,7 @@ class Node:
         self.n_outputs = len(proto.output)
         self.run = run
         self.captured = captured
+        self.scope = scope
 
     def has(self, i: int) -> bool:
         """Whether an input is given.

@@ -19,6 +19,7 @@ import numpy as np
 from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
 from ..files.progress import Progress
+from ..files.steady import steadily
 from .data_source import DataError, DataSource, Orders, check_source
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class CacheDataSource(DataSource):
             raise DataError(f"CacheDataSource: expected files, got none in {path}")
         return files, lengths
 
+    def _arrays(self, path: Path) -> dict[str, NDArray[Any]]:
+        with path.open("rb") as file:
+            return {name: np.load(file, allow_pickle=False) for name in self._variables}
+
     def _read(self, which: int) -> dict[str, NDArray[Any]]:
         if which in self._kept:
             return self._kept[which]
@@ -103,8 +108,7 @@ class CacheDataSource(DataSource):
             if path.suffix == ".h5":
                 found = read_h5_arrays("CacheDataSource", path)
             else:
-                with path.open("rb") as file:
-                    found = {name: np.load(file, allow_pickle=False) for name in self._variables}
+                found = steadily("CacheDataSource", path, self._arrays)
         except (ValueError, EOFError) as error:
             raise DataError(f"CacheDataSource: expected arrays, got {path}: {error}") from error
         length = self._ends[which] - (self._ends[which - 1] if which else 0)

@@ -5,9 +5,11 @@ Knows positions, orders and examples; knows nothing of batches and threads.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -70,8 +72,11 @@ class Orders:
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
         self._lock = threading.Lock()
-        # At once: who shares the generator draws afterwards.
+        # The first order is drawn at once, later ones from a copy: threads that read ahead draw at any time, and the
+        # orders of iterators that share a generator would depend on which comes first.
         self._draw(shuffle and not first_is_plain)
+        if shuffle:
+            self._rng = _copy(rng)
 
     def __getitem__(self, generation: int) -> NDArray[np.int64]:
         """The order of one epoch.
@@ -114,6 +119,21 @@ class Orders:
 
     def _permutation(self) -> NDArray[np.int64]:
         return self._rng.permutation(self._size)
+
+
+_shared: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""How many copies were made of each generator."""
+
+
+def _copy(rng: Any) -> Any:
+    """A generator that goes on as another one would; a second copy of the same one goes on otherwise."""
+    made = copy.deepcopy(rng)
+    try:
+        n_before = _shared.get(rng, 0)
+        _shared[rng] = n_before + 1
+    except TypeError:  # a generator of the user's own, without weak references
+        return made
+    return np.random.RandomState([n_before, *made.permutation(4096)[:8]]) if n_before else made
 
 
 class DataSource:

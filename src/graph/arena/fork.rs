@@ -10,7 +10,7 @@ use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::{self, Arena, FunctionSlot, OuterGradient};
 
 thread_local! {
-    static LOCKED: Cell<Option<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
+    static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
 }
 
 /// Has the arena whole in each child from now on, and its runs those of the thread that is there. Called under the lock of
@@ -24,16 +24,15 @@ pub(crate) fn guard() {
 }
 
 extern "C" fn before() {
-    let arena = arena::lock();
-    let _ = LOCKED.try_with(|locked| locked.set(Some(arena)));
+    fork::hold(&LOCKED, arena::lock());
 }
 
 extern "C" fn parent() {
-    drop(LOCKED.try_with(Cell::take));
+    drop(fork::release(&LOCKED));
 }
 
 extern "C" fn child() {
-    if let Ok(Some(mut arena)) = LOCKED.try_with(Cell::take) {
+    if let Some(mut arena) = fork::release(&LOCKED) {
         arena.end_runs_of_others();
     }
 }

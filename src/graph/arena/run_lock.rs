@@ -32,6 +32,7 @@ impl Thread {
         Self(OWN.get().unwrap_or_else(|| {
             let new = NonZeroU32::MIN.saturating_add(LAST.fetch_add(1, Ordering::Relaxed));
             OWN.set(Some(new));
+            crate::ops::begin_thread();
             new
         }))
     }

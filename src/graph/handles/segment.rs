@@ -20,6 +20,12 @@ thread_local! {
     static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
 }
 
+/// Registers the thread-local with a destructor.
+#[cfg(feature = "python")]
+pub(crate) fn begin_thread() {
+    let _ = NOTES.try_with(|_| ());
+}
+
 /// Has notes taken on this thread from now on, or not; returns those that were taken.
 pub fn swap_notes(new: Option<Notes>) -> Option<Notes> {
     modes::set_noting(new.is_some());

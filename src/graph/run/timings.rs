@@ -14,6 +14,12 @@ thread_local! {
     static TAKEN: RefCell<Vec<Timing>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the thread-local with a destructor.
+#[cfg(feature = "python")]
+pub(crate) fn begin_thread() {
+    let _ = TAKEN.try_with(|_| ());
+}
+
 /// What one step of a run took: that of one function, or of several that ran as one pass.
 pub struct Timing {
     /// The functions, in the order in which they ran.

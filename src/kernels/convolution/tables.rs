@@ -84,6 +84,11 @@ thread_local! {
     static KEPT: RefCell<TableCache> = const { RefCell::new(TableCache { sums: Vec::new(), numbers: 0 }) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(in crate::kernels) fn begin_thread() {
+    let _ = KEPT.try_with(|_| ());
+}
+
 impl Geometry {
     /// The tables of a sum.
     pub(super) fn tables(&self, of: WhichSum) -> Arc<All> {

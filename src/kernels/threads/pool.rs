@@ -15,12 +15,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use crate::array::begin_thread;
+use crate::array::has_addresses;
+use crate::kernels::begin_thread;
 use crate::kernels::stop;
 
 /// How long a thread waits awake: longer than most gaps between kernels, those where Python runs in between too, and short
 /// enough to be kind to other programs.
 const SPIN: Duration = Duration::from_micros(100);
+
+/// Addresses that a thread takes when it begins: a stack of 2 MiB, and what the C library allocates for it.
+const THREAD_NEEDS: usize = 4 << 20;
 
 /// The gate: number of threads inside below, these two flags, and the number of the loop above.
 const OPEN: u64 = 1 << 31;
@@ -233,6 +237,10 @@ impl Pool {
     }
 
     fn spawn(&'static self, index: usize) -> Option<Worker> {
+        // Where the C library has no memory for the thread-locals of a thread that begins, it aborts.
+        if !has_addresses(THREAD_NEEDS) {
+            return None;
+        }
         let asleep: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let handle = std::thread::Builder::new()
             .name(format!("kinnor-{}", index + 1))

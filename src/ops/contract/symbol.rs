@@ -47,6 +47,11 @@ thread_local! {
     static SESSIONS: RefCell<Vec<Session>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Registers the thread-local with a destructor.
+pub(crate) fn begin_thread() {
+    let _ = SESSIONS.try_with(|_| ());
+}
+
 /// Runs `formula`, whose symbols build on `builder`.
 ///
 /// # Errors

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ... import functions as F
+from ..expansion import BUDGET, MOST_TIMES, n_built, stays_true
 from ..values import OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..values import Node
 
 __all__ = ["LOOPS"]
-
-_MOST_TIMES = 4096
-"""How often a body is built at most."""
 
 
 def _at(value: Value, axis: int, k: int) -> Value:
@@ -40,9 +40,51 @@ def _stacked(values: Sequence[Value], axis: int) -> Value:
 
 
 def _checked(node: Node, times: int) -> int:
-    if times > _MOST_TIMES:
-        raise node.unsupported(f"expected {_MOST_TIMES} times at most, got {times}")
+    if times > MOST_TIMES:
+        raise node.unsupported(f"expected {MOST_TIMES} times at most, got {times}")
     return times
+
+
+class _Scope(Mapping[str, "int | None"]):
+    """Whole numbers and truth values that are known of what graphs inside of a node may take."""
+
+    def __init__(self, values: Mapping[str, Value | None]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> int | None:
+        value = self._values[name]
+        if value is None or not value.known or value.dtype.kind not in "iub" or value.static().size != 1:
+            return None
+        return int(value.static().item())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@contextmanager
+def _turns(node: Node, times: int | None) -> Iterator[Callable[[int], None]]:
+    """Count turns of a loop in a block, of which it is known how many there will be, or not.
+
+    Yields:
+        What is told of each turn.
+
+    Raises:
+        UnsupportedError: If all turns together build too many nodes.
+    """
+    budget, known = BUDGET.get(), 1 if times is None else times
+    outer = budget.turns
+    budget.expect(known * n_built(node.get("body"), _Scope(node.scope)))
+
+    def begin(turn: int) -> None:
+        budget.turns = outer * max(known - turn, 1)
+
+    try:
+        yield begin
+    finally:
+        budget.turns = outer
 
 
 def _run(node: Node, given: Sequence[Value]) -> list[Value]:
@@ -64,14 +106,16 @@ def _scan(node: Node) -> list[Value]:
         raise OnnxError(f"Scan: expected inputs of one length, got {sorted(times)}")
     length = _checked(node, times.pop())
     n_states, found = len(states), list[list[Value]]()
-    for t in range(length):
-        parts = [
-            _at(value, axis % len(value.shape), length - 1 - t if reverse else t)
-            for value, axis, reverse in zip(scanned, axes, back, strict=True)
-        ]
-        made = _run(node, [*states, *parts])
-        states = made[:n_states]
-        found.append(made[n_states:])
+    with _turns(node, length) as begin:
+        for t in range(length):
+            begin(t)
+            parts = [
+                _at(value, axis % len(value.shape), length - 1 - t if reverse else t)
+                for value, axis, reverse in zip(scanned, axes, back, strict=True)
+            ]
+            made = _run(node, [*states, *parts])
+            states = made[:n_states]
+            found.append(made[n_states:])
     if not found:
         raise node.unsupported("expected one step at least, got none")
     n_outputs = len(found[0])
@@ -89,13 +133,18 @@ def _loop(node: Node) -> list[Value]:
     goes_on = bool(node.static(1).item()) if node.has(1) else True
     states = [node.value(i) for i in range(2, len(node.inputs))]
     n_states, found, t = len(states), list[list[Value]](), 0
-    while goes_on and (most is None or t < most):
-        _checked(node, t + 1)
-        made = _run(node, [Value(np.array(t, np.int64)), Value(np.array(True)), *states])
-        goes_on = bool(made[0].static().item())
-        states = made[1 : 1 + n_states]
-        found.append(made[1 + n_states :])
-        t += 1
+    body = node.get("body")
+    is_sure = goes_on and body is not None and stays_true(body, _Scope(node.scope))
+    times = _checked(node, MOST_TIMES + 1 if most is None else max(most, 0)) if is_sure else None
+    with _turns(node, times) as begin:
+        while goes_on and (most is None or t < most):
+            begin(t)
+            _checked(node, t + 1)
+            made = _run(node, [Value(np.array(t, np.int64)), Value(np.array(True)), *states])
+            goes_on = bool(made[0].static().item())
+            states = made[1 : 1 + n_states]
+            found.append(made[1 + n_states :])
+            t += 1
     if not found and node.n_outputs > n_states:
         raise node.unsupported("expected one step at least, got none")
     return [*states, *(_stacked(list(held), 0) for held in zip(*found, strict=True))]

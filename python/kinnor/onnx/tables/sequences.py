@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functions as F
 from ..containers import Absent, Items
+from ..expansion import BUDGET
 from ..values import OnnxError, Row, Value
 from .building import reshape
 
@@ -89,10 +90,12 @@ def _split(node: Node) -> Items:
     if node.has(1):
         given = node.static(1)
         step = int(given.item()) if given.ndim == 0 else 0
+        BUDGET.get().take(length // step if step > 0 else given.size)
         if given.ndim == 0 and step < 1:
             raise OnnxError(f"SplitToSequence: expected a length of one or more, got {step}")
         lengths = [min(step, length - k) for k in range(0, length, step)] if step else [int(n) for n in given]
     else:
+        BUDGET.get().take(length)
         lengths, keeps = [1] * length, bool(node.get("keepdims", 1))
     if sum(lengths) != length or min(lengths, default=0) < 0:
         raise OnnxError(f"SplitToSequence: expected lengths that add up to {length}, got {lengths}")

@@ -42,6 +42,12 @@ fn charge_own_account(on: bool) {
 }
 
 /// Whether any function was ever built under a budget.
+/// Registers the thread-local with a destructor.
+#[cfg(feature = "python")]
+pub(crate) fn begin_thread() {
+    let _ = OWN.try_with(|_| ());
+}
+
 pub(crate) fn in_use() -> bool {
     IN_USE.load(Ordering::Relaxed)
 }

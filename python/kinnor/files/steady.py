@@ -1,0 +1,75 @@
+"""Reading a file that another process may be writing in place: the old content or the new one, never a mixture.
+
+Knows times of files; knows nothing of what is read.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from .._core import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["FileBusyError", "steadily"]
+
+Found = TypeVar("Found")
+
+_PATIENCE = 2.0
+"""Seconds to wait until nobody writes the file."""
+
+_ODD = 10**9
+"""Nanoseconds that a file may be younger than now: clocks of file servers differ."""
+
+
+class FileBusyError(Error, OSError):
+    """A file that is written while it is read."""
+
+
+def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
+    """What a function reads of a file that does not change meanwhile; if it does, the function is called again.
+
+    Args:
+        op: What reads, for errors.
+        path: The file.
+        read: Reads it.
+
+    Raises:
+        FileBusyError: If another process goes on writing the file.
+        OSError: If it cannot be read.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        before = _stamp(path)
+        if _is_fresh(before[-1]):  # a write that follows may leave the time of the file as it is
+            time.sleep(0.001)
+        else:
+            error = None
+            try:
+                found = read(path)
+            except Exception as raised:
+                error = raised
+            if _stamp(path) == before:
+                if error is not None:
+                    raise error
+                return found
+        if time.monotonic() > deadline:
+            raise FileBusyError(f"{op}: expected a file that stays as it is while it is read, got {path}")
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    """What tells whether a file was written or replaced."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _is_fresh(written: int) -> bool:
+    """True if the clock of the file system has not moved on since a file was written."""
+    if hasattr(time, "CLOCK_REALTIME_COARSE"):
+        now = time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE)
+    else:
+        now = time.time_ns() - 20 * 10**6
+    return now <= written < now + _ODD

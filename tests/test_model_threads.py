@@ -1,0 +1,330 @@
+"""One loaded model that many threads call together: each call gets the answer for its own input."""
+
+import copy
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import onnx.helper as oh
+import onnx.numpy_helper as on
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.onnx
+import kinnor.parametric_functions as PF
+
+WIDTH = 48
+
+
+@pytest.fixture(autouse=True)
+def switches_often():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def onnx_model(nodes, outputs, **held):
+    value = oh.make_tensor_value_info
+    constants = [on.from_array(np.asarray(array), name) for name, array in held.items()]
+    outputs = [value(name, 1, None) for name in outputs]
+    graph = oh.make_graph(nodes, "net", [value("x", 1, ["n", WIDTH])], outputs, constants)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8)
+
+
+def layers(folder):
+    """Products, a normalization that is folded, and elementwise functions, from a file that parameters return to."""
+    rng = np.random.default_rng(1)
+    w, v = (rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8 for _ in range(2))
+    one = np.ones(WIDTH, np.float32)
+    nodes = [
+        oh.make_node("Gemm", ["x", "w", "zeros"], ["h"]),
+        oh.make_node("BatchNormalization", ["h", "scale", "zeros", "mean", "variance"], ["n"]),
+        oh.make_node("Sin", ["n"], ["s"]),
+        oh.make_node("MatMul", ["s", "v"], ["y"]),
+        oh.make_node("Tanh", ["y"], ["z"]),
+    ]
+    proto = onnx_model(nodes, ["y", "z"], w=w, v=v, scale=one * 2, zeros=one * 0, mean=one / 9, variance=one * 3)
+    onnx_path = folder / "net.onnx"
+    onnx_path.write_bytes(proto.SerializeToString())
+    return lambda: kinnor.onnx.load(onnx_path)
+
+
+def levels(folder):
+    """Layers between levels of 8 bits."""
+    rng = np.random.default_rng(2)
+    w = rng.integers(-127, 128, (WIDTH, WIDTH)).astype(np.int8)
+    step, zero = np.float32(0.03), np.uint8(128)
+    nodes = []
+    h = "x"
+    for i in range(2):
+        nodes += [
+            oh.make_node("QuantizeLinear", [h, "step", "zero"], [f"q{i}"]),
+            oh.make_node("DequantizeLinear", [f"q{i}", "step", "zero"], [f"d{i}"]),
+            oh.make_node("DequantizeLinear", ["w", "unit", "none"], [f"w{i}"]),
+            oh.make_node("MatMul", [f"d{i}", f"w{i}"], [f"h{i}"]),
+        ]
+        h = f"h{i}"
+    held = {"step": step, "zero": zero, "w": w, "unit": np.float32(0.002), "none": np.int8(0)}
+    proto = onnx_model(nodes, [h], **held)
+    return lambda: kinnor.onnx.Model(proto)
+
+
+def stages(folder):
+    """Shapes follow from computed values: what is before and after them are two graphs."""
+    nodes = [
+        oh.make_node("MatMul", ["x", "w"], ["h"]),
+        oh.make_node("Greater", ["h", "zero"], ["is_positive"]),
+        oh.make_node("NonZero", ["is_positive"], ["places"]),
+        oh.make_node("Transpose", ["places"], ["pairs"]),
+        oh.make_node("GatherND", ["h", "pairs"], ["positive"]),
+        oh.make_node("ReduceSum", ["positive"], ["sum"], keepdims=0),
+        oh.make_node("Sin", ["positive"], ["y"]),
+    ]
+    w = np.random.default_rng(3).standard_normal((WIDTH, 3)).astype(np.float32)
+    proto = onnx_model(nodes, ["y", "sum"], w=w, zero=np.float32(0))
+    return lambda: kinnor.onnx.Model(proto)
+
+
+def network(folder):
+    """A network in NNabla's format."""
+    nn.clear_parameters()
+    x = nn.Variable((2, WIDTH))
+    h = PF.batch_normalization(PF.affine(x, WIDTH, name="a"), batch_stat=False)
+    y = F.sin(PF.affine(F.relu(h), 5, name="b"))
+    nn.save(folder / "net.nnp", {"y": y, "h": h}, inputs={"x": x})
+    nn.clear_parameters()
+    return lambda: nn.load(folder / "net.nnp")
+
+
+def described(folder):
+    """The same, whose network builds a graph for each call."""
+    load = network(folder)
+
+    def made():
+        inner = load().network
+
+        def call(x):
+            outputs = arrays(inner(nn.Variable.from_numpy_array(x)))
+            nn.forward_all(outputs)
+            return tuple(y.d.copy() for y in outputs)
+
+        return call
+
+    return made
+
+
+def arrays(answer):
+    return list(answer) if isinstance(answer, tuple) else [answer]
+
+
+def is_one_of(found, answers):
+    return any(
+        len(found) == len(wanted)
+        and all(a.shape == b.shape and np.allclose(a, b, 1e-4, 1e-5) for a, b in zip(found, wanted, strict=True))
+        for wanted in answers
+    )
+
+
+def together(work, n_threads):
+    """What threads raise or find wrong."""
+    wrong, start = [], threading.Barrier(n_threads)
+
+    def run(i):
+        try:
+            start.wait()
+            wrong.extend(work(i) or [])
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return wrong
+
+
+@pytest.mark.parametrize("made", [layers, levels, stages, network, described])
+def test_each_call_gets_its_own_answer(made, tmp_path):
+    load = made(tmp_path)
+    rng = np.random.default_rng(0)
+    lengths = (1, 2, 3, 300)
+    inputs = [rng.standard_normal((lengths[i % 4], WIDTH)).astype(np.float32) for i in range(32)]
+    references = [load(), load()]
+    if hasattr(references[1], "get_parameters"):
+        references[1].get_parameters()  # graphs are folded no longer
+    answers = [[arrays(model(x)) for model in references] for x in inputs]
+    model = load()
+
+    def work(i):
+        order, wrong = np.random.default_rng(i).integers(0, len(inputs), 40), []
+        for turn, k in enumerate(order):
+            if turn == 20 and i == 0 and hasattr(model, "get_parameters"):
+                model.get_parameters()
+            if turn % 10 == i:
+                with pytest.raises(nn.Error):
+                    model(np.zeros((2, WIDTH + 1), np.float32))
+            given = inputs[k].copy()
+            found = arrays(model(given))
+            given[...] = np.nan  # the caller's array is its own again, and so is the answer
+            if not is_one_of(found, answers[k]):
+                wrong.append(f"thread {i}, call {turn}")
+        return wrong
+
+    for _ in range(3):
+        assert not together(work, 8)
+
+
+def test_parameters_stay_while_another_shape_is_built(tmp_path):
+    # Parameters that no graph takes leave memory: not those of a graph that is in use and kept no longer.
+    load = layers(tmp_path)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal((n, WIDTH)).astype(np.float32) for n in range(1, 30)]
+    reference = load()
+    answers = [[arrays(reference(x))] for x in inputs]
+    model = load()
+
+    def work(i):
+        order = np.random.default_rng(i).permutation(len(inputs))
+        return [int(k) for k in order if not is_one_of(arrays(model(inputs[k])), answers[k])]
+
+    assert not together(work, 6)
+    assert all(np.isfinite(x.d).all() for x in model.get_parameters().values())
+
+
+def test_calls_that_train_and_calls_that_predict(tmp_path):
+    load = layers(tmp_path)
+    x = np.random.default_rng(0).standard_normal((4, WIDTH)).astype(np.float32)
+    wanted = [arrays(load()(x))]
+    model = load()
+
+    def work(i):
+        if i % 2:
+            y, z = model(nn.Variable.from_numpy_array(x))
+            nn.forward_all([y, z])
+            found = [y.d, z.d]
+        else:
+            found = arrays(model(x))
+        return [] if is_one_of(found, wanted) else [i]
+
+    assert not together(work, 8)
+
+
+@pytest.mark.parametrize("made", [layers, network])
+def test_graphs_do_not_grow_in_number_with_calls(made, tmp_path):
+    model = made(tmp_path)()
+    x = np.ones((3, WIDTH), np.float32)
+
+    def work(i):
+        for _ in range(50):
+            model(x)
+
+    assert not together(work, 8)
+    from kinnor.graph_pool import _MOST
+
+    (pool,) = model._pools.values()
+    assert 1 <= pool._n_made <= _MOST + 1
+    assert pool._free.qsize() == pool._n_made
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_calls_a_model_that_threads_are_in(tmp_path):
+    model = layers(tmp_path)()
+    x = np.random.default_rng(0).standard_normal((3, WIDTH)).astype(np.float32)
+    wanted = [arrays(model(x))]
+    ends = threading.Event()
+
+    def predict():
+        while not ends.is_set():
+            model(np.ones((int(time.time() * 1e4) % 40 + 1, WIDTH), np.float32))
+
+    threads = [threading.Thread(target=predict) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    signal.alarm(20)
+                    other = np.ones((77, WIDTH), np.float32)
+                    code = 0 if is_one_of(arrays(model(x)), wanted) and len(model(other)[0]) == 77 else 2
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals")
+def test_a_signal_handler_calls_the_model_that_is_running(tmp_path):
+    model = layers(tmp_path)()
+    rng = np.random.default_rng(0)
+    x, other = (rng.standard_normal((300, WIDTH)).astype(np.float32) for _ in range(2))
+    wanted, of_other = [arrays(model(x))], [arrays(model(other))]
+    wrong, calls, is_in_handler = [], [], []
+
+    def handle(*_):
+        if is_in_handler:
+            return
+        is_in_handler.append(1)
+        calls.append(1)
+        if not is_one_of(arrays(model(other)), of_other):
+            wrong.append("handler")
+        is_in_handler.clear()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    try:
+        end = time.monotonic() + 1
+        while time.monotonic() < end and len(calls) < 100:
+            if not is_one_of(arrays(model(x)), wanted):
+                wrong.append("call")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert calls
+    assert not wrong
+
+
+def test_a_call_within_a_build_on_the_same_thread_is_refused(tmp_path):
+    model = layers(tmp_path)()
+    with model._lock.held(), pytest.raises(nn.GraphError, match="while this thread builds"):
+        model(np.ones((3, WIDTH), np.float32))
+    assert len(arrays(model(np.ones((3, WIDTH), np.float32)))) == 2
+
+
+@pytest.mark.parametrize("made", [layers, network])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies(made, copied, tmp_path):
+    model = made(tmp_path)()
+    x = np.random.default_rng(0).standard_normal((3, WIDTH)).astype(np.float32)
+    if copied is copy.copy:
+        model(x)
+    other = copied(model)
+    wanted = [arrays(model(x))]
+    assert not together(lambda i: [] if is_one_of(arrays((model, other)[i % 2](x)), wanted) else [i], 4)
+
+
+def test_graphs_go_with_the_model(tmp_path):
+    model = layers(tmp_path)()
+    model(np.ones((3, WIDTH), np.float32))
+    from kinnor.graph_pool import _locks, _pools
+
+    gc.collect()
+    n_pools, n_locks = len(_pools), len(_locks)
+    del model
+    gc.collect()
+    assert len(_pools) == n_pools - 1
+    assert len(_locks) == n_locks - 1
