@@ -19,8 +19,19 @@ KINDS = {"float": np.float32, "double": np.float64}
 POINTS = (0.0, -0.0, INF, -INF, NAN, 1e-40, 3e38, -3e38, 1e20, -1e20, 30.0, -30.0)
 SMALL = [name for name, rows in TABLE.items() if any(smooth(row) for row in rows)]
 
-APART: dict[str, set[float]] = {}
-"""Points at which kernel and rule may differ, as `docs/differences.md` says."""
+ENDS = {INF, -INF, 3e38, -3e38}
+NORMALIZATIONS = [name for name in TABLE if name.endswith(("normalization", "standardization"))]
+APART = {
+    "asin": ENDS,
+    "acos": ENDS,
+    "atan2": ENDS,
+    "pow_scalar": ENDS | {0.0},
+    "cumprod": ENDS,
+    "scaled_dot_product_attention": ENDS | {1e20, -1e20},
+    "fused_convolution": ENDS,
+    **dict.fromkeys(NORMALIZATIONS, ENDS),
+}
+"""Points at which kernel and rule round or overflow in another order, as `docs/differences.md` says."""
 
 
 def context(kind):
@@ -40,22 +51,22 @@ def gradients(row, arrays, create_graph):
 
 def differ(a, b, kind):
     """True where two gradients are different numbers. Small differences are rounding of other orders of sums."""
-    near = 2e-4 if kind == "float" else 1e-9
+    near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
         size = np.abs(np.where(finite, b, 0))
-        rounding = near * (size + min(1.0, size.max(initial=0)))
+        rounding = near * (size + min(1.0, size.max(initial=0))) + least
         return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & (np.abs(a - b) <= rounding)))
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_kernels_and_rules_agree_at_special_points(name):
     rows = [row for row in TABLE[name] if smooth(row) and row.second]
-    small = [row for row in rows if sum(x.size for x in row.inputs if x is not None) <= 400][:4]
-    for row in small:
+    small = [row for row in rows if 0 < sum(x.size for x in row.inputs if x is not None) <= 400]
+    for row in {str(row.args): row for row in reversed(small)}.values():
         for i in (i for i in row.wanted if row.inputs[i].size):
             for point in POINTS:
-                if any(np.array_equal(point, p, equal_nan=True) for p in APART.get(name, ())):
+                if point in APART.get(name, ()):
                     continue
                 kind = "float" if abs(point) == 3e38 or abs(point) == 1e-40 else "double"
                 arrays = [x if x is None or x.dtype.kind != "f" else x.astype(KINDS[kind]) for x in row.inputs]
@@ -235,7 +246,7 @@ UNTAKEN = {
     "top_k_data": (
         lambda x: F.top_k_data(x.reshape((2, 3)), 1, base_axis=1),
         [X],
-        GY[[1, 1, 0, 1, 4, 1]].reshape(2, 3),
+        GY[:2, None],
         [[True, True, False, True, False, True]],
     ),
     "sort": (lambda x: F.sort(x.reshape((2, 3)))[:, 2:], [X], GY[:2, None], [[True, True, False, True, False, True]]),
