@@ -241,7 +241,7 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
-    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+    """Scale down to a norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `x` as it is.
 
     Args:
         x: Input of any shape.
@@ -255,16 +255,23 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If it is neither a number nor an array of this library.
     """
-    norm = f.pow_scalar(f.sum(f.pow_scalar(x, 2.0), axis, True), 0.5)
-    result: T
-    if isinstance(clip_norm, (int, float, np.number)):
-        if not clip_norm > 0:
-            raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-        result = f.mul_scalar(x, float(clip_norm)) / f.maximum_scalar(norm, float(clip_norm))
-    elif isinstance(clip_norm, (Variable, NdArray)):
-        result = clip_norm * x / f.maximum2(norm, clip_norm)
-    else:
+    is_number = isinstance(clip_norm, (int, float, np.number))
+    if is_number and not clip_norm > 0:
+        raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
+    if not is_number and not isinstance(clip_norm, (Variable, NdArray)):
         raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+    if not is_number:
+        shape = np.broadcast_shapes(x.shape, clip_norm.shape)
+        x = x if shape == tuple(x.shape) else f.broadcast(f.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape), shape)
+    # No number on the way is larger than what is clipped, so that any type holds it: not the square of the norm, nor the
+    # norm itself, which is compared only. The norm is no less than any element: their maximum has the shape of `x`.
+    norm = f.maximum2(f.norm(x, 2.0, axis, True), x)
+    direction = f.norm_normalization(x, 2.0, axis, 0.0)
+    if is_number:
+        is_inside, clipped = f.less_equal_scalar(norm, float(clip_norm)), f.mul_scalar(direction, float(clip_norm))
+    else:
+        is_inside, clipped = f.less_equal(norm, clip_norm), clip_norm * direction
+    result: T = f.where(is_inside, x, clipped)
     return result
 
 

@@ -2,39 +2,121 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
-use crate::kernels::{Float, Number, pairing::Pairing, reduce};
+use crate::kernels::threads::Shared;
+use crate::kernels::{Float, pairing::Pairing};
+use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
-use crate::ops::pointwise::powers::power;
-use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, op};
+use crate::ops::normalizations::norm::{powers, slope_of_unit};
+use crate::ops::reductions::reduction::reduced;
+use crate::ops::{
+    Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<WeightNormalization>(), Entry::of::<NormNormalization>()];
 
-/// `x` with each element times `scale(sum(term(x)), i)`: sums run along `axes`, and `i` numbers them.
+/// `x` with each element times `factor(i) / (sum(|x|^p) + eps)^(1 / p)`, zero where that sum is: sums run along `axes`, and `i`
+/// numbers them. `scale` is the same of a sum in the precision of the elements.
 fn scaled<T: Float>(
     run: &mut Run<'_, T>,
     axes: &[usize],
-    term: impl Fn(T) -> T + Sync + Copy,
+    (p, eps): (f64, f64),
     scale: impl Fn(T, usize) -> T,
+    factor: impl Fn(usize) -> f64,
 ) {
-    let (x, shape) = (run.x(0), run.x_shape(0));
+    let (x, shape, y) = (run.x(0), run.x_shape(0), run.y(0));
     let kept: Vec<bool> = (0..shape.ndim()).map(|i| !axes.contains(&i)).collect();
     let kept = only(shape, &kept);
-    let sums = reduce::sums(x, shape, axes, term);
-    let scales: List<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
+    let sums = powers(x, shape, axes, p, eps);
+    let scales: List<T> =
+        (0..sums.len()).map(|i| sums.plain(i).map_or(T::ZERO, |sum| scale(T::of(sum), i))).collect();
     Pairing::new(shape, &kept).map_apart(
         x,
         &scales,
-        run.y(0),
+        y,
         #[inline(always)]
         |x, s| x * s,
     );
+    if sums.all_plain() {
+        return;
+    }
+    let wide: List<Option<[f64; 3]>> = (0..sums.len())
+        .map(|i| {
+            let [unit, root] = sums.root(i);
+            sums.plain(i).is_none().then(|| [unit, root, factor(i)])
+        })
+        .collect();
+    assert_eq!(y.len(), shape.size());
+    let (wide, to) = (&wide[..], Shared::new(y.as_mut_ptr()));
+    Pairing::new(&kept, shape).each(
+        #[inline(always)]
+        // SAFETY: the arrays have the shapes of the pairing; each element comes once.
+        move |i, _, at| unsafe {
+            if let Some([unit, root, factor]) = *wide.get_unchecked(i) {
+                to.get().add(at).write(T::of(x.get_unchecked(at).real() / unit / root * factor));
+            }
+        },
+    );
 }
 
+/// `sum^(-1 / p)`, and zero of zero: zeros have no direction.
 #[inline(always)]
-fn square<T: Float>(x: T) -> T {
-    x * x
+fn inverse_root<T: Float>(sum: T, p: f64) -> T {
+    if sum == T::ZERO {
+        return T::ZERO;
+    }
+    sum.pow(T::all(-1.0 / p))
+}
+
+/// One over the norm that `norm_normalization` divides by, with length one along the axes; zero where that is zero. Gradients of
+/// normalizations are made of it and of what is normalized: numbers that the type holds where it holds the gradient.
+#[derive(Clone)]
+struct InverseNorm {
+    p: f64,
+    axes: Vec<i64>,
+    eps: f64,
+}
+only_in_gradients! {
+    InverseNorm = "inverse_norm", " One over the norm along axes.";
+}
+
+impl InverseNorm {
+    fn of(x: Sym, p: f64, axes: &[usize], eps: f64) -> Sym {
+        Sym::apply(Self { p, axes: axes.iter().map(|a| *a as i64).collect(), eps }, &[x])
+    }
+}
+
+impl Compute for InverseNorm {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("inverse_norm", x.get(0), Some(&self.axes), true)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let axes = run.x_shape(0).axes("inverse_norm", Some(&self.axes))?;
+        let sums = powers(run.x(0), run.x_shape(0), &axes, self.p, self.eps);
+        for (i, y) in run.y(0).iter_mut().enumerate() {
+            let [unit, root] = sums.root(i);
+            *y = match sums.plain(i) {
+                Some(sum) => inverse_root(T::of(sum) + T::all(self.eps), self.p),
+                None => T::of(1.0 / root / unit),
+            };
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (p, y) = (self.p, s.y(0));
+        let normalized = NormNormalization { p: Some(p), axes: Some(self.axes.clone()), eps: self.eps };
+        let unit = Sym::apply(normalized, &[s.x(0)]);
+        vec![Some(-(s.gy(0) * y) * (y * slope_of_unit(unit, p)))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::ALL
+    }
 }
 
 op! {
@@ -84,17 +166,26 @@ impl Compute for WeightNormalization {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (axes, _) = self.axes(run.x_shape(0))?;
         let (g, eps) = (run.x(1), T::all(self.eps));
-        scaled(run, &axes, square, |square, i| g[i] / (square + eps).sqrt());
+        let scale = |square: T, i: usize| {
+            let root = (square + eps).sqrt();
+            if root == T::ZERO { T::ZERO } else { g[i] / root }
+        };
+        scaled(run, &axes, (2.0, self.eps), scale, |i| g[i].real());
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (w, gy) = (s.x(0), s.gy(0));
         let Ok((axes, norms)) = self.axes(&gy.shape()) else { return vec![None, None] };
-        let scale = ((w * w).sum(&axes, true) + Sym::Const(self.eps)).pow(Sym::Const(-0.5));
-        let unit = w * scale;
+        let normalized = NormNormalization {
+            p: None,
+            axes: Some(axes.iter().map(|a| *a as i64).collect()),
+            eps: self.eps,
+        };
+        let unit = Sym::apply(normalized, &[w]);
         let along = (gy * unit).sum(&axes, true);
-        let by_w = || s.x(1).reshape(&norms) * scale * (gy - unit * along);
+        let scale = || InverseNorm::of(w, 2.0, &axes, self.eps);
+        let by_w = || (gy - unit * along) * (s.x(1).reshape(&norms) * scale());
         let by_g = || along.reshape(&[norms.size()]);
         vec![s.wants(0).then(by_w), s.wants(1).then(by_g)]
     }
@@ -105,7 +196,7 @@ impl Compute for WeightNormalization {
 }
 
 op! {
-    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`.
+    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, also without `eps`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -144,40 +235,20 @@ impl Compute for NormNormalization {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = run.x_shape(0).axes("norm_normalization", self.axes.as_deref())?;
-        let (p, eps, root) = (self.p(), T::all(self.eps), T::all(-1.0 / self.p()));
-        let scale = |sum: T, _| (sum + eps).pow(root);
-        if p == 2.0 {
-            scaled(run, &axes, square, scale);
-        } else {
-            scaled(
-                run,
-                &axes,
-                #[inline(always)]
-                move |x: T| power(x.abs(), p),
-                scale,
-            );
-        }
+        let (p, eps) = (self.p(), T::all(self.eps));
+        scaled(run, &axes, (p, self.eps), |sum, _| inverse_root(sum + eps, p), |_| 1.0);
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (x, gy, p, zero) = (s.x(0), s.gy(0), self.p(), Sym::Const(0.0));
+        let (x, y, gy, p) = (s.x(0), s.y(0), s.gy(0), self.p());
         let Ok(axes) = x.shape().axes("norm_normalization", self.axes.as_deref()) else { return vec![None] };
-        // Even powers are written without |x|, which cannot be differentiated twice at zero.
-        let (power, slope) = if p == 2.0 {
-            (x * x, x)
-        } else {
-            let sign = x.gt(zero) - x.lt(zero);
-            (x.abs().pow(Sym::Const(p)), x.abs().pow(Sym::Const(p - 1.0)) * sign)
-        };
-        let sum = power.sum(&axes, true) + Sym::Const(self.eps);
-        let scale = sum.pow(Sym::Const(-1.0 / p));
-        let along = (gy * x).sum(&axes, true);
-        vec![Some(scale * (gy - slope * (along / sum)))]
+        let along = (gy * y).sum(&axes, true);
+        vec![Some((gy - slope_of_unit(y, p) * along) * InverseNorm::of(x, p, &axes, self.eps))]
     }
 
     fn reads(&self, _: usize) -> Reads {
-        Reads::INPUTS
+        Reads::ALL
     }
 }
 
