@@ -130,7 +130,7 @@ pub struct Moments {
 fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> Moments {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = if layout.in_rows() {
-        T::in_registers(rows::Moments { part, x, count })
+        T::in_registers(rows::FindMoments { part, x, count })
     } else {
         columns::moments(part, x, count)
     };
@@ -138,17 +138,17 @@ fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> 
     Moments { mean, variance, wide }
 }
 
-/// `1 / sqrt(variance + eps)` for each statistic of `x`.
-pub fn inverse_deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T]) {
+/// `sqrt(variance + eps)` for each statistic of `x`.
+pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T]) {
     assert!(x.len() == layout.pairing.size() && y.len() == layout.n_stats);
     let to = Shared::new(y.as_mut_ptr());
     layout.pairing.slabs(&|part| {
         let Moments { variance, wide, .. } = moments(layout, part, x, eps);
-        let mut scale: List<T> = scales(&variance, eps).collect();
+        let mut all: List<T> = variance.iter().map(|variance| T::of((variance + eps).sqrt())).collect();
         let first = part.first_a();
-        wide.iter().for_each(|wide| scale[wide.s - first] = T::of(wide.inverse_deviation()));
+        wide.iter().for_each(|wide| all[wide.s - first] = T::of(wide.deviation()));
         // SAFETY: each statistic is in one part.
-        unsafe { to.get().add(first).copy_from_nonoverlapping(scale.as_ptr(), scale.len()) };
+        unsafe { to.get().add(first).copy_from_nonoverlapping(all.as_ptr(), all.len()) };
     });
 }
 

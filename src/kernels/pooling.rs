@@ -302,15 +302,14 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                     move |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
                 );
             }
-            let mut is_finite = true;
             for (i, y) in y.chunks_exact_mut(w.inner).enumerate() {
                 let n = T::of(row.divisor(i, divisor) as f64);
                 for y in y {
-                    is_finite &= y.abs() <= T::MAX;
                     *y = *y / n;
                 }
             }
-            if !is_finite {
+            // A loop of its own, without an end on the way, which the compiler makes vectors of.
+            if !y.iter().fold(true, |all, y| all & (y.abs() <= T::MAX)) {
                 sum_wide(w, row, x, y, divisor);
             }
         },

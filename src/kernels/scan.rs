@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Float;
 use super::map::{self, GRAIN};
+use super::rows::MANY;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;
@@ -65,10 +66,13 @@ impl Scan {
         });
     }
 
-    /// The running sums `y[i] = x[0] + ... + x[i]`, or up to `x[i - 1]` if exclusive, added up in float64.
+    /// The running sums `y[i] = x[0] + ... + x[i]`, or up to `x[i - 1]` if exclusive: long ones are added up in float64.
     pub fn sum<T: Float>(self, x: &[T], y: &mut [T]) {
         // A sum that begins with -0 is its first element, also where that is -0.
         let first = if self.exclusive { 0.0 } else { -0.0 };
+        if self.n <= MANY || size_of::<T>() == size_of::<f64>() {
+            return self.run(x, y, T::of(first), |sum| sum, |sum, x| sum + x);
+        }
         self.run(x, y, first, T::of, |sum, x| sum + x.real());
     }
 

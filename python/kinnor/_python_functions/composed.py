@@ -255,23 +255,36 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If it is neither a number nor an array of this library.
     """
-    is_number = isinstance(clip_norm, (int, float, np.number))
-    if is_number and not clip_norm > 0:
-        raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-    if not is_number and not isinstance(clip_norm, (Variable, NdArray)):
-        raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
-    if not is_number:
-        shape = np.broadcast_shapes(x.shape, clip_norm.shape)
-        x = x if shape == tuple(x.shape) else f.broadcast(f.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape), shape)
-    # No number on the way is larger than what is clipped, so that any type holds it: not the square of the norm, nor the
-    # norm itself, which is compared only. The norm is no less than any element: their maximum has the shape of `x`.
-    norm = f.maximum2(f.norm(x, 2.0, axis, True), x)
-    direction = f.norm_normalization(x, 2.0, axis, 0.0)
-    if is_number:
-        is_inside, clipped = f.less_equal_scalar(norm, float(clip_norm)), f.mul_scalar(direction, float(clip_norm))
+    # No number on the way is larger than what is clipped, so that any type holds it: not the square of the norm, nor
+    # the norm, which is compared only.
+    result: T
+    if isinstance(clip_norm, (int, float, np.number)):
+        if not clip_norm > 0:
+            raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
+        is_inside = f.less_equal_scalar(norm_for_where(x, axis), float(clip_norm))
+        clipped = f.norm_normalization(x, 2.0, axis, 0.0)
+        result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
+    elif isinstance(clip_norm, (Variable, NdArray)):
+        shape: tuple[int, ...] = np.broadcast_shapes(tuple(x.shape), tuple(clip_norm.shape))
+        if shape != tuple(x.shape):
+            x = f.broadcast(f.reshape(x, (*(1,) * (len(shape) - len(x.shape)), *x.shape)), shape)
+        is_inside = f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm)
+        result = f.where(is_inside, x, clip_norm * f.norm_normalization(x, 2.0, axis, 0.0))
     else:
-        is_inside, clipped = f.less_equal(norm, clip_norm), clip_norm * direction
-    result: T = f.where(is_inside, x, clipped)
+        raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+    return result
+
+
+def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
+    """The Euclidean norm, of a shape that a condition of `where` may have: that of `x`, or of its first axes."""
+    ndim = len(x.shape)
+    axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
+    result: T
+    if {k % ndim for k in axes} == set(range(ndim - len(axes), ndim)):
+        result = f.norm(x, 2.0, axis)
+    else:
+        # The norm is no less than any element, so that their maximum is the norm.
+        result = f.maximum2(f.norm(x, 2.0, axis, True), x)
     return result
 
 

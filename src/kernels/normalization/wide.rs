@@ -36,6 +36,10 @@ impl WideStatistic {
     pub(super) fn inverse_deviation(self) -> f64 {
         self.scale * self.factor
     }
+
+    pub(super) fn deviation(self) -> f64 {
+        1.0 / self.scale / self.factor
+    }
 }
 
 /// Whether a statistic, its elements without the mean, and the squares of its scale are well within the range of `T`.
@@ -70,17 +74,16 @@ fn compute<T: Float>(
     variance: &mut [f64],
 ) -> Vec<WideStatistic> {
     let is_double = size_of::<T>() == size_of::<f64>();
-    let factor = |mean: f64, variance: f64| match () {
-        () if fits::<T>(variance, eps) => 0.0,
-        () if !is_double => 1.0,
-        () if variance < 1.0 => {
-            if mean.abs() < SMALL {
-                UP
-            } else {
-                1.0
-            }
+    let factor = |mean: f64, variance: f64| {
+        if fits::<T>(variance, eps) {
+            0.0
+        } else if !is_double || (variance < 1.0 && mean.abs() >= SMALL) {
+            1.0
+        } else if variance < 1.0 {
+            UP
+        } else {
+            DOWN
         }
-        () => DOWN,
     };
     let factors: List<f64> =
         mean.iter().zip(&*variance).map(|(mean, variance)| factor(*mean, *variance)).collect();

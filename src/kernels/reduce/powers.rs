@@ -90,7 +90,7 @@ impl PowerSums {
                 },
             );
             for (i, unit) in units.iter().enumerate().filter(|(_, unit)| **unit > 0.0) {
-                self.sums[i] = sums[i] + self.eps / unit.powf(self.p);
+                self.sums[i] = sums[i] + (least / unit).powf(self.p);
             }
         }
         self.units = Some(units);

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::array::Shape;
 use crate::kernels::normalization::{
-    Gradients, InPlace, Moments, NormLayout, Stats, Wanted, inverse_deviations, normalize, normalize_by,
+    Gradients, InPlace, Moments, NormLayout, Stats, Wanted, deviations, normalize, normalize_by,
 };
 use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
@@ -164,8 +164,8 @@ impl Form {
                 return (g() * scale_given()).reshape(&shape);
             }
             let (g, x, unit) = (g(), x(), unit());
-            let scale = Sym::apply(InverseDeviation { kept: self.kept.clone(), eps: self.eps }, &[x]);
-            let mut gx = scale * (g - mean(g) - unit * mean(g * unit));
+            let deviation = Sym::apply(Deviation { kept: self.kept.clone(), eps: self.eps }, &[x]);
+            let mut gx = (g - mean(g) - unit * mean(g * unit)) / deviation;
             if self.output_stat {
                 let (by_mean, by_variance) = (s.gy(1).reshape(&stats), s.gy(2).reshape(&stats));
                 let (one, two) = (Sym::Const(1.0 / count), Sym::Const(2.0 / count));
@@ -195,24 +195,24 @@ fn unit(x: Sym, kept: &[bool], eps: f64) -> Sym {
     Sym::apply_op(op, &[x])[0]
 }
 
-/// `1 / sqrt(variance + eps)`, for each index of the axes that are kept. Gradients of normalizations are made of it and of what is
-/// normalized: numbers that the type holds where it holds the gradient.
+/// `sqrt(variance + eps)`, for each index of the axes that are kept. Gradients of normalizations are made of it and of what is
+/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the variance.
 #[derive(Clone)]
-struct InverseDeviation {
+struct Deviation {
     kept: Axes,
     eps: f64,
 }
 only_in_gradients! {
-    InverseDeviation = "inverse_deviation", " One over the deviation along axes.";
+    Deviation = "deviation", " The deviation along axes.";
 }
 
-impl InverseDeviation {
+impl Deviation {
     fn layout(&self, x: &Shape) -> NormLayout {
         NormLayout::new(x, &self.kept, &self.kept)
     }
 }
 
-impl Compute for InverseDeviation {
+impl Compute for Deviation {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
@@ -220,18 +220,18 @@ impl Compute for InverseDeviation {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        inverse_deviations(&self.layout(run.x_shape(0)), self.eps, run.x(0), run.y(0));
+        deviations(&self.layout(run.x_shape(0)), self.eps, run.x(0), run.y(0));
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (x, y) = (s.x(0), s.y(0));
-        let share = Sym::Const(-1.0 / self.layout(&x.shape()).count() as f64);
-        vec![Some((s.gy(0) * y * share) * (y * unit(x, &self.kept, self.eps)))]
+        let x = s.x(0);
+        let share = Sym::Const(1.0 / self.layout(&x.shape()).count() as f64);
+        vec![Some((s.gy(0) * share) * unit(x, &self.kept, self.eps))]
     }
 
     fn reads(&self, _: usize) -> Reads {
-        Reads::ALL
+        Reads::INPUTS
     }
 }
 

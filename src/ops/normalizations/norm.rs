@@ -3,7 +3,6 @@
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::reduce::PowerSums;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Number, reduce};
 use crate::ops::normalizations::weight_normalization::NormNormalization;
 use crate::ops::pointwise::powers::power;
@@ -96,22 +95,19 @@ fn put_slopes<T: Float>(
     sums: &PowerSums,
 ) {
     let (roots, p) = (sums.roots(), sums.p());
-    assert!(x.len() == data.len() && shape.size() == data.len() && gy.len() == roots.len());
     let roots = &roots[..];
-    // SAFETY: the arrays have the shapes of the pairing.
-    unsafe {
-        Pairing::new(kept, shape).write(
-            Shared::new(data.as_mut_ptr()),
-            accumulate,
-            #[inline(always)]
-            move |i, _, at| {
-                let [unit, root] = *roots.get_unchecked(i);
-                let is_zero = root == 0.0 && p != 1.0;
-                let by = if is_zero { 0.0 } else { slope(x.get_unchecked(at).real() / unit, root, p) };
-                T::of(gy.get_unchecked(i).real() * by)
-            },
-        );
-    }
+    Pairing::new(kept, shape).update(
+        x,
+        data,
+        #[inline(always)]
+        move |i, x, g| {
+            let [unit, root] = roots[i];
+            let is_zero = root == 0.0 && p != 1.0;
+            let by = if is_zero { 0.0 } else { slope(x.real() / unit, root, p) };
+            let own = T::of(gy[i].real() * by);
+            if accumulate { g + own } else { own }
+        },
+    );
 }
 
 impl Compute for Norm {

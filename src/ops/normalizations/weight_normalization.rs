@@ -2,7 +2,6 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
-use crate::kernels::threads::Shared;
 use crate::kernels::{Float, pairing::Pairing};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
@@ -47,16 +46,12 @@ fn scaled<T: Float>(
             sums.plain(i).is_none().then(|| [unit, root, factor(i)])
         })
         .collect();
-    assert_eq!(y.len(), shape.size());
-    let (wide, to) = (&wide[..], Shared::new(y.as_mut_ptr()));
-    Pairing::new(&kept, shape).each(
+    let wide = &wide[..];
+    Pairing::new(&kept, shape).update(
+        x,
+        y,
         #[inline(always)]
-        // SAFETY: the arrays have the shapes of the pairing; each element comes once.
-        move |i, _, at| unsafe {
-            if let Some([unit, root, factor]) = *wide.get_unchecked(i) {
-                to.get().add(at).write(T::of(x.get_unchecked(at).real() / unit / root * factor));
-            }
-        },
+        move |i, x, y| wide[i].map_or(y, |[unit, root, factor]| T::of(x.real() / unit / root * factor)),
     );
 }
 
@@ -69,53 +64,61 @@ fn inverse_root<T: Float>(sum: T, p: f64) -> T {
     sum.pow(T::all(-1.0 / p))
 }
 
-/// One over the norm that `norm_normalization` divides by, with length one along the axes; zero where that is zero. Gradients of
-/// normalizations are made of it and of what is normalized: numbers that the type holds where it holds the gradient.
+/// The power mean that `norm_normalization` divides by but for a factor, `((sum(|x|^p) + eps) / n)^(1 / p)`, with length one along
+/// the axes; infinity where that is zero, since zeros stay zeros. The gradients of both are made of it and of what is
+/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the norm and its inverse.
 #[derive(Clone)]
-struct InverseNorm {
+struct PowerMean {
     p: f64,
     axes: Vec<i64>,
     eps: f64,
 }
 only_in_gradients! {
-    InverseNorm = "inverse_norm", " One over the norm along axes.";
+    PowerMean = "power_mean", " The mean of powers along axes, and its root.";
 }
 
-impl InverseNorm {
-    fn of(x: Sym, p: f64, axes: &[usize], eps: f64) -> Sym {
-        Sym::apply(Self { p, axes: axes.iter().map(|a| *a as i64).collect(), eps }, &[x])
+impl PowerMean {
+    /// Of `x`, and its share of the norm.
+    fn of(x: Sym, p: f64, axes: &[usize], eps: f64) -> (Sym, Sym) {
+        let op = Self { p, axes: axes.iter().map(|a| *a as i64).collect(), eps };
+        let share = op.share(&x.shape());
+        (Sym::apply(op, &[x]), Sym::Const(share))
+    }
+
+    /// By how much the mean is smaller than the norm.
+    fn share(&self, x: &Shape) -> f64 {
+        let axes = x.axes("power_mean", Some(&self.axes)).unwrap_or_default();
+        (axes.iter().map(|a| x[*a]).product::<usize>().max(1) as f64).powf(-1.0 / self.p)
     }
 }
 
-impl Compute for InverseNorm {
+impl Compute for PowerMean {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        one(reduced("inverse_norm", x.get(0), Some(&self.axes), true)?)
+        one(reduced("power_mean", x.get(0), Some(&self.axes), true)?)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let axes = run.x_shape(0).axes("inverse_norm", Some(&self.axes))?;
+        let (axes, share) =
+            (run.x_shape(0).axes("power_mean", Some(&self.axes))?, self.share(run.x_shape(0)));
         let sums = powers(run.x(0), run.x_shape(0), &axes, self.p, self.eps);
         for (i, y) in run.y(0).iter_mut().enumerate() {
             let [unit, root] = sums.root(i);
-            *y = match sums.plain(i) {
-                Some(sum) => inverse_root(T::of(sum) + T::all(self.eps), self.p),
-                None => T::of(1.0 / root / unit),
-            };
+            *y = if root == 0.0 { T::INFINITY } else { T::of(root * share * unit) };
         }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (p, y) = (self.p, s.y(0));
-        let normalized = NormNormalization { p: Some(p), axes: Some(self.axes.clone()), eps: self.eps };
+        let normalized = NormNormalization { p: Some(self.p), axes: Some(self.axes.clone()), eps: self.eps };
         let unit = Sym::apply(normalized, &[s.x(0)]);
-        vec![Some(-(s.gy(0) * y) * (y * slope_of_unit(unit, p)))]
+        let gy = s.gy(0) * Sym::Const(self.share(&s.x(0).shape()));
+        vec![Some(gy * slope_of_unit(unit, self.p))]
     }
 
     fn reads(&self, _: usize) -> Reads {
-        Reads::ALL
+        Reads::INPUTS
     }
 }
 
@@ -184,8 +187,10 @@ impl Compute for WeightNormalization {
         };
         let unit = Sym::apply(normalized, &[w]);
         let along = (gy * unit).sum(&axes, true);
-        let scale = || InverseNorm::of(w, 2.0, &axes, self.eps);
-        let by_w = || (gy - unit * along) * (s.x(1).reshape(&norms) * scale());
+        let by_w = || {
+            let (mean, share) = PowerMean::of(w, 2.0, &axes, self.eps);
+            (gy - unit * along) / mean * (s.x(1).reshape(&norms) * share)
+        };
         let by_g = || along.reshape(&[norms.size()]);
         vec![s.wants(0).then(by_w), s.wants(1).then(by_g)]
     }
@@ -244,7 +249,8 @@ impl Compute for NormNormalization {
         let (x, y, gy, p) = (s.x(0), s.y(0), s.gy(0), self.p());
         let Ok(axes) = x.shape().axes("norm_normalization", self.axes.as_deref()) else { return vec![None] };
         let along = (gy * y).sum(&axes, true);
-        vec![Some((gy - slope_of_unit(y, p) * along) * InverseNorm::of(x, p, &axes, self.eps))]
+        let (mean, share) = PowerMean::of(x, p, &axes, self.eps);
+        vec![Some((gy - slope_of_unit(y, p) * along) / mean * share)]
     }
 
     fn reads(&self, _: usize) -> Reads {

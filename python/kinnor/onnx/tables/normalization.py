@@ -42,7 +42,7 @@ def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Va
     return y, mean, F.pow_scalar(variance + eps, -0.5)
 
 
-def _over_root_mean_square(x: Variable, axes: list[int], eps: float) -> Variable:
+def _over_root_mean_square(x: Variable, axes: list[int], eps: float) -> Any:
     n = math.prod(x.shape[axis] for axis in axes)
     return F.norm_normalization(x, p=2, axes=axes, eps=eps * n) * math.sqrt(n)
 
@@ -102,7 +102,8 @@ def _mean_variance(node: Node) -> Variable:
     axes = node.get("axes") or [0, 2, 3]
     rest = x - F.mean(x, axis=axes, keepdims=True)
     deviation = F.norm(rest, p=2, axis=axes, keepdims=True) * math.prod(x.shape[axis] for axis in axes) ** -0.5
-    return rest / (deviation + 1e-9)
+    y: Variable = rest / (deviation + 1e-9)
+    return y
 
 
 def _lp(node: Node) -> Variable:
