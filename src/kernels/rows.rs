@@ -105,7 +105,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
             // SAFETY: the row lies within `y`, and the columns are this thread's.
             unsafe { std::slice::from_raw_parts_mut(y.get().add(to + columns.start), width) }
         };
-        threads::in_turn(self.count, GRAIN / width, |rows| {
+        threads::in_turn(self.count, (GRAIN / width).max(1), |rows| {
             for i in rows {
                 let (from, to) = ((self.from)(i), (self.to)(i));
                 let x = &x[from + columns.start..from + columns.end];
