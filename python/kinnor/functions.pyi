@@ -1146,7 +1146,7 @@ def celu(
     """
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
-    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+    """Scale down to a norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `x` as it is.
 
     Args:
         x: Input of any shape.
@@ -3767,7 +3767,7 @@ def norm_normalization(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`.
+    """Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, also without `eps`.
 
     Args:
         x: Input of any shape.

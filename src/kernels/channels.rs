@@ -30,6 +30,22 @@ pub fn sum<T: Float>(x: &[T]) -> T {
     lanes[0] + rest
 }
 
+/// The mean of a slice, also where its sum is beyond the range of the elements.
+pub fn mean<T: Float>(x: &[T]) -> T {
+    let all = sum(x);
+    if all.abs() <= T::MAX { all / T::of(x.len() as f64) } else { wide_mean(x) }
+}
+
+/// [`mean`] by way of float64.
+#[cold]
+fn wide_mean<T: Float>(x: &[T]) -> T {
+    // Numbers of float64 are scaled, so that their sum stays finite.
+    const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
+    let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
+    let all: f64 = x.iter().map(|x| x.real() * factor).sum();
+    T::of(all / x.len() as f64 / factor)
+}
+
 /// Elements that are worth handing over to a thread.
 const GRAIN: usize = 1 << 14;
 

@@ -6,12 +6,16 @@
 //! of the mean, and 14 roundings of the deviation. Elsewhere sums run in float64. The order of sums is decided by the
 //! shape alone. Where statistics belong to parts of an array, all passes over a part come before the next one, while it
 //! is in the cache.
+//!
+//! Statistics that leave the range of the elements, such as the variance of 1e30 in float32, are found again in float64,
+//! and so are the elements normalized by them and their gradients.
 
 mod columns;
 mod in_place;
 mod row_gradients;
 mod rows;
 mod tail;
+mod wide;
 
 use super::Float;
 use super::epilogue::{Activation, Tail};
@@ -19,7 +23,9 @@ use super::pairing::Pairing;
 use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
+use parking_lot::Mutex;
 pub use tail::NormalizeAdd;
+pub use wide::WideStatistic;
 
 /// How an array meets its statistics and its scale.
 pub struct NormLayout {
@@ -57,11 +63,13 @@ pub struct Stats<T> {
     mean: SavedMemory<(T, T)>,
     /// `1 / sqrt(variance + eps)`.
     scale: SavedMemory<T>,
+    /// Those that `T` cannot hold.
+    wide: Vec<WideStatistic>,
 }
 
 impl<T> Default for Stats<T> {
     fn default() -> Self {
-        Self { mean: SavedMemory::default(), scale: SavedMemory::default() }
+        Self { mean: SavedMemory::default(), scale: SavedMemory::default(), wide: Vec::new() }
     }
 }
 
@@ -77,6 +85,16 @@ impl<T: Float> Stats<T> {
     pub fn set(&mut self, mean: &[f64], variance: &[f64], eps: f64) {
         self.mean.set(split::<T>(mean));
         self.scale.set(scales::<T>(variance, eps));
+        self.wide.clear();
+    }
+
+    /// Those of the elements that were normalized.
+    pub fn set_moments(&mut self, moments: &Moments, eps: f64) {
+        self.set(&moments.mean, &moments.variance, eps);
+        for wide in &moments.wide {
+            self.scale[wide.s] = T::of(wide.inverse_deviation());
+        }
+        self.wide.extend_from_slice(&moments.wide);
     }
 
     fn view(&self) -> StatisticsView<'_, T> {
@@ -94,8 +112,44 @@ fn split<T: Float>(mean: &[f64]) -> impl ExactSizeIterator<Item = (T, T)> {
     mean.iter().map(|m| (T::of(*m), T::of(*m - T::of(*m).real())))
 }
 
+/// One over the deviations; NaN for a variance that is infinite: it says nothing of the elements.
 fn scales<T: Float>(variance: &[f64], eps: f64) -> impl ExactSizeIterator<Item = T> {
-    variance.iter().map(move |v| T::of(1.0 / (v + eps).sqrt()))
+    variance.iter().map(move |v| T::of(if *v == f64::INFINITY { f64::NAN } else { 1.0 / (v + eps).sqrt() }))
+}
+
+/// Means and variances of elements.
+pub struct Moments {
+    /// The means.
+    pub mean: Zeros<f64>,
+    /// The variances, those of the elements and not an estimate.
+    pub variance: Zeros<f64>,
+    wide: Vec<WideStatistic>,
+}
+
+/// The moments of a part of `x` that has its own.
+fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> Moments {
+    let count = layout.count() as f64;
+    let (mut mean, mut variance) = if layout.in_rows() {
+        T::in_registers(rows::FindMoments { part, x, count })
+    } else {
+        columns::moments(part, x, count)
+    };
+    let wide = wide::find(part, x, (count, eps), &mut mean, &mut variance);
+    Moments { mean, variance, wide }
+}
+
+/// `sqrt(variance + eps)` for each statistic of `x`.
+pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T]) {
+    assert!(x.len() == layout.pairing.size() && y.len() == layout.n_stats);
+    let to = Shared::new(y.as_mut_ptr());
+    layout.pairing.slabs(&|part| {
+        let Moments { variance, wide, .. } = moments(layout, part, x, eps);
+        let mut all: List<T> = variance.iter().map(|variance| T::of((variance + eps).sqrt())).collect();
+        let first = part.first_a();
+        wide.iter().for_each(|wide| all[wide.s - first] = T::of(wide.deviation()));
+        // SAFETY: each statistic is in one part.
+        unsafe { to.get().add(first).copy_from_nonoverlapping(all.as_ptr(), all.len()) };
+    });
 }
 
 /// [`Stats`], which loops hold by value: what lies behind a reference would be loaded anew for each element.
@@ -158,17 +212,13 @@ pub fn normalize<T: Float>(
     beta: Option<&[T]>,
     y: &mut [T],
     tail: Tail<'_>,
-) -> (Zeros<f64>, Zeros<f64>) {
-    let count = layout.count() as f64;
+) -> Moments {
     let (mut mean, mut variance) = (Zeros::<f64>::new(layout.n_stats), Zeros::<f64>::new(layout.n_stats));
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, tail);
+    let all_wide = Mutex::new(Vec::new());
     layout.pairing.slabs(&|part| {
-        let (mean, variance) = if layout.in_rows() {
-            T::in_registers(rows::Moments { part, x, count })
-        } else {
-            columns::moments(part, x, count)
-        };
+        let Moments { mean, variance, wide } = moments(layout, part, x, eps);
         let first = part.first_a();
         // SAFETY: each statistic is in one part.
         unsafe {
@@ -177,9 +227,13 @@ pub fn normalize<T: Float>(
         }
         let (mean, scale): (List<_>, List<_>) = (split(&mean).collect(), scales(&variance, eps).collect());
         target.write(part, StatisticsView { mean: &mean, scale: &scale }, first);
+        if !wide.is_empty() {
+            wide::write(&target, part, &wide);
+            all_wide.lock().extend(wide);
+        }
     });
     finish_columns(layout, y, tail);
-    (mean, variance)
+    Moments { mean, variance, wide: all_wide.into_inner() }
 }
 
 /// As [`normalize`], by the statistics that are given.
@@ -271,7 +325,9 @@ impl<'a, T: Float> Gradients<'a, T> {
             }),
         };
         // The sums of gy and of gy (x - mean) / sqrt(variance + eps), for each parameter; for each statistic by gamma.
-        let [params, sums] = if self.layout.in_rows() {
+        let [params, sums] = if !self.given && !self.stats.wide.is_empty() {
+            wide::gradients(self, plan, &self.stats.wide)
+        } else if self.layout.in_rows() {
             row_gradients::gradients(self, plan)
         } else {
             columns::gradients(self, plan)

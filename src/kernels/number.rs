@@ -121,6 +121,10 @@ pub trait Float:
     const INFINITY: Self;
     /// Negative infinity.
     const NEG_INFINITY: Self;
+    /// The largest finite number.
+    const MAX: Self;
+    /// The smallest positive number with all its digits.
+    const MIN_POSITIVE: Self;
     /// `0`.
     const ZERO: Self;
     /// `1`.
@@ -191,6 +195,8 @@ macro_rules! float {
             const EPSILON: Self = $ty::EPSILON;
             const INFINITY: Self = $ty::INFINITY;
             const NEG_INFINITY: Self = $ty::NEG_INFINITY;
+            const MAX: Self = $ty::MAX;
+            const MIN_POSITIVE: Self = $ty::MIN_POSITIVE;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const SMALL_ANGLE: Self = $functions::SMALL_ANGLE;

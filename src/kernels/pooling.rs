@@ -92,6 +92,11 @@ impl PoolingRow<'_> {
         }
     }
 
+    /// Elements of a window.
+    fn most(&self, w: &Windows) -> usize {
+        self.depth.range.len() * self.height.range.len() * w.axes[2].kernel
+    }
+
     /// What the sum of window `i` is divided by.
     fn divisor(&self, i: usize, divisor: Divisor) -> usize {
         let spans = [self.depth, self.height, &self.widths[i]];
@@ -286,6 +291,8 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                 for (y, width) in y.iter_mut().zip(row.widths) {
                     row.lines(w, width, |line| *y = *y + channels::sum(&x[line]));
                 }
+            } else if size_of::<T>() < size_of::<f64>() && row.most(w) > MANY {
+                sum_wide(w, row, x, y, Divisor::One);
             } else {
                 let (x, y) = (x[row.plane..].as_ptr(), y.as_mut_ptr());
                 w.taps(
@@ -301,8 +308,28 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                     *y = *y / n;
                 }
             }
+            // A loop of its own, without an end on the way, which the compiler makes vectors of.
+            if !y.iter().fold(true, |all, y| all & (y.abs() <= T::MAX)) {
+                sum_wide(w, row, x, y, divisor);
+            }
         },
     );
+}
+
+/// Elements of a window that are summed up one after the other in their own precision.
+const MANY: usize = 1 << 12;
+
+/// Writes the sums of a row of windows, divided as told, by way of float64: they may be long, or leave the range of the elements.
+#[cold]
+fn sum_wide<T: Float>(w: &Windows, row: &PoolingRow<'_>, x: &[T], y: &mut [T], divisor: Divisor) {
+    // Numbers of float64 are scaled, so that their sum stays finite.
+    const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
+    let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
+    let mut sums = List::repeat(0.0, y.len());
+    w.taps(row, |o, i| sums[o] += x[row.plane + i].real() * factor);
+    for (i, (y, sum)) in y.iter_mut().zip(&*sums).enumerate() {
+        *y = T::of(*sum / row.divisor(i / w.inner, divisor) as f64 / factor);
+    }
 }
 
 /// Adds the gradient of [`sum`].

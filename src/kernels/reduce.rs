@@ -1,6 +1,7 @@
 //! Folding an array along some of its axes. The order of the sums is fixed by the shape alone.
 
 mod extremes;
+mod powers;
 
 use std::ops::{Deref, Range};
 
@@ -13,6 +14,7 @@ use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, strided};
 use crate::array::Shape;
+pub use powers::{PowerSums, power_sums};
 
 /// Accumulators side by side along a row: closer to the exact sum than one, and independent of each other.
 const LANES: usize = 8;
@@ -225,9 +227,20 @@ pub fn sum_to<T: Float>(
     accumulate: bool,
     of: impl Fn(f64) -> T,
 ) {
-    let sums = Pairing::new(to, shape).sums_of(x);
+    let (sums, factor) = Pairing::new(to, shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
-        *y = if accumulate { *y + of(*sum) } else { of(*sum) };
+        let sum = of(*sum / factor);
+        *y = if accumulate { *y + sum } else { sum };
+    }
+}
+
+/// `y` is the mean of `x` over `axes`, of `n` elements each.
+pub fn mean<T: Float>(x: &[T], shape: &Shape, axes: &[usize], n: f64, y: &mut [T]) {
+    let (sums, factor) = Pairing::new(&without(shape, axes), shape).sums_of(x);
+    for (y, sum) in y.iter_mut().zip(&*sums) {
+        let whole = T::of(*sum / factor);
+        // A sum may be beyond the range of its elements, a mean is not.
+        *y = if whole.abs() <= T::MAX { whole / T::of(n) } else { T::of(*sum / n / factor) };
     }
 }
 

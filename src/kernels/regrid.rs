@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::Float;
 use super::map::GRAIN;
 use super::rows;
+use super::scratch::List;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
 
@@ -176,14 +177,37 @@ impl Regrid {
     }
 
     fn scatter_part<T: Float>(&self, gy: &[T], gx: &mut [T]) {
+        if size_of::<T>() == size_of::<f64>() || self.most_uses() <= rows::MANY {
+            return self.scatter_into(gy, gx, |g, gy| g + gy);
+        }
+        let mut sums: List<f64> = gx.iter().map(|g| g.real()).collect();
+        self.scatter_into(gy, &mut sums, |sum, gy| sum + gy.real());
+        gx.iter_mut().zip(&*sums).for_each(|(g, sum)| *g = T::of(*sum));
+    }
+
+    /// An element of the old array becomes no more elements of the new one than this.
+    fn most_uses(&self) -> usize {
+        let of_piece = |piece: &Piece| match piece.from {
+            None => 0,
+            Some((_, 0)) => piece.n,
+            Some(_) => 1,
+        };
+        let of_axis = |axis: &RegridAxis| axis.0.iter().map(of_piece).sum::<usize>();
+        self.axes.iter().map(of_axis).fold(1, usize::saturating_mul)
+    }
+
+    #[inline(always)]
+    fn scatter_into<T: Float, S: Float>(&self, gy: &[T], gx: &mut [S], add: impl Fn(S, T) -> S) {
         self.runs(|to, n, from| {
             let gy = &gy[to..to + n];
             match from {
                 None => {}
-                Some((from, 1)) => gx[from..from + n].iter_mut().zip(gy).for_each(|(g, gy)| *g = *g + *gy),
+                Some((from, 1)) => {
+                    gx[from..from + n].iter_mut().zip(gy).for_each(|(g, gy)| *g = add(*g, *gy))
+                }
                 Some((from, step)) => gy.iter().enumerate().for_each(|(i, gy)| {
                     let g = &mut gx[(from as isize + i as isize * step) as usize];
-                    *g = *g + *gy;
+                    *g = add(*g, *gy);
                 }),
             }
         });

@@ -1,11 +1,13 @@
 //! Rows of elements, each at a place of its own in two arrays. Knows slices and threads; knows no shapes.
 //!
-//! What is written several times is written in the order of the rows, whatever the number of threads.
+//! What is written several times is written in the order of the rows, whatever the number of threads. Elements that very many
+//! float32 rows are added to are summed up in float64.
 
 use std::ops::Range;
 
 use super::Float;
 use super::map::GRAIN;
+use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 
 /// Fewest elements of a row that a thread takes for itself.
@@ -43,10 +45,20 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         });
     }
 
-    /// Writes the rows, or adds them, one after the other: the last one stays where several meet.
+    /// Writes the rows, or adds them, one after the other: the last one stays where several meet. Rows of `y` that meet are the
+    /// same.
     pub fn put_in_order<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
-        let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+        let len = y.len();
+        let find = || Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i));
+        let crowded = if accumulate { find() } else { None };
+        let y = Shared::new(y.as_mut_ptr());
         let grain = (GRAIN / self.count.max(1)).max(COLUMNS);
+        if let Some(crowded) = crowded {
+            return threads::ranges(self.n, grain, |columns| {
+                // SAFETY: no other thread has these columns.
+                unsafe { self.add_crowded(x, (y, len), &crowded, columns) };
+            });
+        }
         threads::ranges(self.n, grain, |columns| {
             threads::in_turn(self.count, GRAIN / columns.len(), |rows| {
                 for i in rows {
@@ -60,6 +72,118 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
                 }
             });
         });
+    }
+
+    /// Adds the rows one after the other, on this thread.
+    pub fn add_here<T: Float>(&self, x: &[T], y: &mut [T]) {
+        let len = y.len();
+        if let Some(crowded) = Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i)) {
+            // SAFETY: the array is borrowed alone.
+            return unsafe { self.add_crowded(x, (Shared::new(y.as_mut_ptr()), len), &crowded, 0..self.n) };
+        }
+        for i in 0..self.count {
+            let (from, to) = ((self.from)(i), (self.to)(i));
+            move_row(&x[from..from + self.n], &mut y[to..to + self.n], true);
+        }
+    }
+
+    /// Adds columns of the rows, those that are crowded in float64.
+    ///
+    /// # Safety
+    /// `y` holds as many elements, and no other thread uses these columns.
+    unsafe fn add_crowded<T: Float>(
+        &self,
+        x: &[T],
+        (y, len): (Shared<T>, usize),
+        crowded: &Crowded,
+        columns: Range<usize>,
+    ) {
+        let width = columns.len();
+        let mut sums = Zeros::<f64>::new(crowded.rows.len() * width);
+        let row_of = |to: usize| {
+            assert!(to + self.n <= len);
+            // SAFETY: the row lies within `y`, and the columns are this thread's.
+            unsafe { std::slice::from_raw_parts_mut(y.get().add(to + columns.start), width) }
+        };
+        threads::in_turn(self.count, (GRAIN / width).max(1), |rows| {
+            for i in rows {
+                let (from, to) = ((self.from)(i), (self.to)(i));
+                let x = &x[from + columns.start..from + columns.end];
+                match crowded.place(to) {
+                    Some(k) => {
+                        let sums = &mut sums[k * width..(k + 1) * width];
+                        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x.real());
+                    }
+                    None => move_row(x, row_of(to), true),
+                }
+            }
+        });
+        for (to, sums) in crowded.rows.iter().zip(sums.chunks_exact(width)) {
+            row_of(*to).iter_mut().zip(sums).for_each(|(y, sum)| *y = T::of(y.real() + sum));
+        }
+    }
+}
+
+/// Rows that are added to the same place one after the other before rounding errors matter: with more, sums run in float64.
+pub const MANY: usize = 1 << 12;
+
+/// Rows of an array that more than [`MANY`] others may be added to.
+struct Crowded {
+    /// How many are added to rows of the same hash.
+    counts: List<u32>,
+    shift: u32,
+    /// Where these rows begin, in order.
+    rows: Vec<usize>,
+}
+
+impl Crowded {
+    /// Those among rows of `n` elements of an array of `len`, to which row `i` is added at `to(i)`.
+    fn find<T>(count: usize, len: usize, n: usize, to: impl Fn(usize) -> usize) -> Option<Self> {
+        if count <= MANY || n == 0 || size_of::<T>() == size_of::<f64>() {
+            return None;
+        }
+        // Several rows may share a count, so that there are few counts even for a long array.
+        let counts = (len / n).clamp(1, (count / 1024).max(1 << 16)).next_power_of_two();
+        let shift = 64 - counts.trailing_zeros().max(1);
+        let mut all = Self { counts: List::repeat(0, counts.max(2)), shift, rows: Vec::new() };
+        for i in 0..count {
+            let slot = all.slot(to(i));
+            all.counts[slot] = all.counts[slot].saturating_add(1);
+        }
+        if all.counts.iter().all(|count| *count as usize <= MANY) {
+            return None;
+        }
+        // Sorted and stripped of doubles now and then: there may be many additions to few rows.
+        for i in 0..count {
+            let to = to(i);
+            if all.is_crowded(to) {
+                if all.rows.len() >= MANY && all.rows.len() == all.rows.capacity() {
+                    all.rows.sort_unstable();
+                    all.rows.dedup();
+                }
+                all.rows.push(to);
+            }
+        }
+        all.rows.sort_unstable();
+        all.rows.dedup();
+        Some(all)
+    }
+
+    #[inline(always)]
+    fn slot(&self, to: usize) -> usize {
+        // The upper bits of a product by the golden ratio differ for neighbours.
+        ((to as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn is_crowded(&self, to: usize) -> bool {
+        self.counts[self.slot(to)] as usize > MANY
+    }
+
+    /// Which of the rows begins at `to`.
+    #[inline(always)]
+    fn place(&self, to: usize) -> Option<usize> {
+        if self.is_crowded(to) { self.rows.binary_search(&to).ok() } else { None }
     }
 }
 
@@ -161,7 +285,22 @@ fn copy_ends<T: Copy, const N: usize>(x: &[T], y: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{EvenRows, copy};
+    use super::{EvenRows, MANY, Rows, copy};
+
+    #[test]
+    fn rows_that_very_many_are_added_to_are_summed_in_float64() {
+        let (n, count) = (2, 3 * MANY);
+        let to: Vec<usize> = (0..count).map(|i| if i % 100 == 0 { 65_541 } else { 5 }).collect();
+        let x: Vec<f32> = (0..n * count).map(|i| if i % 2 == 0 { 0.1 } else { 1.0 }).collect();
+        let rows = Rows { n, count, from: |i| i * n, to: |i| to[i] * n };
+        let (mut here, mut shared) = (vec![0.5_f32; n * 65_600], vec![0.5_f32; n * 65_600]);
+        rows.add_here(&x, &mut here);
+        rows.put_in_order(&x, &mut shared, true);
+        assert_eq!(here, shared);
+        let times = to.iter().filter(|to| **to == 5).count() as f64;
+        assert_eq!(here[5 * n..6 * n], [(0.5 + f64::from(0.1_f32) * times) as f32, (0.5 + times) as f32]);
+        assert_eq!(here.iter().filter(|v| **v == 0.5).count(), n * 65_598);
+    }
 
     #[test]
     fn rows_of_every_length_are_copied() {

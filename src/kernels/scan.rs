@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::Float;
 use super::map::{self, GRAIN};
-use super::scratch::Zeros;
+use super::rows::MANY;
+use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
@@ -40,71 +41,102 @@ impl Scan {
         Self { reverse, ..self }
     }
 
-    /// Calls `f(row, row before, columns)` for runs that have nothing in common, in the order of each run, with the
-    /// offsets of rows.
-    fn rows(self, f: impl Fn(usize, Option<usize>, Range<usize>) + Sync) {
+    /// Calls `f(state, row, row before, columns)` for runs that have nothing in common, in the order of each run, with the
+    /// offsets of rows; `begin` makes the state of a number of columns.
+    fn rows<S>(
+        self,
+        begin: impl Fn(usize) -> S + Sync,
+        f: impl Fn(&mut S, usize, Option<usize>, Range<usize>) + Sync,
+    ) {
         let Self { outer, n, inner, reverse, .. } = self;
         let width = (GRAIN / n.max(1)).clamp(COLUMNS, inner.max(COLUMNS));
         let parts = inner.div_ceil(width);
         threads::ranges(outer * parts, (GRAIN / (n * width.min(inner)).max(1)).max(1), |range| {
             for i in range {
                 let (block, start) = (i / parts * n * inner, i % parts * width);
+                let columns = start..inner.min(start + width);
+                let mut state = begin(columns.len());
                 let row = |step: usize| block + inner * if reverse { n - 1 - step } else { step };
                 threads::in_turn(n, GRAIN / width.min(inner).max(1), |steps| {
                     for step in steps {
-                        f(row(step), step.checked_sub(1).map(row), start..inner.min(start + width));
+                        f(&mut state, row(step), step.checked_sub(1).map(row), columns.clone());
                     }
                 });
             }
         });
     }
 
-    /// `y[i] = op(y[i - 1], x[i])`, or of `x[i - 1]` if exclusive; the first of these is `first`.
+    /// The running sums `y[i] = x[0] + ... + x[i]`, or up to `x[i - 1]` if exclusive: long ones are added up in float64.
+    pub fn sum<T: Float>(self, x: &[T], y: &mut [T]) {
+        // A sum that begins with -0 is its first element, also where that is -0.
+        let first = if self.exclusive { 0.0 } else { -0.0 };
+        if self.n <= MANY || size_of::<T>() == size_of::<f64>() {
+            return self.run(x, y, T::of(first), |sum| sum, |sum, x| sum + x);
+        }
+        self.run(x, y, first, T::of, |sum, x| sum + x.real());
+    }
+
+    /// The running products `y[i] = x[0] * ... * x[i]`, or up to `x[i - 1]` if exclusive.
+    pub fn product<T: Float>(self, x: &[T], y: &mut [T]) {
+        self.run(x, y, T::ONE, |product| product, |product, x| product * x);
+    }
+
+    /// `y[i]` is `of(s[i])`, or `of(s[i - 1])` if exclusive, where `s[i] = op(s[i - 1], x[i])` begins with `first`.
     #[inline(always)]
-    pub fn run<T: Float>(self, x: &[T], y: &mut [T], first: T, op: impl Fn(T, T) -> T + Sync) {
+    fn run<T: Float, S: Copy + Send + Sync>(
+        self,
+        x: &[T],
+        y: &mut [T],
+        first: S,
+        of: impl Fn(S) -> T + Sync,
+        op: impl Fn(S, T) -> S + Sync,
+    ) {
         assert!(x.len() == self.outer * self.n * self.inner && y.len() == x.len());
         let y = Shared::new(y.as_mut_ptr());
         if self.inner == 1 {
-            return self.lines(x, y, first, op);
+            return self.lines(x, y, first, of, op);
         }
-        self.rows(|row, before, columns| {
-            // SAFETY: rows and columns are those of both, and no other run has them. So below.
-            let at = |i: usize| unsafe { y.get().add(i).read() };
-            // SAFETY: as above.
-            let put = |i: usize, v: T| unsafe { y.get().add(i).write(v) };
-            match (before, self.exclusive) {
-                (None, true) => columns.for_each(|j| put(row + j, first)),
-                (None, false) => columns.for_each(|j| put(row + j, x[row + j])),
-                (Some(before), true) => {
-                    columns.for_each(|j| put(row + j, op(at(before + j), x[before + j])));
-                }
-                (Some(before), false) => columns.for_each(|j| put(row + j, op(at(before + j), x[row + j]))),
+        let begin = |columns: usize| List::repeat(first, columns);
+        self.rows(begin, |last: &mut List<S>, row, _, columns| {
+            for (last, j) in last.iter_mut().zip(columns) {
+                let next = op(*last, x[row + j]);
+                // SAFETY: rows and columns are those of both, and no other run has them.
+                unsafe { y.get().add(row + j).write(of(if self.exclusive { *last } else { next })) };
+                *last = next;
             }
         });
     }
 
     /// As [`Scan::run`] where runs lie one after the other: several at a time, since each step waits for the one before.
     #[inline(always)]
-    fn lines<T: Float>(self, x: &[T], y: Shared<T>, first: T, op: impl Fn(T, T) -> T + Sync) {
+    fn lines<T: Float, S: Copy + Send + Sync>(
+        self,
+        x: &[T],
+        y: Shared<T>,
+        first: S,
+        of: impl Fn(S) -> T + Sync,
+        op: impl Fn(S, T) -> S + Sync,
+    ) {
         const TOGETHER: usize = 8;
         let grain = (GRAIN / self.n.max(1)).max(1).next_multiple_of(TOGETHER);
         threads::ranges(self.outer, grain, |range| {
             let rest = range.end - range.len() % TOGETHER;
             (range.start..rest)
                 .step_by(TOGETHER)
-                .for_each(|line| self.some_lines::<T, TOGETHER>(line, x, y, first, &op));
-            (rest..range.end).for_each(|line| self.some_lines::<T, 1>(line, x, y, first, &op));
+                .for_each(|line| self.some_lines::<T, S, TOGETHER>(line, x, y, first, &of, &op));
+            (rest..range.end).for_each(|line| self.some_lines::<T, S, 1>(line, x, y, first, &of, &op));
         });
     }
 
     #[inline(always)]
-    fn some_lines<T: Float, const N: usize>(
+    fn some_lines<T: Float, S: Copy, const N: usize>(
         self,
         line: usize,
         x: &[T],
         y: Shared<T>,
-        first: T,
-        op: impl Fn(T, T) -> T,
+        first: S,
+        of: impl Fn(S) -> T,
+        op: impl Fn(S, T) -> S,
     ) {
         let Self { n, exclusive, reverse, .. } = self;
         let mut last = [first; N];
@@ -113,9 +145,9 @@ impl Scan {
                 let i = if reverse { n - 1 - step } else { step };
                 for (l, last) in last.iter_mut().enumerate() {
                     let at = (line + l) * n + i;
-                    let next = if step == 0 && !exclusive { x[at] } else { op(*last, x[at]) };
+                    let next = op(*last, x[at]);
                     // SAFETY: `x` has as many elements as `y`, and no other call has these lines.
-                    unsafe { y.get().add(at).write(if exclusive { *last } else { next }) };
+                    unsafe { y.get().add(at).write(of(if exclusive { *last } else { next })) };
                     *last = next;
                 }
             }
@@ -130,25 +162,24 @@ impl Scan {
         let mut later = Zeros::<T>::new(x.len());
         let to = Shared::new(later.as_mut_ptr());
         assert!(x.len() == self.outer * self.n * self.inner && gy.len() == x.len());
-        let last = if self.reverse { 0 } else { self.n.saturating_sub(1) };
-        self.reverse(!self.reverse).rows(|row, after, columns| {
-            // No product comes after that of the last element, whatever that element is.
-            let is_last = after.is_some_and(|after| after / self.inner % self.n == last);
-            for j in columns.start + row..columns.end + row {
-                // SAFETY: rows and columns are those of all arrays, and no other run has them.
-                unsafe {
-                    let at = |i: usize| to.get().add(i).read();
-                    to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {
-                        (None, true) => T::ZERO,
-                        (None, false) => gy[j],
-                        (Some(after), true) if is_last => gy[after],
-                        (Some(after), true) => gy[after] + x[after] * at(after),
-                        (Some(after), false) => gy[j] + x[after] * at(after),
-                    });
+        self.reverse(!self.reverse).rows(
+            |_| (),
+            |(), row, after, columns| {
+                for j in columns.start + row..columns.end + row {
+                    // SAFETY: rows and columns are those of all arrays, and no other run has them.
+                    unsafe {
+                        let at = |i: usize| to.get().add(i).read();
+                        to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {
+                            (None, true) => T::ZERO,
+                            (None, false) => gy[j],
+                            (Some(after), true) => gy[after] + x[after] * at(after),
+                            (Some(after), false) => gy[j] + x[after] * at(after),
+                        });
+                    }
                 }
-            }
-        });
-        self.exclusive(true).run(x, gx, T::ONE, |a, b| a * b);
+            },
+        );
+        self.exclusive(true).product(x, gx);
         map::update(gx, &later, |g, later| g * later);
     }
 }

@@ -241,7 +241,7 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
-    """Scale down to a norm: `y = clip_norm * x / max(norm(x), clip_norm)`.
+    """Scale down to a norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `x` as it is.
 
     Args:
         x: Input of any shape.
@@ -255,16 +255,36 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If it is neither a number nor an array of this library.
     """
-    norm = f.pow_scalar(f.sum(f.pow_scalar(x, 2.0), axis, True), 0.5)
+    # No number on the way is larger than what is clipped, so that any type holds it: not the square of the norm, nor
+    # the norm, which is compared only.
     result: T
     if isinstance(clip_norm, (int, float, np.number)):
         if not clip_norm > 0:
             raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-        result = f.mul_scalar(x, float(clip_norm)) / f.maximum_scalar(norm, float(clip_norm))
+        is_inside = f.less_equal_scalar(norm_for_where(x, axis), float(clip_norm))
+        clipped = f.norm_normalization(x, 2.0, axis, 0.0)
+        result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
     elif isinstance(clip_norm, (Variable, NdArray)):
-        result = clip_norm * x / f.maximum2(norm, clip_norm)
+        shape: tuple[int, ...] = np.broadcast_shapes(tuple(x.shape), tuple(clip_norm.shape))
+        if shape != tuple(x.shape):
+            x = f.broadcast(f.reshape(x, (*(1,) * (len(shape) - len(x.shape)), *x.shape)), shape)
+        is_inside = f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm)
+        result = f.where(is_inside, x, clip_norm * f.norm_normalization(x, 2.0, axis, 0.0))
     else:
         raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+    return result
+
+
+def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
+    """The Euclidean norm, of a shape that a condition of `where` may have: that of `x`, or of its first axes."""
+    ndim = len(x.shape)
+    axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
+    result: T
+    if {k % ndim for k in axes} == set(range(ndim - len(axes), ndim)):
+        result = f.norm(x, 2.0, axis)
+    else:
+        # The norm is no less than any element, so that their maximum is the norm.
+        result = f.maximum2(f.norm(x, 2.0, axis, True), x)
     return result
 
 

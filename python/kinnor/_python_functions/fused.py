@@ -157,7 +157,11 @@ class VATNoise(PythonFunction):
         """Scales each sample to the norm."""
         x = inputs[0].d
         axes = tuple(range(self.base_axis, x.ndim))
-        outputs[0].d = x * (self.eps / np.sqrt((x**2).sum(axes, keepdims=True) + 1e-8))
+        wide = x.astype(np.float64)
+        largest = np.abs(wide).max(axes, keepdims=True, initial=1e-4)
+        unit = wide / largest
+        norm = np.sqrt((unit**2).sum(axes, keepdims=True) + (1e-4 / largest) ** 2)
+        outputs[0].d = (unit * (self.eps / norm)).astype(x.dtype)
 
     def backward_impl(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import functions as F
+from ..context import Context, context_scope, get_current_context
 from ..function import PythonFunction
 from .communicator import members_of
 from .errors import CommunicatorError
@@ -404,10 +406,14 @@ def sync_batch_normalization(
     kept = {axis % len(x.shape) for axis in ([axes] if isinstance(axes, int) else axes)}
     over = [axis for axis in range(len(x.shape)) if axis not in kept]
     count = members.size * int(np.prod([x.shape[axis] for axis in over]))
-    mu = all_reduce(F.mean(x, over, keepdims=True), comm, group, division=True)
-    var = all_reduce(F.mean((x - mu) ** 2.0, over, keepdims=True), comm, group, division=True)
-    mu, var = _RunningStatistics(decay_rate, count / max(count - 1, 1))(mu, var, mean, variance)
-    y = (x - mu) * (var + eps) ** -0.5
+    # Squares and a variance in 16 bits would overflow from deviations of 256 on.
+    is_short = get_current_context().compute_type in ("half", "bfloat16")
+    with context_scope(Context(["cpu:float"])) if is_short else nullcontext():
+        mu = all_reduce(F.mean(x, over, keepdims=True), comm, group, division=True)
+        var = all_reduce(F.mean((x - mu) ** 2.0, over, keepdims=True), comm, group, division=True)
+        mu, var = _RunningStatistics(decay_rate, count / max(count - 1, 1))(mu, var, mean, variance)
+        scale = (var + eps) ** -0.5
+    y = (x - mu) * scale
     if gamma is not None:
         y = y * gamma
     if beta is not None:

@@ -9,13 +9,13 @@ use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 
 /// Finds means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
-pub(super) struct Moments<'a, T> {
+pub(super) struct FindMoments<'a, T> {
     pub part: &'a Pairing,
     pub x: &'a [T],
     pub count: f64,
 }
 
-impl<T: Float> Work<T> for Moments<'_, T> {
+impl<T: Float> Work<T> for FindMoments<'_, T> {
     type Output = (Zeros<f64>, Zeros<f64>);
 
     #[inline(always)]

@@ -44,8 +44,8 @@ fn everything<T: Float>(
     let x = values::<T>(n, 1, mean);
     let (gamma, beta) = (values::<T>(layout.n_params, 2, 0.0), values::<T>(layout.n_params, 3, 0.0));
     let (gy, mut gx, mut y) = (values::<T>(n, 4, 0.0), values::<T>(n, 5, 0.0), vec![T::ZERO; n]);
-    let (mean, variance) = normalize(layout, 1e-3, &x, Some(&gamma), Some(&beta), &mut y, Tail::NOTHING);
-    let stats = Stats::new(&mean, &variance, 1e-3);
+    let moments = normalize(layout, 1e-3, &x, Some(&gamma), Some(&beta), &mut y, Tail::NOTHING);
+    let stats = Stats::new(&moments.mean, &moments.variance, 1e-3);
     if given {
         normalize_by(layout, &stats, &x, Some(&gamma), Some(&beta), &mut y, Tail::NOTHING);
     }

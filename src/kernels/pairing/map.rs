@@ -113,6 +113,22 @@ impl Pairing {
         );
     }
 
+    /// Puts `f(i, x, y)` in the place of each element `y`, where `x` is the element of an array as long as `y`, and `i` the index of
+    /// the element of `a` that it meets. The formula must be `#[inline(always)]`.
+    #[inline(always)]
+    pub fn update<T: Float>(&self, x: &[T], y: &mut [T], f: impl Fn(usize, T, T) -> T + Sync + Copy) {
+        self.check([usize::MAX, usize::MAX, x.len().min(y.len())]);
+        let to = Shared::new(y.as_mut_ptr());
+        self.each(
+            #[inline(always)]
+            // SAFETY: what meets lies within the arrays, and each element of `y` comes once.
+            move |i, _, at| unsafe {
+                let to = to.get().add(at);
+                to.write(f(i, *x.get_unchecked(at), to.read()));
+            },
+        );
+    }
+
     /// Writes `f` of the elements that meet to each element of `y`, or adds it: of several arrays that meet as `a`, and of several
     /// that meet as `b`. The formula must be `#[inline(always)]`.
     #[inline(always)]

@@ -20,6 +20,9 @@ const PARTS: usize = 64;
 /// Rows whose elements are summed up before they are added to the sums of their columns.
 const TOGETHER: usize = 16;
 
+/// A factor that keeps sums of as many float64 numbers as there can be from overflow.
+const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
+
 /// Adds what is in those rows and columns of a pairing to its sums.
 type Add<'a> = dyn Fn(&Pairing, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
 
@@ -47,8 +50,23 @@ impl Pairing {
         sums
     }
 
-    /// For each element of `a` the sum of the elements of `x`, an array that meets it as `y`.
-    pub fn sums_of<T: Float>(&self, x: &[T]) -> Zeros<f64> {
+    /// For each element of `a` the sum of the elements of `x`, an array that meets it as `y`, and what the sum is divided by: 1
+    /// unless the sum would overflow.
+    pub fn sums_of<T: Float>(&self, x: &[T]) -> (Zeros<f64>, f64) {
+        let sums = self.plain_sums_of(x);
+        if size_of::<T>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
+            return (sums, 1.0);
+        }
+        // Numbers of float64 have no wider type to add up in.
+        let [sums] = self.sums(
+            #[inline(always)]
+            // SAFETY: the elements are those of `x`.
+            |_, _, i| [unsafe { x.get_unchecked(i) }.real() * DOWN],
+        );
+        (sums, DOWN)
+    }
+
+    fn plain_sums_of<T: Float>(&self, x: &[T]) -> Zeros<f64> {
         assert_eq!(x.len(), self.size());
         let mut sums = Zeros::new(self.span());
         let (to, x) = (Shared::new(sums.as_mut_ptr()), Shared::read_only(x.as_ptr()));

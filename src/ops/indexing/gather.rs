@@ -163,10 +163,7 @@ impl Lines {
         let gx = &mut gx[..self.count() * n * inner];
         threads::rows_mut(gx, n * inner, (GRAIN / (each * inner).max(1)).max(1), |line, gx| {
             let (gy, at) = (&gy[line * each * inner..][..each * inner], &at[line / outer * each..][..each]);
-            for (gy, at) in gy.chunks_exact(inner.max(1)).zip(at) {
-                let gx = gx[at * inner..][..inner].iter_mut();
-                gx.zip(gy).for_each(|(gx, gy)| *gx = *gx + *gy);
-            }
+            Rows { n: inner, count: each, from: |j| j * inner, to: |j| at[j] * inner }.add_here(gy, gx);
         });
         Ok(())
     }

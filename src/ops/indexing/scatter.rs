@@ -5,6 +5,8 @@ use std::ops::Range;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
+use crate::kernels::rows::MANY;
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{self, SharedCells};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::indexing::gather::positions;
@@ -116,8 +118,18 @@ impl Compute for ScatterAdd {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
-        y.copy_from_slice(run.x(0));
         let index = (run.index(1), run.x_shape(1));
+        if run.x_shape(1)[axis] > MANY && size_of::<T>() < size_of::<f64>() {
+            // Very many may be added to one element.
+            let mut sums: List<f64> = run.x(0).iter().map(|x| x.real()).collect();
+            let to = SharedCells::of(&mut sums);
+            along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| {
+                to.add(at, x1[i].real())
+            })?;
+            y.iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::of(*sum));
+            return Ok(());
+        }
+        y.copy_from_slice(run.x(0));
         let y = SharedCells::of(y);
         along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| y.add(at, x1[i]))
     }

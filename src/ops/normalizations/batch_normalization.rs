@@ -112,14 +112,14 @@ impl Compute for BatchNormalization {
             form.forward_by(run, &real(run.x(3)), &real(run.x(4)));
             return Ok(());
         }
-        let (mean, variance) = form.forward(run);
+        let moments = form.forward(run);
         let count = form.layout().count();
         if run.is_recomputation() || count == 0 {
             return Ok(());
         }
         // One element has no unbiased variance: its own, zero, stands in.
         let unbiased = count as f64 / (count - 1).max(1) as f64;
-        for (i, batch, factor) in [(3, &mean, 1.0), (4, &variance, unbiased)] {
+        for (i, batch, factor) in [(3, &moments.mean, 1.0), (4, &moments.variance, unbiased)] {
             if run.has(i) {
                 for (r, b) in run.overwrite(i).iter_mut().zip(&**batch) {
                     *r = T::of(self.decay_rate * r.real() + (1.0 - self.decay_rate) * b * factor);

@@ -1,10 +1,11 @@
 //! Arrays as they are, whose gradients are clipped.
 
 use crate::array::Shape;
-use crate::kernels::reduce::sums;
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
 use crate::kernels::{Float, Number};
+use crate::ops::normalizations::norm::powers;
+use crate::ops::normalizations::weight_normalization::NormNormalization;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 
@@ -110,18 +111,20 @@ impl Compute for ClipGradByNorm {
         let (gy, shape) = (run.gy(0), run.x_shape(0));
         let (axes, norms) = self.norms(shape)?;
         let Some(Grad { data, accumulate }) = run.gx(0) else { return Ok(()) };
-        let squares = sums(
-            gy,
-            shape,
-            &axes,
-            #[inline(always)]
-            |g| g * g,
-        );
+        let squares = powers(gy, shape, &axes, 2.0, 0.0);
         let factor = |square: f64| T::of(if square == 0.0 { 0.0 } else { self.clip_norm / square.sqrt() });
+        let is_plain = squares.all_plain() && (0..squares.len()).all(|i| factor(squares.sum(i)) <= T::MAX);
         Spread::new(shape, [&norms]).pieces_mut(data, |piece, to| {
-            let (squares, gy) = (&squares[piece.of(0)], &gy[piece.range]);
+            let (places, gy) = (piece.of(0), &gy[piece.range]);
             let put = |to: &mut T, g: T| *to = if accumulate { *to + g } else { g };
-            if let [one] = squares {
+            if !is_plain {
+                // Norms that the type of the elements may not hold.
+                let places = places.cycle().take(gy.len());
+                for ((to, g), i) in to.iter_mut().zip(gy).zip(places) {
+                    let [unit, root] = squares.root(i);
+                    put(to, T::of(if root == 0.0 { 0.0 } else { g.real() / unit / root * self.clip_norm }));
+                }
+            } else if let [one] = squares.sums(places.clone()) {
                 let factor = factor(*one);
                 vectorised(
                     #[inline(always)]
@@ -132,7 +135,7 @@ impl Compute for ClipGradByNorm {
                     },
                 );
             } else {
-                let all = to.iter_mut().zip(gy).zip(squares);
+                let all = to.iter_mut().zip(gy).zip(squares.sums(places));
                 all.for_each(|((to, g), square)| put(to, *g * factor(*square)));
             }
         });
@@ -142,11 +145,9 @@ impl Compute for ClipGradByNorm {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let g = s.gy(0);
         let Ok((axes, _)) = self.norms(&g.shape()) else { return vec![None] };
-        let square = (g * g).sum(&axes, true);
-        let zero = square.eq(Sym::Const(0.0));
-        let factor = Sym::Const(self.clip_norm) * square.pow(Sym::Const(-0.5));
-        let factor = Sym::select(zero, Sym::Const(0.0), factor);
-        vec![Some(g * factor.broadcast(&g.shape()))]
+        let axes = Some(axes.iter().map(|a| *a as i64).collect());
+        let direction = Sym::apply(NormNormalization { p: None, axes, eps: 0.0 }, &[g]);
+        vec![Some(direction * Sym::Const(self.clip_norm))]
     }
 
     fn reads(&self, _: usize) -> Reads {

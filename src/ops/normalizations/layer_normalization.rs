@@ -3,11 +3,16 @@
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::kernels::normalization::{Gradients, InPlace, NormLayout, Stats, Wanted, normalize, normalize_by};
-use crate::kernels::scratch::Zeros;
+use crate::kernels::normalization::{
+    Gradients, InPlace, Moments, NormLayout, Stats, Wanted, deviations, normalize, normalize_by,
+};
 use crate::kernels::{Float, Number};
+use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::normalizations::batch_normalization::TensorNormalization;
+use crate::ops::reductions::reduction::Mean;
 use crate::ops::{
-    Backward, InputShapes, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative,
+    Backward, Compute, InputShapes, Op, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative,
+    one,
 };
 use crate::{Error, Result};
 
@@ -64,16 +69,15 @@ impl Form {
     }
 
     /// Normalises by the statistics of the elements, which are returned.
-    pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> (Zeros<f64>, Zeros<f64>) {
+    pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Moments {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let (mean, variance) =
-            normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.tail());
+        let moments = normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.tail());
         if self.output_stat {
-            run.y(1).iter_mut().zip(&*mean).for_each(|(y, v)| *y = T::of(*v));
-            run.y(2).iter_mut().zip(&*variance).for_each(|(y, v)| *y = T::of(*v));
+            run.y(1).iter_mut().zip(&*moments.mean).for_each(|(y, v)| *y = T::of(*v));
+            run.y(2).iter_mut().zip(&*moments.variance).for_each(|(y, v)| *y = T::of(*v));
         }
-        run.state::<SavedStatistics<T>>().stats.set(&mean, &variance, self.eps);
-        (mean, variance)
+        run.state::<SavedStatistics<T>>().stats.set_moments(&moments, self.eps);
+        moments
     }
 
     /// Normalises by the statistics that are given.
@@ -136,49 +140,98 @@ impl Form {
         let stats = only(&self.view, &self.kept);
         let params = only(&self.view, &self.scaled);
         let axes: Vec<usize> = (0..self.view.ndim()).filter(|a| !self.kept[*a]).collect();
-        let (count, eps) = (Sym::Const(self.layout().count() as f64), Sym::Const(self.eps));
-        let mean = |v: Sym| v.sum(&axes, true) / count;
+        let count = self.layout().count() as f64;
+        let over: Vec<i64> = axes.iter().map(|a| *a as i64).collect();
+        let mean = |v: Sym| match axes.is_empty() {
+            true => v,
+            false => Sym::apply(Mean { axis: Some(over.clone()), keepdims: true }, &[v]),
+        };
         let gy = s.gy(0).reshape(&self.view);
         // Nothing may be built on an input that the gradients which are wanted do not read.
-        let centred = || {
-            let x = s.x(0).reshape(&self.view);
-            x - if given { s.x(3).reshape(&stats) } else { mean(x) }
-        };
-        let scale = |d: Option<Sym>| {
-            let variance = d.map_or_else(|| s.x(4).reshape(&stats), |d| mean(d * d));
-            (variance + eps).pow(Sym::Const(-0.5))
+        let x = || s.x(0).reshape(&self.view);
+        // One over the deviation that was given; NaN where that is infinite.
+        let scale_given = || {
+            let variance = s.x(4).reshape(&stats);
+            (variance + (variance - variance) + Sym::Const(self.eps)).pow(Sym::Const(-0.5))
         };
         let g = || if s.has(2) { gy * s.x(2).reshape(&params) } else { gy };
-        let unit = || {
-            let d = centred();
-            d * scale((!given).then_some(d))
+        let unit = || match given {
+            true => (x() - s.x(3).reshape(&stats)) * scale_given(),
+            false => unit(x(), &self.kept, self.eps),
         };
         let by_x = || {
             if given {
-                return (g() * scale(None)).reshape(&shape);
+                return (g() * scale_given()).reshape(&shape);
             }
-            let (g, d) = (g(), centred());
-            let scale = scale(Some(d));
-            let unit = d * scale;
-            let mut gx = scale * (g - mean(g) - unit * mean(g * unit));
+            let (g, x, unit) = (g(), x(), unit());
+            let deviation = Sym::apply(Deviation { kept: self.kept.clone(), eps: self.eps }, &[x]);
+            let mut gx = (g - mean(g) - unit * mean(g * unit)) / deviation;
             if self.output_stat {
                 let (by_mean, by_variance) = (s.gy(1).reshape(&stats), s.gy(2).reshape(&stats));
-                gx = gx + (by_mean + Sym::Const(2.0) * by_variance * d) / count;
+                let (one, two) = (Sym::Const(1.0 / count), Sym::Const(2.0 / count));
+                gx = gx + (by_mean * one + by_variance * two * (x - mean(x)));
             }
             gx.reshape(&shape)
         };
         let param = |v: Sym| v.sum_to(&params).reshape(&self.params);
         let by_variance = || {
-            let scale = scale(None);
+            let scale = scale_given();
             (g() * unit()).sum_to(&stats) * scale * scale * Sym::Const(-0.5)
         };
         vec![
             s.wants(0).then(by_x),
             s.wants(1).then(|| param(gy)),
             s.wants(2).then(|| param(gy * unit())),
-            (given && s.wants(3)).then(|| -(g() * scale(None)).sum_to(&stats)),
+            (given && s.wants(3)).then(|| -(g() * scale_given()).sum_to(&stats)),
             (given && s.wants(4)).then(by_variance),
         ]
+    }
+}
+
+/// `x` without its mean and divided by its deviation, with statistics for each index of the axes that are `kept`.
+fn unit(x: Sym, kept: &[bool], eps: f64) -> Sym {
+    let axes = (0..kept.len()).filter(|i| kept[*i]).map(|i| i as i64).collect();
+    let op = Op::with_inputs(TensorNormalization { axes, eps, output_stat: false }, 1);
+    Sym::apply_op(op, &[x])[0]
+}
+
+/// `sqrt(variance + eps)`, for each index of the axes that are kept. Gradients of normalizations are made of it and of what is
+/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the variance.
+#[derive(Clone)]
+struct Deviation {
+    kept: Axes,
+    eps: f64,
+}
+only_in_gradients! {
+    Deviation = "deviation", " The deviation along axes.";
+}
+
+impl Deviation {
+    fn layout(&self, x: &Shape) -> NormLayout {
+        NormLayout::new(x, &self.kept, &self.kept)
+    }
+}
+
+impl Compute for Deviation {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(only(x.get(0), &self.kept))
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        deviations(&self.layout(run.x_shape(0)), self.eps, run.x(0), run.y(0));
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let x = s.x(0);
+        let share = Sym::Const(1.0 / self.layout(&x.shape()).count() as f64);
+        vec![Some((s.gy(0) * share) * unit(x, &self.kept, self.eps))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
     }
 }
 

@@ -1,9 +1,13 @@
 //! The norm of the elements along axes.
 
+use crate::array::Shape;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::reduce::PowerSums;
 use crate::kernels::{Float, Number, reduce};
+use crate::ops::normalizations::weight_normalization::NormNormalization;
 use crate::ops::pointwise::powers::power;
 use crate::ops::reductions::reduction::{ascending, reduced, spread_each, spread_symbol};
-use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -43,6 +47,69 @@ fn slope<N: Number>(x: N, y: N, p: f64) -> N {
     if p == 1.0 { sign } else { sign * power(x.abs() / y, p - 1.0) }
 }
 
+/// The derivative of the norm of order `p` by an element that is `unit` after division by the norm.
+pub(crate) fn slope_of_unit(unit: Sym, p: f64) -> Sym {
+    // Even powers are written without |x|, which cannot be differentiated twice at zero.
+    if p == 2.0 {
+        return unit;
+    }
+    let zero = Sym::Const(0.0);
+    let sign = unit.gt(zero) - unit.lt(zero);
+    if p == 1.0 { sign } else { unit.abs().pow(Sym::Const(p - 1.0)) * sign }
+}
+
+/// The sums of `|x|^p` over `axes`, to which `eps` will be added.
+pub(crate) fn powers<T: Float>(x: &[T], shape: &Shape, axes: &[usize], p: f64, eps: f64) -> PowerSums {
+    // The loop of each order is one of its own.
+    match p {
+        2.0 => reduce::power_sums(
+            x,
+            shape,
+            axes,
+            (p, eps),
+            #[inline(always)]
+            |x| x * x,
+            #[inline(always)]
+            |x| x * x,
+        ),
+        1.0 => reduce::power_sums(x, shape, axes, (p, eps), T::abs, f64::abs),
+        _ => reduce::power_sums(
+            x,
+            shape,
+            axes,
+            (p, eps),
+            #[inline(always)]
+            |x| power(x.abs(), p),
+            #[inline(always)]
+            |x| power(x, p),
+        ),
+    }
+}
+
+/// Writes or adds `gy` times the derivative of the norm, in float64.
+#[cold]
+fn put_slopes<T: Float>(
+    Grad { data, accumulate }: Grad<'_, T>,
+    (x, shape): (&[T], &Shape),
+    (gy, kept): (&[T], &Shape),
+    sums: &PowerSums,
+) {
+    let (roots, p) = (sums.roots(), sums.p());
+    let roots = &roots[..];
+    Pairing::new(kept, shape).update(
+        x,
+        data,
+        #[inline(always)]
+        move |i, x, g| {
+            let [unit, root] = roots[i];
+            let is_zero = root == 0.0 && p != 1.0;
+            let by = if is_zero { 0.0 } else { slope(x.real() / unit, root, p) };
+            let own = T::of(gy[i].real() * by);
+            if accumulate { g + own } else { own }
+        },
+    );
+}
+
 impl Compute for Norm {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if self.p() >= 1.0 && self.p().is_finite() {
@@ -53,29 +120,17 @@ impl Compute for Norm {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending("norm", run.x_shape(0), self.axis.as_deref())?;
-        let (x, shape, y, p) = (run.x(0), run.x_shape(0), run.y(0), self.p());
-        let sums = match p {
-            2.0 => reduce::sums(
-                x,
-                shape,
-                &axes,
-                #[inline(always)]
-                |x| x * x,
-            ),
-            1.0 => reduce::sums(x, shape, &axes, T::abs),
-            _ => reduce::sums(
-                x,
-                shape,
-                &axes,
-                #[inline(always)]
-                |x| power(x.abs(), p),
-            ),
-        };
-        y.iter_mut().zip(&*sums).for_each(|(y, sum)| {
-            *y = match p {
-                2.0 => T::of(sum.sqrt()),
-                1.0 => T::of(*sum),
-                _ => T::of(*sum).pow(T::of(1.0 / p)),
+        let (y, p) = (run.y(0), self.p());
+        let sums = powers(run.x(0), run.x_shape(0), &axes, p, 0.0);
+        y.iter_mut().enumerate().for_each(|(i, y)| {
+            *y = match (sums.plain(i), p) {
+                (Some(sum), 2.0) => T::of(sum.sqrt()),
+                (Some(sum), 1.0) => T::of(sum),
+                (Some(sum), _) => T::of(sum).pow(T::of(1.0 / p)),
+                (None, _) => {
+                    let [unit, root] = sums.root(i);
+                    T::of(unit * root)
+                }
             }
         });
         Ok(())
@@ -84,7 +139,14 @@ impl Compute for Norm {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (shape, x, y, gy) = (run.x_shape(0), run.x(0), run.y(0), run.gy(0));
         let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
+        let axes = ascending("norm", shape, self.axis.as_deref())?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
+        // A norm beyond the range of its type, or with few digits, does not say by what to divide.
+        let least = T::all(4096.0) * T::MIN_POSITIVE;
+        if y.iter().any(|y| *y > T::MAX || (*y < least && *y != T::ZERO)) {
+            put_slopes(gx, (x, shape), (gy, &kept), &powers(x, shape, &axes, self.p(), 0.0));
+            return Ok(());
+        }
         // The loop of each order is one of its own.
         macro_rules! by {
             ($p:expr) => {
@@ -109,13 +171,14 @@ impl Compute for Norm {
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let shape = s.x(0).shape();
-        let kept = reduced("norm", &shape, self.axis.as_deref(), true).unwrap_or_default();
-        let (zero, one) = (Sym::Const(0.0), Sym::Const(1.0));
-        // A norm of zero has elements of zero, whose derivative comes out as zero whatever they are divided by.
-        let y = Sym::select(s.y(0).eq(zero), one.broadcast(&s.y(0).shape()), s.y(0));
-        let y = y.reshape(&kept).broadcast(&shape);
-        vec![Some(spread_symbol("norm", s, self.axis.as_deref()) * slope(s.x(0), y, self.p()))]
+        let (p, gy) = (self.p(), spread_symbol("norm", s, self.axis.as_deref()));
+        if p == 1.0 {
+            return vec![Some(gy * slope(s.x(0), Sym::Const(1.0), p))];
+        }
+        // Not by the norm itself, which may be beyond the range of its type; a direction never is, and is zero at zero.
+        let unit = NormNormalization { p: self.p, axes: self.axis.clone(), eps: 0.0 };
+        let unit = Sym::apply(unit, &[s.x(0)]);
+        vec![Some(gy * slope_of_unit(unit, p))]
     }
 
     fn reads(&self, _: usize) -> Reads {

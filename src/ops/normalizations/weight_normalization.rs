@@ -2,39 +2,124 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
-use crate::kernels::{Float, Number, pairing::Pairing, reduce};
+use crate::kernels::{Float, pairing::Pairing};
+use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
-use crate::ops::pointwise::powers::power;
-use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, op};
+use crate::ops::normalizations::norm::{powers, slope_of_unit};
+use crate::ops::reductions::reduction::reduced;
+use crate::ops::{
+    Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<WeightNormalization>(), Entry::of::<NormNormalization>()];
 
-/// `x` with each element times `scale(sum(term(x)), i)`: sums run along `axes`, and `i` numbers them.
+/// `x` with each element times `factor(i) / (sum(|x|^p) + eps)^(1 / p)`, zero where that sum is: sums run along `axes`, and `i`
+/// numbers them. `scale` is the same of a sum in the precision of the elements.
 fn scaled<T: Float>(
     run: &mut Run<'_, T>,
     axes: &[usize],
-    term: impl Fn(T) -> T + Sync + Copy,
+    (p, eps): (f64, f64),
     scale: impl Fn(T, usize) -> T,
+    factor: impl Fn(usize) -> f64,
 ) {
-    let (x, shape) = (run.x(0), run.x_shape(0));
+    let (x, shape, y) = (run.x(0), run.x_shape(0), run.y(0));
     let kept: Vec<bool> = (0..shape.ndim()).map(|i| !axes.contains(&i)).collect();
     let kept = only(shape, &kept);
-    let sums = reduce::sums(x, shape, axes, term);
-    let scales: List<T> = sums.iter().enumerate().map(|(i, sum)| scale(T::of(*sum), i)).collect();
+    let sums = powers(x, shape, axes, p, eps);
+    let scales: List<T> =
+        (0..sums.len()).map(|i| sums.plain(i).map_or(T::ZERO, |sum| scale(T::of(sum), i))).collect();
     Pairing::new(shape, &kept).map_apart(
         x,
         &scales,
-        run.y(0),
+        y,
         #[inline(always)]
         |x, s| x * s,
     );
+    if sums.all_plain() {
+        return;
+    }
+    let wide: List<Option<[f64; 3]>> = (0..sums.len())
+        .map(|i| {
+            let [unit, root] = sums.root(i);
+            sums.plain(i).is_none().then(|| [unit, root, factor(i)])
+        })
+        .collect();
+    let wide = &wide[..];
+    Pairing::new(&kept, shape).update(
+        x,
+        y,
+        #[inline(always)]
+        move |i, x, y| wide[i].map_or(y, |[unit, root, factor]| T::of(x.real() / unit / root * factor)),
+    );
 }
 
+/// `sum^(-1 / p)`, and zero of zero: zeros have no direction.
 #[inline(always)]
-fn square<T: Float>(x: T) -> T {
-    x * x
+fn inverse_root<T: Float>(sum: T, p: f64) -> T {
+    if sum == T::ZERO {
+        return T::ZERO;
+    }
+    sum.pow(T::all(-1.0 / p))
+}
+
+/// The power mean that `norm_normalization` divides by but for a factor, `((sum(|x|^p) + eps) / n)^(1 / p)`, with length one along
+/// the axes; infinity where that is zero, since zeros stay zeros. The gradients of both are made of it and of what is
+/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the norm and its inverse.
+#[derive(Clone)]
+struct PowerMean {
+    p: f64,
+    axes: Vec<i64>,
+    eps: f64,
+}
+only_in_gradients! {
+    PowerMean = "power_mean", " The mean of powers along axes, and its root.";
+}
+
+impl PowerMean {
+    /// Of `x`, and its share of the norm.
+    fn of(x: Sym, p: f64, axes: &[usize], eps: f64) -> (Sym, Sym) {
+        let op = Self { p, axes: axes.iter().map(|a| *a as i64).collect(), eps };
+        let share = op.share(&x.shape());
+        (Sym::apply(op, &[x]), Sym::Const(share))
+    }
+
+    /// By how much the mean is smaller than the norm.
+    fn share(&self, x: &Shape) -> f64 {
+        let axes = x.axes("power_mean", Some(&self.axes)).unwrap_or_default();
+        (axes.iter().map(|a| x[*a]).product::<usize>().max(1) as f64).powf(-1.0 / self.p)
+    }
+}
+
+impl Compute for PowerMean {
+    const HAS_BACKWARD: bool = false;
+
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        one(reduced("power_mean", x.get(0), Some(&self.axes), true)?)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let (axes, share) =
+            (run.x_shape(0).axes("power_mean", Some(&self.axes))?, self.share(run.x_shape(0)));
+        let sums = powers(run.x(0), run.x_shape(0), &axes, self.p, self.eps);
+        for (i, y) in run.y(0).iter_mut().enumerate() {
+            let [unit, root] = sums.root(i);
+            *y = if root == 0.0 { T::INFINITY } else { T::of(root * share * unit) };
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let normalized = NormNormalization { p: Some(self.p), axes: Some(self.axes.clone()), eps: self.eps };
+        let unit = Sym::apply(normalized, &[s.x(0)]);
+        let gy = s.gy(0) * Sym::Const(self.share(&s.x(0).shape()));
+        vec![Some(gy * slope_of_unit(unit, self.p))]
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
 }
 
 op! {
@@ -84,17 +169,28 @@ impl Compute for WeightNormalization {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (axes, _) = self.axes(run.x_shape(0))?;
         let (g, eps) = (run.x(1), T::all(self.eps));
-        scaled(run, &axes, square, |square, i| g[i] / (square + eps).sqrt());
+        let scale = |square: T, i: usize| {
+            let root = (square + eps).sqrt();
+            if root == T::ZERO { T::ZERO } else { g[i] / root }
+        };
+        scaled(run, &axes, (2.0, self.eps), scale, |i| g[i].real());
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (w, gy) = (s.x(0), s.gy(0));
         let Ok((axes, norms)) = self.axes(&gy.shape()) else { return vec![None, None] };
-        let scale = ((w * w).sum(&axes, true) + Sym::Const(self.eps)).pow(Sym::Const(-0.5));
-        let unit = w * scale;
+        let normalized = NormNormalization {
+            p: None,
+            axes: Some(axes.iter().map(|a| *a as i64).collect()),
+            eps: self.eps,
+        };
+        let unit = Sym::apply(normalized, &[w]);
         let along = (gy * unit).sum(&axes, true);
-        let by_w = || s.x(1).reshape(&norms) * scale * (gy - unit * along);
+        let by_w = || {
+            let (mean, share) = PowerMean::of(w, 2.0, &axes, self.eps);
+            (gy - unit * along) / mean * (s.x(1).reshape(&norms) * share)
+        };
         let by_g = || along.reshape(&[norms.size()]);
         vec![s.wants(0).then(by_w), s.wants(1).then(by_g)]
     }
@@ -105,7 +201,7 @@ impl Compute for WeightNormalization {
 }
 
 op! {
-    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`.
+    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, also without `eps`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -144,40 +240,21 @@ impl Compute for NormNormalization {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = run.x_shape(0).axes("norm_normalization", self.axes.as_deref())?;
-        let (p, eps, root) = (self.p(), T::all(self.eps), T::all(-1.0 / self.p()));
-        let scale = |sum: T, _| (sum + eps).pow(root);
-        if p == 2.0 {
-            scaled(run, &axes, square, scale);
-        } else {
-            scaled(
-                run,
-                &axes,
-                #[inline(always)]
-                move |x: T| power(x.abs(), p),
-                scale,
-            );
-        }
+        let (p, eps) = (self.p(), T::all(self.eps));
+        scaled(run, &axes, (p, self.eps), |sum, _| inverse_root(sum + eps, p), |_| 1.0);
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (x, gy, p, zero) = (s.x(0), s.gy(0), self.p(), Sym::Const(0.0));
+        let (x, y, gy, p) = (s.x(0), s.y(0), s.gy(0), self.p());
         let Ok(axes) = x.shape().axes("norm_normalization", self.axes.as_deref()) else { return vec![None] };
-        // Even powers are written without |x|, which cannot be differentiated twice at zero.
-        let (power, slope) = if p == 2.0 {
-            (x * x, x)
-        } else {
-            let sign = x.gt(zero) - x.lt(zero);
-            (x.abs().pow(Sym::Const(p)), x.abs().pow(Sym::Const(p - 1.0)) * sign)
-        };
-        let sum = power.sum(&axes, true) + Sym::Const(self.eps);
-        let scale = sum.pow(Sym::Const(-1.0 / p));
-        let along = (gy * x).sum(&axes, true);
-        vec![Some(scale * (gy - slope * (along / sum)))]
+        let along = (gy * y).sum(&axes, true);
+        let (mean, share) = PowerMean::of(x, p, &axes, self.eps);
+        vec![Some((gy - slope_of_unit(y, p) * along) / mean * share)]
     }
 
     fn reads(&self, _: usize) -> Reads {
-        Reads::INPUTS
+        Reads::ALL
     }
 }
 

@@ -48,14 +48,14 @@ impl Compute for CumSum {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        self.scan(run.x_shape(0))?.run(run.x(0), run.y(0), T::ZERO, |a, b| a + b);
+        self.scan(run.x_shape(0))?.sum(run.x(0), run.y(0));
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (scan, gy) = (self.scan(run.x_shape(0))?.reverse(!self.reverse), run.gy(0));
         if let Some(gx) = run.gx(0) {
-            gx.through(|g| scan.run(gy, g, T::ZERO, |a, b| a + b));
+            gx.through(|g| scan.sum(gy, g));
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Compute for CumProd {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        self.scan(run.x_shape(0))?.run(run.x(0), run.y(0), T::ONE, |a, b| a * b);
+        self.scan(run.x_shape(0))?.product(run.x(0), run.y(0));
         Ok(())
     }
 

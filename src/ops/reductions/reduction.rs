@@ -167,11 +167,8 @@ impl Compute for Mean {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
-        let (n, y) = (T::of(self.count(run.x_shape(0))?), run.y(0));
-        reduce::sum(run.x(0), run.x_shape(0), &axes, y);
-        for y in y {
-            *y = *y / n;
-        }
+        let n = self.count(run.x_shape(0))?;
+        reduce::mean(run.x(0), run.x_shape(0), &axes, n, run.y(0));
         Ok(())
     }
 

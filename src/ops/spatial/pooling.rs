@@ -1,7 +1,7 @@
 //! Sums and averages over windows, and their reverse.
 
 use crate::array::Shape;
-use crate::kernels::channels::sum as sum_of;
+use crate::kernels::channels::mean as mean_of;
 use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::rows_mut;
@@ -242,7 +242,7 @@ impl Compute for GlobalAveragePooling {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
         let (x, y) = (run.x(0), run.y(0));
-        rows_mut(y, 1, (GRAIN / n).max(1), |i, y| y[0] = sum_of(&x[i * n..(i + 1) * n]) / T::of(n as f64));
+        rows_mut(y, 1, (GRAIN / n).max(1), |i, y| y[0] = mean_of(&x[i * n..(i + 1) * n]));
         Ok(())
     }
 

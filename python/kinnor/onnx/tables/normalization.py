@@ -36,10 +36,15 @@ def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Va
         axes: The axes.
         eps: Added to the variance.
     """
-    mean = F.mean(x, axis=axes, keepdims=True)
-    rest = x - mean
-    scale = F.pow_scalar(F.mean(rest * rest, axis=axes, keepdims=True) + eps, -0.5)
-    return rest * scale, mean, scale
+    y, mean, variance = F.tensor_normalization(
+        x, [axis for axis in range(x.ndim) if axis not in axes], eps=eps, output_stat=True
+    )
+    return y, mean, F.pow_scalar(variance + eps, -0.5)
+
+
+def _over_root_mean_square(x: Variable, axes: list[int], eps: float) -> Any:
+    n = math.prod(x.shape[axis] for axis in axes)
+    return F.norm_normalization(x, p=2, axes=axes, eps=eps * n) * math.sqrt(n)
 
 
 def normalized(x: Variable, axis: int, eps: float, gamma: Variable, beta: Variable | None) -> Variable:
@@ -73,7 +78,7 @@ def _layer(node: Node) -> Any:
 def _rms(node: Node) -> Any:
     x = node.x(0)
     axes = list(range(node.get("axis", -1) % x.ndim, x.ndim))
-    return x * F.pow_scalar(F.mean(x * x, axis=axes, keepdims=True) + node.get("epsilon", 1e-5), -0.5) * node.x(1)
+    return _over_root_mean_square(x, axes, node.get("epsilon", 1e-5)) * node.x(1)
 
 
 def _instance(node: Node) -> Variable:
@@ -96,14 +101,15 @@ def _mean_variance(node: Node) -> Variable:
     x = node.x()
     axes = node.get("axes") or [0, 2, 3]
     rest = x - F.mean(x, axis=axes, keepdims=True)
-    return rest / (F.pow_scalar(F.mean(rest * rest, axis=axes, keepdims=True), 0.5) + 1e-9)
+    deviation = F.norm(rest, p=2, axis=axes, keepdims=True) * math.prod(x.shape[axis] for axis in axes) ** -0.5
+    y: Variable = rest / (deviation + 1e-9)
+    return y
 
 
 def _lp(node: Node) -> Variable:
     x, axis = node.x(), [node.get("axis", -1) % node.x().ndim]
-    if node.get("p", 2) == 1:
-        return x / F.maximum_scalar(F.sum(F.abs(x), axis=axis, keepdims=True), 1e-30)
-    return x / F.maximum_scalar(F.pow_scalar(F.sum(x * x, axis=axis, keepdims=True), 0.5), 1e-30)
+    y: Variable = F.norm_normalization(x, p=node.get("p", 2), axes=axis, eps=0.0)
+    return y
 
 
 def _lrn(node: Node) -> Any:
@@ -131,7 +137,7 @@ def _skip_layer(node: Node) -> Any:
     if not is_rms and gamma.shape == x.shape[-1:] and (beta is None or beta.shape == gamma.shape):
         return [normalized(x, x.ndim - 1, eps, gamma, beta), x, x, x][: node.n_outputs]
     if is_rms:
-        y = x * F.pow_scalar(F.mean(x * x, axis=[x.ndim - 1], keepdims=True) + eps, -0.5) * gamma
+        y = _over_root_mean_square(x, [x.ndim - 1], eps) * gamma
     else:
         y = standardized(x, [x.ndim - 1], eps)[0] * gamma
     y = y if beta is None else y + beta

@@ -83,8 +83,10 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
     return Row(build, folded)
 
 
-def _root(x: Variable) -> Variable:
-    return F.pow_scalar(x, 0.5)
+def _norm(node: Node) -> Variable:
+    x, axes = node.x(), _axes(node)
+    # Not the root of a sum of squares, which overflow or vanish long before their root does.
+    return F.norm(x, p=2, axis=axes, keepdims=bool(node.get("keepdims", 1))) if axes else F.abs(x)
 
 
 def _log_sum_exp(node: Node) -> Variable:
@@ -149,7 +151,7 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "CumProd"): _cumulative(F.cumprod),
     ("", "CumSum"): _cumulative(F.cumsum),
     ("", "ReduceL1"): _reduction(F.sum, F.abs),
-    ("", "ReduceL2"): _reduction(F.sum, lambda x: x * x, _root),
+    ("", "ReduceL2"): Row(_norm),
     ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),
     ("", "ReduceLogSumExp"): Row(_log_sum_exp),
     ("", "ReduceMax"): _extreme(F.max, np.max, is_largest=True),

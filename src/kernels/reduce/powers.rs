@@ -1,0 +1,152 @@
+//! Sums of powers, also where the powers leave the range of the elements.
+
+use std::ops::Range;
+
+use super::{Fold, ReducedRows, sums, without};
+use crate::array::Shape;
+use crate::kernels::pairing::Pairing;
+use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::{Float, Number};
+
+/// Sums of `|x|^p` over axes. A sum that overflows or loses digits is kept in units of the largest `|x|^p` behind it.
+pub struct PowerSums {
+    sums: Zeros<f64>,
+    /// The unit of each sum, of `|x|`; zero where the sum is as it is. None if all are.
+    units: Option<Zeros<f64>>,
+    p: f64,
+    eps: f64,
+}
+
+/// The largest magnitude; NaN is skipped.
+struct LargestMagnitude;
+
+impl<T: Float> Fold<T> for LargestMagnitude {
+    type Part = T;
+    fn none(&self) -> T {
+        T::ZERO
+    }
+    #[inline(always)]
+    fn with(&self, part: T, x: T, _: usize) -> T {
+        let x = x.abs();
+        if x > part { x } else { part }
+    }
+    #[inline(always)]
+    fn join(&self, a: T, b: T) -> T {
+        if b > a { b } else { a }
+    }
+}
+
+/// The sums over `axes` of `of(x)`, which is `|x|^p` in the precision of the elements; `wide` is the same in float64. `eps` is
+/// added to each sum by the caller: what is small beside it may lose digits.
+#[inline(always)]
+pub fn power_sums<T: Float>(
+    x: &[T],
+    shape: &Shape,
+    axes: &[usize],
+    (p, eps): (f64, f64),
+    of: impl Fn(T) -> T + Sync + Copy,
+    wide: impl Fn(f64) -> f64 + Sync + Copy,
+) -> PowerSums {
+    let sums = sums(x, shape, axes, of);
+    let mut all = PowerSums { sums, units: None, p, eps };
+    let n = x.len().checked_div(all.sums.len()).unwrap_or(0);
+    let (least, most) = (4.0 * n as f64 * T::MIN_POSITIVE.real(), T::MAX.real());
+    let leaves_range = |sum: f64| sum > most || sum + eps < least;
+    if n > 0 && all.sums.iter().any(|sum| leaves_range(*sum)) {
+        all.rescale(x, shape, axes, leaves_range, wide);
+    }
+    all
+}
+
+impl PowerSums {
+    #[cold]
+    fn rescale<T: Float>(
+        &mut self,
+        x: &[T],
+        shape: &Shape,
+        axes: &[usize],
+        leaves_range: impl Fn(f64) -> bool,
+        wide: impl Fn(f64) -> f64 + Sync + Copy,
+    ) {
+        let mut units = Zeros::new(self.sums.len());
+        let least = self.eps.powf(1.0 / self.p);
+        ReducedRows::new(x, shape, axes).fold(&LargestMagnitude, |i, largest: T| {
+            let unit = largest.real().max(least);
+            if unit > 0.0 && unit.is_finite() && leaves_range(self.sums[i]) {
+                units[i] = unit;
+            }
+        });
+        if units.iter().all(|unit| *unit == 0.0) {
+            return;
+        }
+        {
+            let units = &units[..];
+            let [sums] = Pairing::new(&without(shape, axes), shape).sums(
+                #[inline(always)]
+                // SAFETY: the indices are those of arrays of these shapes.
+                move |i, _, at| unsafe {
+                    let unit = *units.get_unchecked(i);
+                    [if unit == 0.0 { 0.0 } else { wide(x.get_unchecked(at).real().abs() / unit) }]
+                },
+            );
+            for (i, unit) in units.iter().enumerate().filter(|(_, unit)| **unit > 0.0) {
+                self.sums[i] = sums[i] + (least / unit).powf(self.p);
+            }
+        }
+        self.units = Some(units);
+    }
+
+    /// The order of the powers.
+    pub fn p(&self) -> f64 {
+        self.p
+    }
+
+    /// Number of sums.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Sum `i`, if it is within the range of the elements.
+    #[inline(always)]
+    pub fn plain(&self, i: usize) -> Option<f64> {
+        match &self.units {
+            Some(units) if units[i] > 0.0 => None,
+            _ => Some(self.sums[i]),
+        }
+    }
+
+    /// Sum `i`, in its unit.
+    pub fn sum(&self, i: usize) -> f64 {
+        self.sums[i]
+    }
+
+    /// Some of the sums, each in its unit.
+    pub fn sums(&self, some: Range<usize>) -> &[f64] {
+        &self.sums[some]
+    }
+
+    /// Whether all sums are within the range of the elements.
+    pub fn all_plain(&self) -> bool {
+        self.units.is_none()
+    }
+
+    /// A unit, and `(sum + eps)^(1 / p)` in that unit.
+    pub fn root(&self, i: usize) -> [f64; 2] {
+        let (sum, unit) = match self.units.as_ref().map_or(0.0, |units| units[i]) {
+            0.0 => (self.sums[i] + self.eps, 1.0),
+            unit => (self.sums[i], unit),
+        };
+        let root = match self.p {
+            1.0 => sum,
+            2.0 => sum.sqrt(),
+            p => Number::pow(sum, 1.0 / p),
+        };
+        [unit, root]
+    }
+
+    /// [`PowerSums::root`] of all sums.
+    pub fn roots(&self) -> List<[f64; 2]> {
+        (0..self.len()).map(|i| self.root(i)).collect()
+    }
+}
