@@ -40,6 +40,15 @@ pub trait Unary: Declared {
         self.f(Dual::variable(x)).d
     }
 
+    /// The gradient of the input, given that of the output: `gy * df(x, y)`.
+    ///
+    /// Write it out for a function with branches: a branch that is not taken gives zero whatever `gy` is, so it is selected
+    /// ([`Number::select`], [`sloped`]) and never multiplied by zero.
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, x: N, y: N) -> N {
+        gy * self.df(x, y)
+    }
+
     /// What runs over arrays: the loops of a simpler formula where these arguments have one.
     fn loops(&self, double: bool) -> Loops {
         Loops::unary(self, double)
@@ -92,6 +101,27 @@ pub trait Binary: Declared {
         let _ = y;
         (self.f(Dual::variable(a), Dual::constant(b)).d, self.f(Dual::constant(a), Dual::variable(b)).d)
     }
+
+    /// The gradients of both inputs, given that of the output. See [`Unary::gx`].
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, y: N) -> (N, N) {
+        let (da, db) = self.df(a, b, y);
+        (gy * da, gy * db)
+    }
+}
+
+/// `gy * slope`, and zero where the slope is zero, whatever `gy` is there.
+///
+/// The choice is made before the product, so that the derivatives of this are finite too.
+#[inline(always)]
+pub(crate) fn sloped<N: Number>(gy: N, slope: N) -> N {
+    N::select(slope.eq(N::all(0.0)), N::all(0.0), gy) * slope
+}
+
+/// `gy` times a constant slope, and zero if the slope is zero, whatever `gy` is.
+#[inline(always)]
+pub(crate) fn scaled<N: Number>(gy: N, slope: f64) -> N {
+    if slope == 0.0 { N::all(0.0) } else { gy * N::all(slope) }
 }
 
 pub(crate) fn is_double<T: Float>() -> bool {
@@ -195,8 +225,7 @@ impl<C: Unary> Compute for Map<C> {
         if !C::IS_DIFFERENTIABLE {
             return vec![None];
         }
-        let df = self.0.df(s.x(0), s.y(0));
-        vec![Some(s.gy(0) * df)]
+        vec![Some(self.0.gx(s.gy(0), s.x(0), s.y(0)))]
     }
 
     fn reads(&self, _: usize) -> Reads {
@@ -297,8 +326,8 @@ impl<C: Binary> Compute for Map2<C> {
         if shape_a != shape_b && C::READS.input(0) {
             (a, b) = (a.broadcast(&gy.shape()), b.broadcast(&gy.shape()));
         }
-        let (da, db) = self.0.df(a, b, s.y(0));
-        vec![s.wants(0).then(|| (gy * da).sum_to(&shape_a)), s.wants(1).then(|| (gy * db).sum_to(&shape_b))]
+        let (ga, gb) = self.0.gx(gy, a, b, s.y(0));
+        vec![s.wants(0).then(|| ga.sum_to(&shape_a)), s.wants(1).then(|| gb.sum_to(&shape_b))]
     }
 
     fn reads(&self, _: usize) -> Reads {

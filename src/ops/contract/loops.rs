@@ -340,7 +340,7 @@ impl<C: Unary> Formula<C> for OfOne {
             of.put(
                 [of.gy, x, y],
                 #[inline(always)]
-                move |[gy, x, y]| if C::IS_DIFFERENTIABLE { gy * op.df(x, y) } else { T::ZERO },
+                move |[gy, x, y]| if C::IS_DIFFERENTIABLE { op.gx(gy, x, y) } else { T::ZERO },
             );
         }
     }
@@ -372,8 +372,8 @@ impl<C: Binary> Formula<C> for OfTwo {
             #[inline(always)]
             move |[gy, a, b, y]| {
                 if C::IS_DIFFERENTIABLE {
-                    let (da, db) = op.df(a, b, y);
-                    gy * if I == 0 { da } else { db }
+                    let (ga, gb) = op.gx(gy, a, b, y);
+                    if I == 0 { ga } else { gb }
                 } else {
                     T::ZERO
                 }
