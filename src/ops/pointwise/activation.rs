@@ -1,6 +1,6 @@
 //! Smooth activation functions.
 
-use crate::kernels::{Dual, Number};
+use crate::kernels::{Dual, Number, from_square};
 use crate::ops::{Entry, Reads, Unary, op};
 use crate::{Error, Result};
 
@@ -25,6 +25,20 @@ pub(crate) const OPS: &[Entry] = &[
 fn decay<N: Number>(x: N) -> (N, N::Mask) {
     let positive = x.gt(N::all(0.0));
     (N::select(positive, -x, x).exp(), positive)
+}
+
+/// `x`, but no smaller than -1e30: where a factor that is zero there may be multiplied by it.
+#[inline(always)]
+fn above<N: Number>(x: N) -> N {
+    let least = N::all(-1e30);
+    N::select(x.lt(least), least, x)
+}
+
+/// `x` within `[-most, most]`, NaN where `x` is.
+#[inline(always)]
+fn within<N: Number>(x: N, most: f64) -> N {
+    let (low, high) = (N::all(-most), N::all(most));
+    N::select(x.lt(low), low, N::select(x.gt(high), high, x))
 }
 
 op! {
@@ -73,7 +87,7 @@ impl Unary for Tanh {
 
     #[inline(always)]
     fn df<N: Number>(&self, _: N, y: N) -> N {
-        N::all(1.0) - y * y
+        from_square(y)
     }
 }
 
@@ -96,13 +110,13 @@ impl Unary for Swish {
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        x * x.sigmoid()
+        above(x) * x.sigmoid()
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        let s = x.sigmoid();
-        s * (N::all(1.0) + x * (N::all(1.0) - s))
+        let (s, left) = x.sigmoids();
+        s * (N::all(1.0) + within(x, 1e30) * left)
     }
 }
 
@@ -121,14 +135,25 @@ op! {
     GELU = gelu(x)
 }
 
+/// `2 sqrt(2 / pi)`.
+const TWICE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI / std::f64::consts::SQRT_2;
+
 impl Unary for GELU {
     const IS_LONG: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where tanh nears -1.
-        const TWICE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI / std::f64::consts::SQRT_2;
-        x * (x * (N::all(TWICE) + N::all(TWICE * 0.044_715) * x * x)).sigmoid()
+        above(x) * (x * (N::all(TWICE) + N::all(TWICE * 0.044_715) * x * x)).sigmoid()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        // Beyond 30 the logistic function is exactly 0 or 1 in float64 too.
+        let (x, one) = (within(x, 30.0), N::all(1.0));
+        let bend = N::all(TWICE * 0.044_715) * x * x;
+        let (s, left) = (x * (N::all(TWICE) + bend)).sigmoids();
+        s * (one + x * (N::all(TWICE) + N::all(3.0) * bend) * left)
     }
 }
 
@@ -146,14 +171,33 @@ op! {
     Mish = mish(x)
 }
 
-impl Unary for Mish {
+impl Mish {
+    /// `tanh(log(1 + exp(x)))`, what it lacks of 1, and the logistic function. None of them loses digits near its limits.
     #[inline(always)]
-    fn f<N: Number>(&self, x: N) -> N {
+    fn parts<N: Number>(x: N) -> (N, N, N) {
         // tanh(log(1 + t)) = (t^2 + 2t) / (t^2 + 2t + 2), written in exp(-|x|) on either side.
         let (e, positive) = decay(x);
         let (one, two) = (N::all(1.0), N::all(2.0));
         let over = N::select(positive, one + two * e, e * (e + two));
-        x * over / (over + N::select(positive, two * e * e, two))
+        let rest = N::select(positive, two * e * e, two);
+        let small = N::select(positive, rest, over) / (over + rest);
+        let large = one - small;
+        let s = N::select(positive, one, e) / (one + e);
+        (N::select(positive, large, small), N::select(positive, small, large), s)
+    }
+}
+
+impl Unary for Mish {
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        let (tanh, ..) = Self::parts(x);
+        above(x) * tanh
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, _: N) -> N {
+        let (tanh, left, s) = Self::parts(x);
+        tanh + within(x, 1e30) * s * left * (N::all(1.0) + tanh)
     }
 }
 
