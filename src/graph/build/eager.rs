@@ -100,6 +100,7 @@ impl EagerRun {
             gx: &[],
             state,
             double: self.double,
+            narrow: None,
             recompute: false,
             tail: Tail::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),

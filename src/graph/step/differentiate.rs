@@ -111,6 +111,7 @@ impl BackwardStep {
             gx: &gxm,
             state,
             double,
+            narrow: None,
             recompute: false,
             tail: Tail::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),

@@ -160,7 +160,18 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*cached_input, x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
+            let call = Call {
+                x: &xm,
+                y: &ym,
+                gy: &[],
+                gx: &[],
+                state,
+                double,
+                narrow: None,
+                recompute,
+                tail,
+                lasting,
+            };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
@@ -221,7 +232,9 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(self.cached_input, &self.x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting };
+            let narrow = (self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
+            let call =
+                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, narrow, recompute, tail, lasting };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
             store(temporaries)

@@ -21,6 +21,8 @@ pub struct Call<'a> {
     pub state: &'a mut State,
     /// Compute in `f64` rather than `f32`.
     pub double: bool,
+    /// The type in which outputs of the kernel's type are kept, if that is a narrower one (forward only).
+    pub narrow: Option<DType>,
     /// Values that were dropped are computed again.
     pub recompute: bool,
     /// What the first output goes through on its way to memory, if the operation `hosts_epilogue` (forward only).

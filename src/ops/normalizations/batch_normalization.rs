@@ -282,6 +282,7 @@ mod tests {
                 gx: &[],
                 state: &mut state,
                 double: true,
+                narrow: None,
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,

@@ -183,6 +183,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 gx: &[],
                 state,
                 double,
+                narrow: None,
                 recompute: false,
                 tail,
                 lasting: None,
