@@ -215,6 +215,29 @@ def norms_of_zeros():
     assert u.d.tolist() == [1]
 
 
+@row("`swish`, `gelu` and `mish` of infinities, and their derivatives")
+def limits():
+    for f in (F.swish, F.gelu, F.mish):
+        x = leaf(np.inf, -np.inf)
+        y = f(x)
+        assert gradient(y, x) == [1, 0]
+        assert y.d.tolist() == [np.inf, 0]
+
+
+@row("`sigmoid_cross_entropy` of infinite scores")
+def infinite_scores():
+    x = leaf(np.inf, np.inf, -np.inf, -np.inf)
+    y = F.sigmoid_cross_entropy(x, array([1, 0, 0, 1]))
+    assert gradient(y, x) == [0, 1, 0, -1]
+    assert y.d.tolist() == [0, np.inf, 0, np.inf]
+
+
+@row("The gradient of `prod` whose product leaves the range of the type")
+def lost_products():
+    x = leaf(1e-30, 1e-30, 1e30)
+    np.testing.assert_allclose(gradient(F.prod(x), x), [1, 1, 0], rtol=1e-6)
+
+
 @row("The gradient of `spectral_norm` with `test`")
 def in_test_mode():
     w, u = array([[3, 0], [0, 4]]), array([0, 1])

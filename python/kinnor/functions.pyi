@@ -3302,7 +3302,8 @@ def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal.
+    """The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal,
+    or where `x` is NaN.
 
     Args:
         x: Input of any shape.
@@ -3499,7 +3500,8 @@ def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal.
+    """The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal,
+    or where `x` is NaN.
 
     Args:
         x: Input of any shape.
@@ -3681,7 +3683,7 @@ def multi_head_attention(
 
     Returns:
         The output, shape (targets, batch, width of the output), and the weights of all heads, shape
-        (batch * num_heads, targets, sources).
+        (batch * num_heads, targets, sources). A query from which every key is hidden has weights of zero.
 
     Raises:
         ShapeError: If the shapes do not fit together.
@@ -5030,8 +5032,8 @@ def scaled_dot_product_attention(
         query: Queries, shape (batch..., queries, width).
         key: Keys, shape (batch..., keys, width).
         value: Values, shape (batch..., keys, depth).
-        mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key; a
-            query from which all are hidden gives NaN.
+        mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key. A
+            query from which all are hidden gives zero, and so are its gradients.
         causal: Hide from each query the keys that come after it.
         dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
             `1 - dropout`.

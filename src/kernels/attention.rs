@@ -124,6 +124,13 @@ impl Attention {
         T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))
     }
 
+    /// True if the mask hides every key from a query. `log` is the logarithm of the sum of its weights, or their largest exponent.
+    fn is_hidden<T: Float>(&self, mask: Option<&Mask<'_, T>>, (head, query): (usize, usize), log: T) -> bool {
+        let Some(mask) = mask.filter(|_| log == T::NEG_INFINITY) else { return false };
+        let at = mask.firsts[head] + query * mask.row;
+        (0..self.reach(query + 1)).all(|key| mask.data[at + key * mask.column] == T::NEG_INFINITY)
+    }
+
     /// How many keys of a tile row `r` sees.
     #[inline(always)]
     fn seen(&self, tile: ScoreTile, r: usize) -> usize {
@@ -230,6 +237,11 @@ impl Attention {
                 stop::poll();
             }
             for (r, y) in y.chunks_exact_mut(depth).enumerate() {
+                if self.is_hidden(mask, (tile.head, tile.query + r), most[r]) {
+                    y.fill(T::ZERO);
+                    logs[r] = T::NEG_INFINITY;
+                    continue;
+                }
                 let factor = T::ONE / sums[r];
                 for y in y.iter_mut() {
                     *y = *y * factor;
@@ -333,9 +345,24 @@ impl Attention {
             }
             let [q, k, k_columns, k_rows, v_columns, gy_rows, q_rows, along, tiles] = parts;
             let scale = T::of(self.scale);
+            let is_hidden =
+                |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.logs[head * queries + i]);
+            let hidden: List<bool> = (0..queries).map(is_hidden).collect();
+            // A hidden query contributes nothing, whatever its row and its gradient hold.
+            let mut seen_gy = List::<T>::with_capacity(0);
+            if hidden.contains(&true) {
+                seen_gy.extend_from_slice(&given.gy[head * queries * depth..(head + 1) * queries * depth]);
+                for i in (0..queries).filter(|i| hidden[*i]) {
+                    seen_gy[i * depth..(i + 1) * depth].fill(T::ZERO);
+                }
+            }
+            let gy_at = if seen_gy.is_empty() { gy_at } else { seen_gy.as_ptr() };
             // SAFETY: the slices have these sizes, and the room is as large as panels are.
             let (k_columns, k_rows, v_columns, gy_rows, q_rows) = unsafe {
                 (0..q.len()).for_each(|i| q[i] = *q_at.add(i) * scale);
+                for i in (0..queries).filter(|i| hidden[*i]) {
+                    q[i * width..(i + 1) * width].fill(T::ZERO);
+                }
                 (0..k.len()).for_each(|i| k[i] = *k_at.add(i) * scale);
                 let lying = |p: *const T, n: usize| MatrixOperand { p, row: n as isize, col: 1 };
                 Panels::pack(lying(k_at, width).transposed(), width, keys, k_columns.as_mut_ptr());
@@ -374,7 +401,7 @@ impl Attention {
                         let b = v_columns.column(key, depth);
                         multiply((queries, n, depth), a, b, slopes.as_mut_ptr(), KEYS, false);
                     }
-                    self.slope(tile, given, along, weights, slopes);
+                    self.slope(tile, given, (along, &hidden), weights, slopes);
                     if let Some((to, mask)) = to_mask.as_deref_mut().zip(given.mask.as_ref()) {
                         mask.take_in(tile, slopes, to);
                     }
@@ -389,8 +416,15 @@ impl Attention {
                             multiply((n, width, queries), a, q_rows.row(query), to, width, true);
                         }
                         if let Some(to) = to_q {
-                            let (a, to) = (rows(slopes, KEYS), to.add(query * width));
-                            multiply((queries, width, n), a, k_rows.row(key), to, width, true);
+                            let mut first = 0;
+                            for seen in hidden[query..query + queries].split(|hidden| *hidden) {
+                                if !seen.is_empty() {
+                                    let a = rows(&slopes[first * KEYS..], KEYS);
+                                    let to = to.add((query + first) * width);
+                                    multiply((seen.len(), width, n), a, k_rows.row(key), to, width, true);
+                                }
+                                first += seen.len() + 1;
+                            }
                         }
                     }
                     stop::poll();
@@ -404,7 +438,7 @@ impl Attention {
         &self,
         tile: ScoreTile,
         given: &Given<'_, T>,
-        along: &[T],
+        (along, all_hidden): (&[T], &[bool]),
         weights: &mut [T],
         slopes: &mut [T],
     ) {
@@ -419,6 +453,11 @@ impl Attention {
                     hidden.fill(T::ZERO);
                     let (slope, hidden) = slopes[r * KEYS..][..tile.keys].split_at_mut(seen);
                     hidden.fill(T::ZERO);
+                    if all_hidden[tile.query + r] {
+                        row.fill(T::ZERO);
+                        slope.fill(T::ZERO);
+                        continue;
+                    }
                     if let Some(mask) = &given.mask {
                         mask.add_to(tile, r, row);
                     }
@@ -434,9 +473,9 @@ impl Attention {
                         *w = (*w - log).exp();
                     }
                     self.kept(ScoreTile { keys: seen, ..tile }, r, |j, kept| {
-                        let by = if kept { factor } else { T::ZERO };
-                        slope[j] = row[j] * (slope[j] * by - along);
-                        row[j] = row[j] * by;
+                        let by = if kept { slope[j] * factor } else { T::ZERO };
+                        slope[j] = row[j] * (by - along);
+                        row[j] = if kept { row[j] * factor } else { T::ZERO };
                     });
                 }
             },
@@ -445,17 +484,18 @@ impl Attention {
 }
 
 impl<T: Float> Mask<'_, T> {
-    /// Adds its elements to row `r` of a tile.
+    /// Adds its elements to row `r` of a tile. Negative infinity hides a key whatever its product is.
     #[inline(always)]
     fn add_to(&self, tile: ScoreTile, r: usize, row: &mut [T]) {
         let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
         if self.column == 0 {
             let v = self.data[at];
             for w in row.iter_mut() {
-                *w = *w + v;
+                *w = if v == T::NEG_INFINITY { v } else { *w + v };
             }
         } else {
-            row.iter_mut().zip(&self.data[at..]).for_each(|(w, v)| *w = *w + *v);
+            let add = |(w, v): (&mut T, &T)| *w = if *v == T::NEG_INFINITY { *v } else { *w + *v };
+            row.iter_mut().zip(&self.data[at..]).for_each(add);
         }
     }
 

@@ -59,7 +59,7 @@ def multi_head_attention(
 
     Returns:
         The output, shape (targets, batch, width of the output), and the weights of all heads, shape
-        (batch * num_heads, targets, sources).
+        (batch * num_heads, targets, sources). A query from which every key is hidden has weights of zero.
 
     Raises:
         ShapeError: If the shapes do not fit together.
@@ -86,11 +86,13 @@ def multi_head_attention(
     q, k, v = (by_head(x, batch, num_heads, n) for x, n in ((q, width), (k, width), (v, depth)))
     mask = mask_of(additive_mask, key_padding_mask)
     scale = float(width) ** -0.5
-    products = f.batch_matmul(f.mul_scalar(q, scale), k, False, True)
-    weights = f.softmax(products if mask is None else f.add2(products, mask), 3)
+    hidden = None if mask is None else f.equal_scalar(f.max(mask, axis=3, keepdims=True), float("-inf"))
+    products = f.batch_matmul(f.mul_scalar(seen(q, hidden), scale), k, False, True)
+    weights = f.softmax(products if mask is None else f.add2(products, seen(mask, hidden)), 3)
+    weights = seen(weights, hidden)
     if _core.auto_forward_mode() or isinstance(query, NdArray):
         weights = f.dropout(weights, dropout) if dropout > 0 else weights
-        y = f.batch_matmul(weights, v)
+        y = seen(f.batch_matmul(weights, v), hidden)
     else:
         y = f.scaled_dot_product_attention(q, k, v, mask, dropout=dropout, scale=scale)
     y = f.reshape(f.transpose(y, (2, 0, 1, 3)), (targets, batch, num_heads * depth))
@@ -106,6 +108,11 @@ def further(x: Any, batch: int) -> Any:
 def by_head(x: Any, batch: int, heads: int, n: int) -> Any:
     """Shape (length, batch, heads * n) as (batch, heads, length, n)."""
     return f.transpose(f.reshape(x, (x.shape[0], batch, heads, n)), (1, 2, 0, 3))
+
+
+def seen(x: Any, hidden: Any) -> Any:
+    """Zeros in the rows of queries from which every key is hidden."""
+    return x if hidden is None else f.bool_fill(x, hidden, 0.0)
 
 
 def mask_of(additive: Any, padding: Any) -> Any:

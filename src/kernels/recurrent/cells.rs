@@ -94,7 +94,7 @@ pub(super) fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
 pub(super) fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [T]) {
     match cell {
         Cell::Relu => {
-            each(to, [h, g, gy], |_, [h, g, gy]| T::select(h > T::ZERO, g + gy, T::ZERO));
+            each(to, [h, g, gy], |_, [h, g, gy]| T::select(h <= T::ZERO, T::ZERO, g + gy));
         }
         _ => each(to, [h, g, gy], |_, [h, g, gy]| (g + gy) * from_square(h)),
     }

@@ -140,8 +140,16 @@ impl Compute for SoftmaxCrossEntropy {
             kernels::log_sums(lines, x, logs);
         }
         let mut weight = Zeros::new(gy.len());
-        for (weight, (label, g)) in weight.iter_mut().zip(target.iter().zip(gy)) {
-            *weight = if *label < 0 { T::ZERO } else { *g };
+        for ((weight, (_, log)), (label, g)) in weight.iter_mut().zip(&**logs).zip(target.iter().zip(gy)) {
+            // A weight of zero leaves the row out. A row of NaN that counts stays NaN.
+            let is_lost = *g == T::ZERO && log.is_nan();
+            *weight = if *label < 0 {
+                T::ZERO
+            } else if is_lost {
+                *log
+            } else {
+                *g
+            };
         }
         kernels::put(
             lines,
@@ -150,7 +158,10 @@ impl Compute for SoftmaxCrossEntropy {
             x,
             (logs, &weight),
             #[inline(always)]
-            |x, (max, log), weight| ((x - max) - log).exp() * weight,
+            |x, (max, log), weight| {
+                let share = ((x - max) - log).exp() * weight;
+                if weight == T::ZERO { T::ZERO } else { share }
+            },
         );
         for (line, label) in target.iter().enumerate() {
             if let Some(class) = class("softmax_cross_entropy", *label, lines.n)? {
@@ -167,8 +178,11 @@ impl Compute for SoftmaxCrossEntropy {
             return vec![None];
         };
         let (mask, counted) = LabelMask::symbols(s.x(1), axis, lines.n);
+        let (shape, zero) = (x.shape(), Sym::Const(0.0));
+        let gy = Sym::select(counted, gy, zero);
+        let x = Sym::select(counted.broadcast(&shape), x, zero);
         let softmax = Sym::apply(Normalised(Softmax { axis: Some(axis as i64) }), &[x]);
-        vec![Some(softmax * (gy * counted) - mask * gy)]
+        vec![Some(softmax * gy - Sym::select(mask, gy.broadcast(&shape), zero))]
     }
 
     fn reads(&self, _: usize) -> Reads {
@@ -228,7 +242,8 @@ impl Compute for CategoricalCrossEntropy {
             return vec![None];
         };
         let (mask, _) = LabelMask::symbols(s.x(1), axis, lines.n);
-        vec![Some(-(mask * gy) / x.max(Sym::Const(TINY)))]
+        let gy = Sym::select(mask, -gy.broadcast(&x.shape()), Sym::Const(0.0));
+        vec![Some(gy / Sym::select(mask, x.max(Sym::Const(TINY)), Sym::Const(1.0)))]
     }
 
     fn reads(&self, _: usize) -> Reads {

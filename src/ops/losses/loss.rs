@@ -46,8 +46,11 @@ impl Binary for SigmoidCrossEntropy {
     #[inline(always)]
     fn f<N: Number>(&self, x: N, target: N) -> N {
         let (zero, positive) = (N::all(0.0), x.gt(N::all(0.0)));
-        let decay = N::select(positive, -x, x).exp();
-        N::select(positive, x, zero) - x * target + decay.ln_1p()
+        let size = N::select(positive, x, -x);
+        // How much of the score is against the target: an infinite score for it costs nothing.
+        let against = N::select(positive, N::all(1.0) - target, target);
+        let cost = N::select(against.eq(zero), zero, size * against);
+        cost + (-size).exp().ln_1p()
     }
 
     #[inline(always)]
@@ -149,9 +152,9 @@ impl Binary for AbsoluteError {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let slope = N::select(a.gt(b), N::all(1.0), N::all(-1.0));
-        (slope, -slope)
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        let g = N::select(a.gt(b), gy, N::select(a.le(b), -gy, N::all(0.0)));
+        (g, -g)
     }
 }
 
@@ -228,11 +231,11 @@ impl Binary for EpsilonInsensitiveLoss {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let (d, one, zero) = (a - b, N::all(1.0), N::all(0.0));
-        let left = N::select(d.lt(N::all(-self.epsilon)), -one, zero);
-        let slope = N::select(d.gt(N::all(self.epsilon)), one, left);
-        (slope, -slope)
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        let d = a - b;
+        let left = N::select(d.lt(N::all(-self.epsilon)), -gy, N::all(0.0));
+        let g = N::select(d.gt(N::all(self.epsilon)), gy, left);
+        (g, -g)
     }
 }
 
@@ -382,7 +385,7 @@ mod tests {
         let most = -TINY.ln();
         check_forward(&op("binary_cross_entropy", &[]), &sure, &[Tensor::new([4], &[0.0, 0.0, most, most])]);
         assert_eq!(HuberLoss { delta: 0.5 }.df(-3.0, 1.0, 0.0), (-1.0, 1.0));
-        assert_eq!(EpsilonInsensitiveLoss { epsilon: 1.0 }.df(2.0, 1.0, 0.0), (0.0, -0.0));
+        assert_eq!(EpsilonInsensitiveLoss { epsilon: 1.0 }.gx(1.0, 2.0, 1.0, 0.0), (0.0, -0.0));
     }
 
     #[test]

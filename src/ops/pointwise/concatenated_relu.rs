@@ -8,7 +8,7 @@ use crate::kernels::map::GRAIN;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads;
 use crate::kernels::{Float, Number};
-use crate::ops::losses::classification::LabelMask;
+use crate::ops::arrangement::slicing::Slice;
 use crate::ops::pointwise::rectifier::ELU;
 use crate::ops::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
@@ -23,8 +23,8 @@ trait Doubled: Declared {
     fn axis(&self) -> i64;
     /// The functions.
     fn f<N: Number>(&self, x: N) -> (N, N);
-    /// Their derivatives.
-    fn df<N: Number>(&self, x: N) -> (N, N);
+    /// The gradient of `x`, given those of both.
+    fn gx<N: Number>(&self, first: N, second: N, x: N) -> N;
 
     /// How many elements from the axis on belong to one sample.
     fn block(&self, x: &Shape) -> Result<usize> {
@@ -86,8 +86,7 @@ macro_rules! doubled {
                             move || {
                                 let all = gx.iter_mut().zip(x).zip(first).zip(second);
                                 for (((gx, x), first), second) in all {
-                                    let (a, b) = self.df(*x);
-                                    let g = *first * a + *second * b;
+                                    let g = Doubled::gx(self, *first, *second, *x);
                                     *gx = if adds { *gx + g } else { g };
                                 }
                             },
@@ -101,13 +100,12 @@ macro_rules! doubled {
                 let (x, shape) = (s.x(0), s.x(0).shape());
                 let Ok(block) = self.block(&shape) else { return vec![None] };
                 let gy = s.gy(0).reshape(&[shape.size() / block.max(1), 2, block]);
-                let half = |k: f64| {
-                    let number = Sym::Node(Sym::Const(k).node(&Shape::from([1])));
-                    let mask = Sym::apply(LabelMask { axis: 0, n: 2 }, &[number]).reshape(&[1, 2, 1]);
-                    (gy * mask).sum(&[1], false).reshape(&shape)
+                let half = |k: i64| {
+                    let bounds = |k| Some(vec![None, Some(k), None]);
+                    let slice = Slice { start: bounds(k), stop: bounds(k + 1), step: None };
+                    Sym::rearrange(slice, gy).reshape(&shape)
                 };
-                let (a, b) = self.df(x);
-                vec![Some(half(0.0) * a + half(1.0) * b)]
+                vec![Some(Doubled::gx(self, half(0), half(1), x))]
             }
 
             fn reads(&self, _: usize) -> Reads {
@@ -149,9 +147,9 @@ impl Doubled for CReLU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N) -> (N, N) {
+    fn gx<N: Number>(&self, first: N, second: N, x: N) -> N {
         let zero = N::all(0.0);
-        (N::select(x.le(zero), zero, N::all(1.0)), N::select(x.gt(zero), zero, N::all(-1.0)))
+        N::select(x.le(zero), zero, first) - N::select(x.gt(zero), zero, second)
     }
 }
 
@@ -188,9 +186,9 @@ impl Doubled for CELU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N) -> (N, N) {
-        // The derivative of `elu` does not read its value.
-        (self.elu().df(x, x), -self.elu().df(-x, x))
+    fn gx<N: Number>(&self, first: N, second: N, x: N) -> N {
+        // The gradient of `elu` does not read its value.
+        self.elu().gx(first, x, x) - self.elu().gx(second, -x, x)
     }
 }
 

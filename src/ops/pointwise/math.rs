@@ -37,8 +37,9 @@ impl Unary for Abs {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.lt(N::all(0.0)), N::all(-1.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        let zero = N::all(0.0);
+        N::select(x.lt(zero), -gy, N::select(x.ge(zero), gy, zero))
     }
 }
 
@@ -273,8 +274,8 @@ impl Unary for ResetNaN {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.is_nan(), N::all(0.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(x.is_nan(), N::all(0.0), gy)
     }
 }
 
@@ -297,8 +298,8 @@ impl Unary for ResetInf {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(is_inf(x), N::all(0.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(is_inf(x), N::all(0.0), gy)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::{Float, Number, map, pairing::Pairing, reduce, scratch};
+use crate::ops::contract::elementwise::{scaled, sloped};
 use crate::ops::{
     Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
 };
@@ -48,8 +49,8 @@ impl Unary for ReLU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, _: N, y: N) -> N {
-        N::select(y.le(N::all(0.0)), N::all(0.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, _: N, y: N) -> N {
+        N::select(y.le(N::all(0.0)), N::all(0.0), gy)
     }
 }
 
@@ -74,8 +75,8 @@ impl Unary for LeakyReLU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.gt(N::all(0.0)), N::all(1.0), N::all(self.alpha))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(x.gt(N::all(0.0)), gy, scaled(gy, self.alpha))
     }
 }
 
@@ -136,7 +137,7 @@ impl Compute for PReLU {
         let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
             let w = run.x(1);
-            let f = |x, w, [gy]: [T; 1]| if x >= T::ZERO { gy } else { gy * w };
+            let f = |x, w, [gy]: [T; 1]| if x >= T::ZERO { gy } else { sloped(gy, w) };
             pairing.put([x, w], [gy], gx.data, gx.accumulate, f);
         }
         if let Some(gw) = run.gx(1) {
@@ -151,15 +152,16 @@ impl Compute for PReLU {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
-        let below = x.lt(Sym::Const(0.0));
+        let (above, zero) = (x.ge(Sym::Const(0.0)), Sym::Const(0.0));
         let gx = || {
             let slopes = self.slopes(&x.shape(), &w.shape()).unwrap_or_default();
             let w = w.reshape(&slopes).broadcast(&x.shape());
-            gy * Sym::select(below, w, Sym::Const(1.0))
+            sloped(gy, Sym::select(above, Sym::Const(1.0), w))
         };
         let gw = || {
             let slopes = self.slopes(&x.shape(), &w.shape()).unwrap_or_default();
-            (gy * below * x).sum_to(&slopes).reshape(&w.shape())
+            let [gy, x] = [gy, x].map(|v| Sym::select(above, zero, v));
+            (gy * x).sum_to(&slopes).reshape(&w.shape())
         };
         vec![s.wants(0).then(gx), s.wants(1).then(gw)]
     }
@@ -191,8 +193,8 @@ impl Unary for ELU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::select(x.ge(N::all(0.0)), N::all(1.0), N::all(self.alpha) * negative(x).exp())
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        sloped(gy, N::select(x.ge(N::all(0.0)), N::all(1.0), N::all(self.alpha) * negative(x).exp()))
     }
 }
 
@@ -221,9 +223,9 @@ impl Unary for SELU {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
         let left = N::all(self.alpha * self.scale) * negative(x).exp();
-        N::select(x.gt(N::all(0.0)), N::all(self.scale), left)
+        sloped(gy, N::select(x.gt(N::all(0.0)), N::all(self.scale), left))
     }
 }
 
@@ -244,6 +246,11 @@ impl Unary for ReLU6 {
         let six = N::all(6.0);
         N::select(x.le(N::all(0.0)), N::all(0.0), N::select(x.ge(six), six, x))
     }
+
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(N::and(x.gt(N::all(0.0)), x.lt(N::all(6.0))), gy, N::all(0.0))
+    }
 }
 
 op! {
@@ -262,6 +269,12 @@ impl Unary for HardSigmoid {
     fn f<N: Number>(&self, x: N) -> N {
         let (zero, one, y) = (N::all(0.0), N::all(1.0), N::all(0.2) * x + N::all(0.5));
         N::select(x.lt(N::all(-2.5)), zero, N::select(x.gt(N::all(2.5)), one, y))
+    }
+
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        let rises = N::and(x.ge(N::all(-2.5)), x.le(N::all(2.5)));
+        N::select(rises, N::all(0.2) * gy, N::all(0.0))
     }
 }
 
@@ -282,6 +295,11 @@ impl Unary for HardTanh {
         let (low, high) = (N::all(-1.0), N::all(1.0));
         N::select(x.lt(low), low, N::select(x.gt(high), high, x))
     }
+
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(N::and(x.ge(N::all(-1.0)), x.le(N::all(1.0))), gy, N::all(0.0))
+    }
 }
 
 op! {
@@ -301,8 +319,17 @@ op! {
 impl Unary for HardSwish {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        let (zero, one, gate) = (N::all(0.0), N::all(1.0), (x + N::all(3.0)) * N::all(1.0 / 6.0));
-        x * N::select(x.le(N::all(-3.0)), zero, N::select(x.ge(N::all(3.0)), one, gate))
+        let gate = (x + N::all(3.0)) * N::all(1.0 / 6.0);
+        N::select(x.le(N::all(-3.0)), N::all(0.0), N::select(x.ge(N::all(3.0)), x, x * gate))
+    }
+
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        let (zero, low, high) = (N::all(0.0), x.le(N::all(-3.0)), x.ge(N::all(3.0)));
+        // Zero where it is not used: the derivative of the slope must not see an infinite `gy`.
+        let bent = N::select(N::or(low, high), zero, gy);
+        let slope = x * N::all(1.0 / 3.0) + N::all(0.5);
+        N::select(low, zero, N::select(high, gy, bent * slope))
     }
 }
 
@@ -345,15 +372,15 @@ mod tests {
     #[test]
     fn slopes_at_kinks_are_those_of_nnabla() {
         let at = |slope: f64, expected: f64| assert_eq!(slope, expected);
-        at(LeakyReLU { alpha: 0.3, inplace: false }.df(0.0, 0.0), 0.3);
-        at(ELU { alpha: 1.5 }.df(0.0, 0.0), 1.0);
-        at(SELU { scale: 2.0, alpha: 1.5 }.df(0.0, 0.0), 3.0);
-        at(ReLU6 {}.df(0.0, 0.0), 0.0);
-        at(ReLU6 {}.df(6.0, 6.0), 0.0);
-        at(HardSigmoid {}.df(-2.5, 0.0), 0.2);
-        at(HardSigmoid {}.df(2.5, 1.0), 0.2);
-        at(HardTanh {}.df(-1.0, -1.0), 1.0);
-        at(HardTanh {}.df(1.0, 1.0), 1.0);
+        at(LeakyReLU { alpha: 0.3, inplace: false }.gx(1.0, 0.0, 0.0), 0.3);
+        at(ELU { alpha: 1.5 }.gx(1.0, 0.0, 0.0), 1.0);
+        at(SELU { scale: 2.0, alpha: 1.5 }.gx(1.0, 0.0, 0.0), 3.0);
+        at(ReLU6 {}.gx(1.0, 0.0, 0.0), 0.0);
+        at(ReLU6 {}.gx(1.0, 6.0, 6.0), 0.0);
+        at(HardSigmoid {}.gx(1.0, -2.5, 0.0), 0.2);
+        at(HardSigmoid {}.gx(1.0, 2.5, 1.0), 0.2);
+        at(HardTanh {}.gx(1.0, -1.0, -1.0), 1.0);
+        at(HardTanh {}.gx(1.0, 1.0, 1.0), 1.0);
     }
 
     #[test]

@@ -40,9 +40,9 @@ impl Binary for Maximum2 {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let (first, zero, one) = (N::or(a.gt(b), a.is_nan()), N::all(0.0), N::all(1.0));
-        (N::select(first, one, zero), N::select(first, zero, one))
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        let (first, zero) = (N::or(a.gt(b), a.is_nan()), N::all(0.0));
+        (N::select(first, gy, zero), N::select(first, zero, gy))
     }
 }
 
@@ -69,14 +69,15 @@ impl Binary for Minimum2 {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let (first, zero, one) = (N::or(a.lt(b), a.is_nan()), N::all(0.0), N::all(1.0));
-        (N::select(first, one, zero), N::select(first, zero, one))
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        let (first, zero) = (N::or(a.lt(b), a.is_nan()), N::all(0.0));
+        (N::select(first, gy, zero), N::select(first, zero, gy))
     }
 }
 
 op! {
-    /// The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal.
+    /// The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal,
+    /// or where `x` is NaN.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -95,14 +96,14 @@ impl Unary for MaximumScalar {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        let val = N::all(self.val);
-        N::select(N::or(x.le(val), val.is_nan()), N::all(0.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(x.gt(N::all(self.val)), gy, N::all(0.0))
     }
 }
 
 op! {
-    /// The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal.
+    /// The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal,
+    /// or where `x` is NaN.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -121,9 +122,8 @@ impl Unary for MinimumScalar {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        let val = N::all(self.val);
-        N::select(N::or(x.ge(val), val.is_nan()), N::all(0.0), N::all(1.0))
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        N::select(x.lt(N::all(self.val)), gy, N::all(0.0))
     }
 }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::attention::{Attention, Given, Mask, WantedAttention};
 use crate::kernels::pairing::Pairing;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::SavedMemory;
+use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::contract::elementwise::sloped;
 use crate::ops::linear_algebra::inverse::matmul;
+use crate::ops::reductions::extreme::largest;
 use crate::ops::reductions::softmax::{Normalised, Softmax};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
@@ -32,8 +34,8 @@ op! {
     ///     query: Queries, shape (batch..., queries, width).
     ///     key: Keys, shape (batch..., keys, width).
     ///     value: Values, shape (batch..., keys, depth).
-    ///     mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key; a
-    ///         query from which all are hidden gives NaN.
+    ///     mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key. A
+    ///         query from which all are hidden gives zero, and so are its gradients.
     ///     causal: Hide from each query the keys that come after it.
     ///     dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
     ///         `1 - dropout`.
@@ -251,18 +253,32 @@ impl Compute for Attending {
         let hide = |x: Sym, value: f64| {
             if self.of.causal { Sym::apply(HideLater { value }, &[x]) } else { x }
         };
-        let products = matmul(q, false, k, true) * scale;
-        let products = if s.has(3) { products + s.x(3) } else { products };
+        let (zero, none) = (Sym::Const(0.0), Sym::Const(f64::NEG_INFINITY));
+        // Where the mask hides every key from a query. Its row is replaced by zeros before and after each product.
+        let hidden = (s.has(3) && shape[last] > 0).then(|| {
+            let mask = if self.of.causal { s.x(3).broadcast(&shape) } else { s.x(3) };
+            let mask = if mask.shape().ndim() == 0 { mask.reshape(&[1]) } else { mask };
+            let mask = hide(mask, f64::NEG_INFINITY);
+            largest(mask, mask.shape().ndim() - 1).eq(none)
+        });
+        let seen = |x: Sym| hidden.map_or(x, |hidden| Sym::select(hidden.broadcast(&x.shape()), zero, x));
+        // Scaled first, as in the kernel: the products of large numbers leave the range later.
+        let (q, gy) = (seen(q) * scale, seen(gy));
+        let mut products = matmul(q, false, k, true);
+        if s.has(3) {
+            let is_none = s.x(3).eq(none).broadcast(&shape);
+            products = Sym::select(is_none, none, products + s.x(3));
+        }
         let softmax = Normalised(Softmax { axis: Some(last as i64) });
-        let weights = Sym::apply(softmax, &[hide(products, f64::NEG_INFINITY)]);
+        let weights = seen(Sym::apply(softmax, &[seen(hide(products, f64::NEG_INFINITY))]));
         let kept = (self.of.dropout > 0.0)
             .then(|| Sym::apply(KeptWeights { weights: self.clone(), shape: shape.clone() }, &[s.y(0)]));
-        let drop = |x: Sym| kept.map_or(x, |kept| x * kept);
+        let drop = |x: Sym| kept.map_or(x, |kept| sloped(x, kept));
         let slopes = drop(matmul(gy, false, v, true));
-        let slopes = weights * (slopes - (slopes * weights).sum(&[last], true));
+        let slopes = seen(weights * (slopes - (slopes * weights).sum(&[last], true)));
         vec![
-            s.wants(0).then(|| matmul(slopes, false, k, false) * scale),
-            s.wants(1).then(|| matmul(slopes, true, q, false) * scale),
+            s.wants(0).then(|| seen(matmul(slopes, false, k * scale, false))),
+            s.wants(1).then(|| matmul(slopes, true, q, false)),
             s.wants(2).then(|| matmul(drop(weights), true, gy, false)),
             (s.has(3) && s.wants(3)).then(|| slopes.sum_to(&s.x(3).shape())),
         ]

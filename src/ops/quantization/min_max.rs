@@ -1,12 +1,12 @@
 //! Linear quantization between a smallest and a largest number that are followed or learned.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::map;
 use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::simd::vectorised;
 use crate::kernels::spread::Spread;
+use crate::kernels::{Float, Number};
 use crate::ops::quantization::levels::{check, round_away};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
@@ -283,7 +283,8 @@ impl Compute for MinMaxQuantize {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let mask = |side| {
             let of = [s.x(0), s.x(1), s.x(2), s.x(3), s.x(4), s.y(0)];
-            s.gy(0) * Sym::apply(MinMaxMask { eps: self.eps, side }, &of)
+            let mask = Sym::apply(MinMaxMask { eps: self.eps, side }, &of);
+            Sym::select(mask, s.gy(0), Sym::Const(0.0))
         };
         let learns = !self.x_min_max && !self.ema;
         let own = s.x(1).shape();

@@ -14,8 +14,8 @@ pub(crate) const OPS: &[Entry] = &[
 
 /// `yes` where `|x| < 1`, else zero.
 #[inline(always)]
-fn near_zero<N: Number>(x: N, yes: f64) -> N {
-    N::select(N::and(x.lt(N::all(1.0)), x.gt(N::all(-1.0))), N::all(yes), N::all(0.0))
+fn near_zero<N: Number>(x: N, yes: N) -> N {
+    N::select(N::and(x.lt(N::all(1.0)), x.gt(N::all(-1.0))), yes, N::all(0.0))
 }
 
 op! {
@@ -41,8 +41,8 @@ impl Unary for BinarySigmoid {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        near_zero(x, 0.5)
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        near_zero(x, gy * N::all(0.5))
     }
 }
 
@@ -69,8 +69,8 @@ impl Unary for BinaryTanh {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        near_zero(x, 1.0)
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        near_zero(x, gy)
     }
 }
 
@@ -130,13 +130,13 @@ impl Unary for FixedPointQuantize {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
         if !self.ste_fine_grained {
-            return N::all(1.0);
+            return gy;
         }
         let (least, most) = self.range();
         let out = N::or(x.lt(N::all(least)), x.gt(N::all(most)));
-        N::select(out, N::all(0.0), N::all(1.0))
+        N::select(out, N::all(0.0), gy)
     }
 }
 
@@ -220,12 +220,12 @@ impl Unary for Pow2Quantize {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
         if !self.ste_fine_grained {
-            return N::all(1.0);
+            return gy;
         }
         let most = N::all((self.m as f64 + 0.5).exp2());
         let least = if self.sign { -most } else { N::all(0.0) };
-        N::select(N::or(x.gt(most), x.lt(least)), N::all(0.0), N::all(1.0))
+        N::select(N::or(x.gt(most), x.lt(least)), N::all(0.0), gy)
     }
 }

@@ -7,6 +7,7 @@ use crate::kernels::Float;
 use crate::kernels::random::PhiloxKey;
 use crate::ops::arrangement::array::lengths;
 use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::contract::elementwise::sloped;
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 use crate::{Error, Result};
@@ -114,7 +115,7 @@ impl Compute for Dropping {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let mask = Sym::apply(DropoutMask(self.clone()), &[s.y(0)]);
-        vec![Some(s.gy(0) * mask)]
+        vec![Some(sloped(s.gy(0), mask))]
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -1,9 +1,9 @@
 //! Random patches over images.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::randomness::distributions::rounded_up_from;
 use crate::ops::randomness::generator_state::Drawing;
@@ -179,7 +179,10 @@ impl Compute for Erasing {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         vec![Some(match self.of.ste_fine_grained {
-            true => s.gy(0) * Sym::apply(EraseMask(self.clone()), &[s.y(0)]),
+            true => {
+                let kept = Sym::apply(EraseMask(self.clone()), &[s.y(0)]);
+                Sym::select(kept, s.gy(0), Sym::Const(0.0))
+            }
             false => s.gy(0),
         })]
     }

@@ -5,6 +5,7 @@ use crate::kernels::Number;
 use crate::kernels::recurrent::Cell;
 use crate::ops::arrangement::concatenate::{Concatenate, Split, Stack};
 use crate::ops::arrangement::slicing::Slice;
+use crate::ops::contract::elementwise::sloped;
 use crate::ops::contract::symbol::Tape;
 use crate::ops::linear_algebra::inverse::matmul;
 use crate::ops::pointwise::rectifier::ReLU;
@@ -201,7 +202,7 @@ fn compose(s: &Symbols, form: LayerForm, sizes: LayerSizes, masks: &[Option<Sym>
     let mut x = s.x(0);
     for layer in 0..layers {
         if let Some(Some(mask)) = layer.checked_sub(1).map(|before| masks[before]) {
-            x = x * mask;
+            x = sloped(x, mask);
         }
         let inputs = x.shape()[2];
         let mut outputs = Vec::new();

@@ -11,6 +11,7 @@ use crate::kernels::random::PhiloxKey;
 use crate::kernels::recurrent::{Adding, Cell, Direction, Layer, Reading, forward};
 use crate::kernels::scratch::{self, SavedMemory};
 use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::contract::elementwise::sloped;
 use crate::ops::recurrent::cells;
 use crate::ops::{
     Backward, Compute, Declared, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
@@ -215,7 +216,7 @@ impl<C: Network> Recurring<C> {
     ) -> &'a [T] {
         let Some(key) = key else { return x };
         kept_factors(self.of.form().dropout, key, layer, to);
-        to.iter_mut().zip(x).for_each(|(to, x)| *to = *to * *x);
+        to.iter_mut().zip(x).for_each(|(to, x)| *to = sloped(*x, *to));
         to
     }
 }
@@ -403,7 +404,7 @@ impl<C: Network> Compute for Recurring<C> {
                 }
                 if let (Some(key), true) = (kept.key, layer > 0) {
                     kept_factors(form.dropout, key, layer - 1, dropped);
-                    below.iter_mut().zip(&*dropped).for_each(|(g, factor)| *g = *g * *factor);
+                    below.iter_mut().zip(&*dropped).for_each(|(g, factor)| *g = sloped(*g, *factor));
                 }
                 std::mem::swap(&mut above, &mut below);
             }

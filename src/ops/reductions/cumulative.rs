@@ -132,7 +132,8 @@ impl Compute for CumProd {
         let factors = Sym::apply(Where {}, &[later(1, ones), each(x), ones]);
         let run = |axis, exclusive, x| Sym::apply(Self { axis, exclusive, reverse: false }, &[x]);
         let products = later(i64::from(self.exclusive), run(Some(2), self.exclusive, factors));
-        let gx = run(Some(1), true, x) * (products * each(gy)).sum(&[2], false);
+        let gy = later(i64::from(self.exclusive), each(gy));
+        let gx = run(Some(1), true, x) * (products * gy).sum(&[2], false);
         vec![Some(from_rows(in_order(gx), &shape, &axis))]
     }
 

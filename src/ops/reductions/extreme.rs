@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::SavedMemory;
-use crate::kernels::{Float, map, threads};
+use crate::kernels::{Float, Number, map, threads};
 use crate::ops::indexing::gather::OneHot;
 use crate::ops::reductions::reduction::{ascending, from_rows, reduced, to_rows};
 use crate::ops::{
@@ -106,7 +106,7 @@ impl<C: Declared> Declared for Extremes<C> {
 }
 
 /// Where in an array of shape `shape` element `k` along `axes` of result `i` is.
-fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -> usize {
+pub(crate) fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -> usize {
     let strides = shape.strides();
     let mut at = 0;
     for axis in (0..shape.ndim()).rev() {
@@ -115,6 +115,12 @@ fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -> usize {
         *left /= shape[axis];
     }
     at
+}
+
+/// The largest elements along an axis, which stays with length one.
+pub(crate) fn largest(x: Sym, axis: usize) -> Sym {
+    let axis = Some(vec![axis as i64]);
+    Sym::apply(Extremes(Max { axis, keepdims: true, with_index: false, only_index: false }), &[x])
 }
 
 impl<C: Ends> Compute for Extremes<C> {
@@ -178,7 +184,8 @@ impl<C: Ends> Compute for Extremes<C> {
         let index = Sym::apply(Self(C::index_of_rows()), &[x]);
         let chosen = Sym::apply(OneHot { shape: vec![rows[1] as i64] }, &[index]);
         let gy = s.gy(0).reshape(&[rows[0], 1]).broadcast(&rows);
-        vec![Some(from_rows(gy * chosen, &shape, &axes))]
+        let gx = Sym::select(chosen, gy, Sym::Const(0.0));
+        vec![Some(from_rows(gx, &shape, &axes))]
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -8,8 +8,10 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
-use crate::kernels::scratch::Zeros;
+use crate::kernels::scratch::{self, List, Zeros};
 use crate::kernels::{Float, reduce, strided};
+use crate::ops::contract::elementwise::is_double;
+use crate::ops::reductions::extreme::place;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 
 /// The operations of this file.
@@ -245,21 +247,23 @@ impl Compute for Prod {
         let Some(gx) = run.gx(0) else { return Ok(()) };
         // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
         let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
-        ReducedRows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| match zeros {
-            0 => whole[i] = gy[i] * product,
-            1 => others[i] = gy[i] * product,
-            _ => {}
+        // Rows whose product leaves the range of the type: that of the other elements may be within it.
+        let mut lost = List::<usize>::with_capacity(0);
+        let least = T::of(if is_double::<T>() { 1e-300 } else { 1e-37 });
+        let fits = |v: T| v.abs() >= least && v.abs() < T::INFINITY;
+        ReducedRows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| {
+            let all = gy[i] * product;
+            match zeros {
+                _ if !fits(product) || !(fits(all) || gy[i] == T::ZERO) => lost.push(i),
+                0 => whole[i] = all,
+                1 => others[i] = all,
+                _ => {}
+            }
         });
         let pairing = Pairing::new(shape, &kept);
-        pairing.put(
-            [x, &whole],
-            [],
-            gx.data,
-            gx.accumulate,
-            |x, all, []| {
-                if x == T::ZERO { T::ZERO } else { all / x }
-            },
-        );
+        pairing.put([x, &whole], [], gx.data, gx.accumulate, |x, all, []| {
+            if x == T::ZERO || all == T::ZERO { T::ZERO } else { all / x }
+        });
         pairing.put(
             [x, &others],
             [],
@@ -267,6 +271,23 @@ impl Compute for Prod {
             true,
             |x, others, []| if x == T::ZERO { others } else { T::ZERO },
         );
+        let n: usize = axes.iter().map(|a| shape[*a]).product();
+        scratch::with(if lost.is_empty() { 0 } else { n }, |after: &mut [T]| {
+            for i in lost.iter().copied() {
+                let at = |k: usize| place(shape, &axes, i, k);
+                let mut product = T::ONE;
+                for (k, after) in after.iter_mut().enumerate().rev() {
+                    *after = product;
+                    product = product * x[at(k)];
+                }
+                product = T::ONE;
+                for (k, after) in after.iter().enumerate() {
+                    let at = at(k);
+                    gx.data[at] = gx.data[at] + gy[i] * (product * *after);
+                    product = product * x[at];
+                }
+            }
+        });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::order::Choice;
 use crate::kernels::scratch::{List, SavedMemory};
-use crate::kernels::{Float, map};
+use crate::kernels::{Float, Number, map};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::indexing::scatter::ScatterAdd;
 use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
@@ -231,7 +231,7 @@ impl Compute for TopKOnly {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         // What was not chosen is zero, and so is what it gives back.
         let chosen = Sym::apply(TopKMask(self.clone()), &[s.x(0)]);
-        vec![Some(s.gy(0) * chosen)]
+        vec![Some(Sym::select(chosen, s.gy(0), Sym::Const(0.0)))]
     }
 }
 

@@ -109,11 +109,12 @@ def _prelu(node: Node) -> Variable:
 def _shrink(node: Node) -> Any:
     x, bias, edge = node.x(), node.get("bias", 0.0), node.get("lambd", 0.5)
     low, high = F.less_scalar(x, -edge), F.greater_scalar(x, edge)
-    return low * (x + bias) + high * (x - bias)
+    return F.where(low, x + bias, F.where(high, x - bias, F.constant(0.0, x.shape)))
 
 
 def _thresholded(node: Node) -> Variable:
-    return node.x() * F.greater_scalar(node.x(), node.get("alpha", 1.0))
+    x = node.x()
+    return F.where(F.greater_scalar(x, node.get("alpha", 1.0)), x, F.constant(0.0, x.shape))
 
 
 def _is_inf(node: Node) -> Variable:
