@@ -65,7 +65,9 @@ def tanh_shrink(x: np.ndarray) -> np.ndarray:
 
 
 BETTER = {
-    "gelu": lambda x: x * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
+    "swish": lambda x: np.maximum(x, -1e300) * special.expit(x),
+    "gelu": lambda x: np.maximum(x, -1e300) * special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)),
+    "mish": lambda x: np.maximum(x, -1e300) * np.tanh(np.logaddexp(0, x)),
     "tanh_shrink": tanh_shrink,
     "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
     "sinc": lambda x: np.where(x == 0, 1.0, np.sin(x) / np.where(x == 0, 1.0, x)),

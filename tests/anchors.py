@@ -39,7 +39,7 @@ FUNCTIONS = {
     "floor": np.floor,
     "ceil": np.ceil,
     "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
-    "swish": lambda x: np.where(x == -np.inf, np.nan, x * special.expit(x)),
+    "swish": lambda x: np.maximum(x, -1e300) * special.expit(x),
 }
 
 

@@ -9,6 +9,7 @@ from bed import leaf
 import kinnor as nn
 import kinnor.functions as F
 import kinnor.solvers as S
+from kinnor.utils.learning_rate_scheduler import CosineScheduler
 
 PAGE = (Path(__file__).parent.parent / "docs/differences.md").read_text()
 ROWS = {}
@@ -167,6 +168,51 @@ def at_infinity():
     y = F.softsign(x)
     y.forward()
     assert y.d.tolist() == [1, -1]
+
+
+@row("The slope of `warp_by_grid` at the last row and column")
+def slopes_at_the_border():
+    x, grid = array([[[[1, 3], [1, 3]]]]), array([[[[1, 1], [-1, 1]]]])
+    for border in ("repeat", "reflect"):
+        assert gradient(F.warp_by_grid(x, grid, "linear", border, True), grid) == [[[[1, 0], [1, 0]]]]
+
+
+@row("`warp_by_grid` with `reflect` at places beyond")
+def places_far_out():
+    x, grid = array([[[[1, 2, 3]]]]), array([[[[1e10, 0]]]])
+    y = F.warp_by_grid(x, grid, "linear", "reflect", True)
+    y.forward()
+    assert y.d.ravel().tolist() == [2]
+
+
+@row("The derivative of `pow2` by a base of zero")
+def powers_of_zero():
+    x, y = array([0]), array([0])
+    assert gradient(F.pow2(x, y), x) == [0]
+    y = array([2])
+    assert gradient(F.r_pow_scalar(y, 0.0), y) == [0]
+
+
+@row("Derivatives of `div2`, `atan2`, `asinh` and `acosh`")
+def squares_out_of_range():
+    a, b = array([3e30]), array([1e25])
+    np.testing.assert_allclose(gradient(F.div2(a, b), b), [-3e-20], rtol=1e-6)
+    np.testing.assert_allclose(gradient(F.atan2(b, b), b), [0], atol=1e-30)
+    np.testing.assert_allclose(gradient(F.asinh(b), b), [1e-25], rtol=1e-6)
+    np.testing.assert_allclose(gradient(F.acosh(b), b), [1e-25], rtol=1e-6)
+
+
+@row("The learning rate of `CosineScheduler` beyond")
+def rates_beyond_the_end():
+    assert CosineScheduler(0.1, 10).get_learning_rate(20) == 0
+
+
+@row("`spectral_norm` of zeros")
+def norms_of_zeros():
+    w, u = array([[0, 0]]), array([1])
+    y = F.spectral_norm(w, u)
+    assert gradient(F.sum(y), w) == y.d.tolist() == [[0, 0]]
+    assert u.d.tolist() == [1]
 
 
 @row("`swish`, `gelu` and `mish` of infinities, and their derivatives")

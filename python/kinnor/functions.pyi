@@ -5455,10 +5455,12 @@ def spectral_norm(
 
     The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one. The
     gradient takes them as constant.
+    Weights that are all zero stay so, with a gradient of zero.
 
     Args:
         w: Weights of any shape with one axis at least.
-        u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set.
+        u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set, or it
+            ends in zeros.
         dim: Axis of the rows.
         itr: Number of iterations, 1 to 10,000.
         eps: Added to squared lengths before the root, zero or more.

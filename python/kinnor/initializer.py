@@ -123,7 +123,9 @@ class UniformInitializer(_RandomInitializer):
     def __call__(self, shape: Sequence[int]) -> NDArray[Any]:
         """Initial values of that shape."""
         low, high = self.lim
-        return np.asarray(self.rng.uniform(low, high, size=tuple(shape)), np.float32)
+        drawn = np.asarray(self.rng.uniform(low, high, size=tuple(shape)), np.float32)
+        # Rounding may reach the end that is excluded.
+        return np.where(drawn < np.float32(high), drawn, np.float32(low))
 
 
 class UniformIntInitializer(_RandomInitializer):

@@ -149,6 +149,19 @@ impl From<bool> for Truth {
     }
 }
 
+/// A number that is rounded once more, to 16 bits: between two numbers it becomes the odd one, so that it is at no new tie. The
+/// conversion of `half` does not see the lower half of an `f64`.
+#[inline(always)]
+fn to_odd(v: f64) -> f32 {
+    let near = v as f32;
+    let back = f64::from(near);
+    if back == v || !near.is_finite() {
+        return near;
+    }
+    let inner = near.to_bits() - u32::from(back.abs() > v.abs());
+    f32::from_bits(inner | 1)
+}
+
 elements! {
     Truth = Bool, |v| (v != 0.0).into(), |v: Truth| f64::from(u8::from(v.is())), |v: Truth| v.is().into(), |v| (v != 0).into();
     i8 = I8, |v| v as Self, f64::from, i64::from, |v| v as Self;
@@ -159,8 +172,8 @@ elements! {
     u32 = U32, |v| v as Self, f64::from, i64::from, |v| v as Self;
     i64 = I64, |v| v as Self, |v| v as f64, |v| v, |v| v;
     u64 = U64, |v| v as Self, |v| v as f64, |v| v as i64, |v| v as Self;
-    f16 = F16, f16::from_f64, f16::to_f64, |v: f16| v.to_f64() as i64, |v| f16::from_f64(v as f64);
-    bf16 = BF16, bf16::from_f64, bf16::to_f64, |v: bf16| v.to_f64() as i64, |v| bf16::from_f64(v as f64);
+    f16 = F16, |v| f16::from_f32(to_odd(v)), f16::to_f64, |v: f16| v.to_f64() as i64, |v| f16::from_f32(to_odd(v as f64));
+    bf16 = BF16, |v| bf16::from_f32(to_odd(v)), bf16::to_f64, |v: bf16| v.to_f64() as i64, |v| bf16::from_f32(to_odd(v as f64));
     f32 = F32, |v| v as Self, f64::from, |v| v as i64, |v| v as Self;
     f64 = F64, |v| v, |v| v, |v| v as i64, |v| v as Self;
 }

@@ -137,15 +137,17 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn asin(self) -> Self {
-        self.chain(self.v.asin(), N::all(1.0) / (N::all(1.0) - self.v * self.v).sqrt())
+        self.chain(self.v.asin(), N::all(1.0) / from_square(self.v).sqrt())
     }
     #[inline(always)]
     fn acos(self) -> Self {
-        self.chain(self.v.acos(), N::all(-1.0) / (N::all(1.0) - self.v * self.v).sqrt())
+        self.chain(self.v.acos(), N::all(-1.0) / from_square(self.v).sqrt())
     }
     #[inline(always)]
     fn atan(self) -> Self {
-        self.chain(self.v.atan(), N::all(1.0) / (N::all(1.0) + self.v * self.v))
+        // `1 / (1 + x^2)`, without the square of a number above 1.
+        let (inverse, ratio) = beside_one(self.v);
+        self.chain(self.v.atan(), inverse * inverse / (N::all(1.0) + ratio * ratio))
     }
     #[inline(always)]
     fn sinh(self) -> Self {
@@ -158,29 +160,43 @@ impl<N: Number> Number for Dual<N> {
     #[inline(always)]
     fn tanh(self) -> Self {
         let v = self.v.tanh();
-        self.chain(v, N::all(1.0) - v * v)
+        self.chain(v, from_square(v))
     }
     #[inline(always)]
     fn asinh(self) -> Self {
-        self.chain(self.v.asinh(), N::all(1.0) / (N::all(1.0) + self.v * self.v).sqrt())
+        // `1 / sqrt(1 + x^2)`, without the square of a number above 1.
+        let (inverse, ratio) = beside_one(self.v);
+        self.chain(self.v.asinh(), inverse / (N::all(1.0) + ratio * ratio).sqrt())
     }
     #[inline(always)]
     fn acosh(self) -> Self {
-        self.chain(self.v.acosh(), N::all(1.0) / (self.v * self.v - N::all(1.0)).sqrt())
+        // `1 / sqrt(x^2 - 1)`, without the square.
+        let (below, above) = ((self.v - N::all(1.0)).sqrt(), (self.v + N::all(1.0)).sqrt());
+        self.chain(self.v.acosh(), N::all(1.0) / below / above)
     }
     #[inline(always)]
     fn atanh(self) -> Self {
-        self.chain(self.v.atanh(), N::all(1.0) / (N::all(1.0) - self.v * self.v))
+        self.chain(self.v.atanh(), N::all(1.0) / from_square(self.v))
     }
     #[inline(always)]
     fn erf(self) -> Self {
-        let slope = N::all(std::f64::consts::FRAC_2_SQRT_PI) * (-(self.v * self.v)).exp();
-        self.chain(self.v.erf(), slope)
+        self.chain(self.v.erf(), N::all(std::f64::consts::FRAC_2_SQRT_PI) * self.v.bell())
+    }
+    #[inline(always)]
+    fn bell(self) -> Self {
+        let v = self.v.bell();
+        self.chain(v, N::all(-2.0) * self.v * v)
     }
     #[inline(always)]
     fn sigmoid(self) -> Self {
         let v = self.v.sigmoid();
         self.chain(v, v * (N::all(1.0) - v))
+    }
+    #[inline(always)]
+    fn sigmoids(self) -> (Self, Self) {
+        let (v, left) = self.v.sigmoids();
+        let slope = v * left;
+        (self.chain(v, slope), self.chain(left, -slope))
     }
     #[inline(always)]
     fn floor(self) -> Self {
@@ -196,16 +212,24 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn atan2(self, x: Self) -> Self {
-        let square = self.v * self.v + x.v * x.v;
-        Self { v: self.v.atan2(x.v), d: (self.d * x.v - self.v * x.d) / square }
+        let (by_y, by_x) = angle_gradients(N::all(1.0), self.v, x.v);
+        Self { v: self.v.atan2(x.v), d: self.d * by_y + by_x * x.d }
     }
     #[inline(always)]
     fn pow(self, y: Self) -> Self {
         let v = self.v.pow(y.v);
-        let by_base = self.chain(v, y.v * self.v.pow(y.v - N::all(1.0)));
-        let zero = self.v.eq(N::all(0.0));
-        let by_power = y.chain(v, v * N::select(zero, zero_log(self.v, y.v), self.v.ln()));
-        Self { v, d: by_base.d + by_power.d }
+        let (by_base, by_power) = power_slopes(self.v, y.v, v);
+        Self { v, d: self.chain(v, by_base).d + y.chain(v, by_power).d }
+    }
+    #[inline(always)]
+    fn halves(self, n: i32) -> Self {
+        let by = f64::from(n) / 2.0;
+        let slope = match n {
+            0 => N::all(0.0),
+            -6..=8 => N::all(by) * self.v.halves(n - 2),
+            _ => N::all(by) * self.v.pow(N::all(by - 1.0)),
+        };
+        self.chain(self.v.halves(n), slope)
     }
     #[inline(always)]
     fn lt(self, other: Self) -> N::Mask {
@@ -237,10 +261,46 @@ impl<N: Number> Number for Dual<N> {
     }
 }
 
-/// `ln(0)` as the derivative of `0^y` wants it: nothing to multiply by where `0^y` is flat.
+/// `1 - x^2`, exact where that is small.
 #[inline(always)]
-fn zero_log<N: Number>(x: N, y: N) -> N {
-    N::select(y.gt(N::all(0.0)), N::all(0.0), x.ln())
+pub(crate) fn from_square<N: Number>(x: N) -> N {
+    (N::all(1.0) - x) * (N::all(1.0) + x)
+}
+
+/// The inverse of the larger one of `|x|` and 1, and the smaller one divided by the larger one.
+#[inline(always)]
+fn beside_one<N: Number>(x: N) -> (N, N) {
+    let (size, one) = (x.abs(), N::all(1.0));
+    let is_large = size.gt(one);
+    let inverse = one / N::select(is_large, size, one);
+    (inverse, N::select(is_large, inverse, size))
+}
+
+/// The gradients of the angle of the point (`x`, `y`) by `y` and by `x`, given that of the angle: `x g / (x^2 + y^2)` and
+/// `-y g / (x^2 + y^2)`, without the squares.
+#[inline(always)]
+pub(crate) fn angle_gradients<N: Number>(g: N, y: N, x: N) -> (N, N) {
+    let steep = y.abs().gt(x.abs());
+    let (large, small) = (N::select(steep, y, x), N::select(steep, x, y));
+    let ratio = small / large;
+    let by_small = g / large / (N::all(1.0) + ratio * ratio);
+    let by_large = by_small * ratio;
+    (N::select(steep, by_large, by_small), -N::select(steep, by_small, by_large))
+}
+
+/// The derivatives of `v = x^y` by `x` and by `y`.
+///
+/// Both are products with a factor that is zero where the power does not change. The other factor is infinite there at
+/// times, and is made finite before the product, so that the derivatives of these are numbers too.
+#[inline(always)]
+fn power_slopes<N: Number>(x: N, y: N, v: N) -> (N, N) {
+    let (zero, one) = (N::all(0.0), N::all(1.0));
+    // `y x^(y - 1)`: `x^0` is 1 at zero too, and where `1 / x` is out of range.
+    let steep = (one / x).abs().eq(N::all(f64::INFINITY));
+    let base = N::select(N::and(y.eq(zero), steep), one, x);
+    // `v ln(x)`: `0^y` is 0 for all `y` above zero.
+    let flat = N::and(x.eq(zero), y.gt(zero));
+    (y * base.pow(y - one), v * N::select(flat, one, x).ln())
 }
 
 #[cfg(test)]

@@ -53,6 +53,10 @@ pub trait Number:
     }
     /// `1 / (1 + exp(-x))`, without overflow.
     fn sigmoid(self) -> Self;
+    /// `sigmoid(x)` and `sigmoid(-x)`, both with all their digits.
+    fn sigmoids(self) -> (Self, Self);
+    /// `exp(-x^2)`, as exact as if the square were not rounded.
+    fn bell(self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
     /// To the nearest whole number, halves away from zero.
@@ -71,6 +75,18 @@ pub trait Number:
     fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// `yes` where the mask holds, else `no`. What is not chosen may be infinite or NaN.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// `self` to the power of `n / 2`, for `n` from -8 to 8, by products, quotients and a square root, with the special cases of C.
+    #[inline(always)]
+    fn halves(self, n: i32) -> Self {
+        if n % 2 == 0 {
+            return halves(self, self, n);
+        }
+        let infinity = Self::all(f64::INFINITY);
+        // As C has it, infinity for its negative, and 0 for -0.
+        let x = Self::select(self.eq(-infinity), infinity, self + Self::all(0.0));
+        halves(x, x.sqrt(), n)
+    }
 
     /// `self` to a whole power, by repeated multiplication.
     #[inline(always)]
@@ -98,6 +114,28 @@ pub trait Number:
     }
     /// Where this is not a number.
     fn is_nan(self) -> Self::Mask;
+}
+
+/// `x` to the power of `n / 2`, `root` being its square root, which is used if `n` is odd.
+#[inline(always)]
+fn halves<N: Number>(x: N, root: N, n: i32) -> N {
+    let whole = |n: i32| match n {
+        1 => x,
+        2 => x * x,
+        3 => x * x * x,
+        _ => (x * x) * (x * x),
+    };
+    match (n.abs() / 2, n % 2, n < 0) {
+        (0, 0, _) => N::all(1.0),
+        (0, _, false) => root,
+        (0, _, true) => N::all(1.0) / root,
+        (by, 0, false) => whole(by),
+        (by, _, false) => whole(by) * root,
+        (1, 0, true) => N::all(1.0) / x,
+        // In two steps: the power itself may be out of range where its inverse is a number.
+        (by, 0, true) => N::all(1.0) / whole(by / 2) / whole(by - by / 2),
+        (by, _, true) => N::all(1.0) / whole(by) / root,
+    }
 }
 
 /// Something that there is for each type of number, such as a table of kernels.
@@ -152,7 +190,11 @@ macro_rules! float {
             }
             float!(@of $ty: abs sqrt floor ceil round);
             float!(@of $functions: exp exp_m1 ln ln_1p sinh cosh tanh asinh acosh atanh sigmoid erf);
-            float!(@of $functions: sin cos tan asin acos atan sin_small cos_small tan_small);
+            float!(@of $functions: sin cos tan asin acos atan sin_small cos_small tan_small bell);
+            #[inline(always)]
+            fn sigmoids(self) -> (Self, Self) {
+                $functions::sigmoids(self)
+            }
             #[inline(always)]
             fn atan2(self, x: Self) -> Self {
                 $functions::atan2(self, x)

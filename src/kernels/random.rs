@@ -257,7 +257,12 @@ impl PhiloxKey {
 
     /// Numbers from `low` up to but not including `high`, all equally likely.
     pub fn uniform<T: Float>(self, low: f64, high: f64, y: &mut [T]) {
-        let (low, high) = (T::of(low), T::of(high));
+        self.uniform_below(low, high, high, y);
+    }
+
+    /// As [`PhiloxKey::uniform`]; numbers from `limit` on, which may be less than `high`, count as `low`.
+    pub fn uniform_below<T: Float>(self, low: f64, high: f64, limit: f64, y: &mut [T]) {
+        let (low, high, limit) = (T::of(low), T::of(high), T::of(limit));
         // Half of a range is a number where the whole may be none.
         let (range, half) = (high - low, T::of(0.5) * high - T::of(0.5) * low);
         let wide = range == T::INFINITY;
@@ -270,7 +275,7 @@ impl PhiloxKey {
                 let v = if wide { low + half * unit + half * unit } else { low + range * unit };
                 // The sum may be rounded up to the end that is excluded.
                 // SAFETY: each index comes once.
-                unsafe { to.get().add(i).write(if v < high { v } else { low }) };
+                unsafe { to.get().add(i).write(if v < limit { v } else { low }) };
             },
         );
     }

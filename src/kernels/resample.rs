@@ -5,7 +5,7 @@ use super::map::GRAIN;
 use super::scratch::List;
 use super::threads::{self, Shared};
 
-/// Where an element of a resized axis comes from: two positions, and the share of each.
+/// Where an element of a resized axis comes from: two positions, and the share of each. If both are the same it is that element.
 pub type Tap<T> = (usize, usize, [T; 2]);
 
 /// A resized axis: the product of the lengths before it, its old length, its elements, the product of those after it.
@@ -40,6 +40,10 @@ impl<T: Float> Resample<T> {
                 return self.block(nearest, x, y);
             }
             for ((low, high, share), y) in self.taps.iter().zip(y.chunks_exact_mut(self.inner)) {
+                if low == high {
+                    y.copy_from_slice(&x[low * self.inner..][..self.inner]);
+                    continue;
+                }
                 let (low, high) = (&x[low * self.inner..][..self.inner], &x[high * self.inner..]);
                 for ((y, low), high) in y.iter_mut().zip(low).zip(high) {
                     *y = *low * share[0] + *high * share[1];
@@ -91,7 +95,8 @@ impl<T: Float> Resample<T> {
             }
             (false, _) => threads::in_turn(y.len(), GRAIN, |part| {
                 for ((low, high, share), y) in self.taps[part.clone()].iter().zip(&mut y[part]) {
-                    *y = x[*low] * share[0] + x[*high] * share[1];
+                    let between = x[*low] * share[0] + x[*high] * share[1];
+                    *y = if low == high { x[*low] } else { between };
                 }
             }),
         }

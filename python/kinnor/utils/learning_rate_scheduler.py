@@ -65,7 +65,7 @@ class CosineScheduler(BaseLearningRateScheduler):
 
     Args:
         init_lr: The learning rate at the start.
-        max_iter: The iteration at which it is zero.
+        max_iter: The iteration at which it is zero, and from which it stays so.
 
     Raises:
         TypeError: If an argument is no number.
@@ -78,7 +78,7 @@ class CosineScheduler(BaseLearningRateScheduler):
 
     def get_learning_rate(self, iter: int) -> float:
         """The learning rate of iteration `iter`, which counts from 0."""
-        return self.init_lr * ((math.cos(iter / self.max_iter * math.pi) + 1.0) * 0.5)
+        return self.init_lr * ((math.cos(min(iter / self.max_iter, 1.0) * math.pi) + 1.0) * 0.5)
 
 
 class ExponentialScheduler(BaseLearningRateScheduler):

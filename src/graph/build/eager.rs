@@ -101,6 +101,7 @@ impl EagerRun {
             state,
             double: self.double,
             integers: false,
+            narrow: None,
             recompute: false,
             tail: Tail::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),

@@ -112,6 +112,7 @@ impl BackwardStep {
             state,
             double,
             integers: false,
+            narrow: None,
             recompute: false,
             tail: Tail::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),

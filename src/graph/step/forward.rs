@@ -208,9 +208,19 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*cached_input, x, &xm, recompute);
-            let integers = false;
-            let call =
-                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, integers, recompute, tail, lasting };
+            let call = Call {
+                x: &xm,
+                y: &ym,
+                gy: &[],
+                gx: &[],
+                state,
+                double,
+                integers: false,
+                narrow: None,
+                recompute,
+                tail,
+                lasting,
+            };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
@@ -272,8 +282,20 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(self.cached_input, &self.x, &xm, recompute);
-            let call =
-                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, integers, recompute, tail, lasting };
+            let narrow = (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
+            let call = Call {
+                x: &xm,
+                y: &ym,
+                gy: &[],
+                gx: &[],
+                state,
+                double,
+                integers,
+                narrow,
+                recompute,
+                tail,
+                lasting,
+            };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
             store(temporaries)

@@ -39,11 +39,13 @@ macro_rules! exponentials {
             (whole.to_bits(), n.mul_add(-LN2_LOW, n.mul_add(-LN2, x)))
         }
 
+        /// `(exp(r) - 1 - r) / r^2` in powers of `r`, for `|r|` up to `ln(2) / 2`.
+        const EXP: &[$f] = &[$($exp),+];
+
         /// `exp(r) - 1` for `|r|` up to `ln(2) / 2`.
         #[inline(always)]
         fn exp_m1_near(r: $f) -> $f {
-            const C: &[$f] = &[$($exp),+];
-            (r * r).mul_add(series!(r; C), r)
+            (r * r).mul_add(series!(r; EXP), r)
         }
 
         /// `2^n` for `n` in the lowest bits, in the range of normal numbers.
@@ -75,6 +77,15 @@ macro_rules! exponentials {
             exp_by(x, -0.0, 0)
         }
 
+        /// `exp(-x^2)`.
+        #[inline(always)]
+        pub(in crate::kernels) fn bell(x: $f) -> $f {
+            // What rounding takes off the square counts as it is, which is more than a unit where the square is large.
+            let square = x * x;
+            let lost = x.mul_add(x, -square);
+            exp_by(-square, if square < -$least { -lost } else { 0.0 }, 0)
+        }
+
         /// `exp(x)` where that is a normal number.
         #[inline(always)]
         pub(in crate::kernels::elementary) fn exp_normal(x: $f) -> $f {
@@ -103,39 +114,52 @@ macro_rules! exponentials {
             (-low).mul_add(q, (-sum).mul_add(q, a)).mul_add(inverse, q)
         }
 
+        /// As [`reduce`]: gives `2^(n + more)`, in the range of normal numbers, and `r`.
+        #[inline(always)]
+        fn reduce_to_power(x: $f, more: $i) -> ($f, $f) {
+            // The power's bias is a part of the number that rounds, which saves adding it.
+            let round = ROUND + ($bias + more) as $f;
+            let whole = x.mul_add(std::$f::consts::LOG2_E, round);
+            let n = whole - round;
+            let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2, x));
+            ($f::from_bits(whole.to_bits() << $mantissa), r)
+        }
+
         /// `tanh(x)`.
         #[inline(always)]
         pub(in crate::kernels) fn tanh(x: $f) -> $f {
-            let x2 = clamp(2.0 * x.abs(), 0.0, $far);
-            let (n, r) = reduce(x2);
-            let s = power_of_two(n);
-            let e = s.mul_add(exp_m1_near(r), s - 1.0);
-            let (q, half) = (e / (2.0 + e), 0.5 * e);
-            // Near zero, where the sum rounds away most of `e`, the same is `e / 2 - e / 2 q`.
-            (if x2 < 0.75 { (-half).mul_add(q, half) } else { q }).copysign(x)
+            let x2 = 2.0 * x.abs();
+            let (s, r) = reduce_to_power(if x2 > $far { $far } else { x2 }, 0);
+            let e = s.mul_add(exp_m1_by_pairs(r), s - 1.0);
+            // `1 - 2 / (2 + e)`, and near zero, where that cancels, `e / 2 - e / 2 * e / (2 + e)`. The quotient is the
+            // smaller part of either.
+            let near = e < 2.0;
+            let (over, whole) = if near { (e, 0.5 * e) } else { (2.0, 1.0) };
+            (-whole).mul_add(over / (2.0 + e), whole).copysign(x)
         }
 
-        /// `1 / (1 + exp(-x))`: in `f32` by the shorter of two formulas, in `f64` by the more exact one.
+        /// The smaller one of `sigmoid(x)` and `sigmoid(-x)`: `1 / (1 + exp(|x|))`.
+        #[inline(always)]
+        fn sigmoid_tail(x: $f) -> $f {
+            /// `2^-64`, by which both sides of the fraction are smaller, so that neither is out of range.
+            const SCALE: $f = 1.0 / 18_446_744_073_709_551_616.0;
+            let a = x.abs();
+            let (s, r) = reduce_to_power(if a > -$least { -$least } else { a }, -64);
+            SCALE / (s + s.mul_add(exp_m1_by_pairs(r), SCALE))
+        }
+
+        /// `1 / (1 + exp(-x))`. Above zero it is taken off 1: a rounding of the sum under the fraction would count double.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoid(x: $f) -> $f {
-            /// `2^64`, by which `e` is too large, so that it is a normal number where the result is not.
-            const SCALE: $f = 18_446_744_073_709_551_616.0;
-            let x = clamp(x, $least, $far);
-            if size_of::<$f>() == 8 {
-                let (n, r) = reduce(x);
-                let e = (1.0 + exp_m1_near(r)) * power_of_two(n.wrapping_add(64));
-                let (q, e) = (e / (SCALE + e), e * (1.0 / SCALE));
-                // Where the sum rounds away most of `e`, the same is `e - e q`.
-                return if x < 0.0 { (-e).mul_add(q, e) } else { q };
-            }
-            // Both sides of the fraction are smaller by so much, so that neither is out of range.
-            let scale = 1.0 / SCALE;
-            // As `reduce` does it with `-x`, whose sign costs nothing here.
-            let whole = x.mul_add(-std::$f::consts::LOG2_E, ROUND);
-            let n = whole - ROUND;
-            let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2, -x));
-            let s = power_of_two(whole.to_bits().wrapping_sub(64));
-            scale / (s + s.mul_add(exp_m1_near(r), scale))
+            let q = sigmoid_tail(x);
+            if x >= 0.0 { 1.0 - q } else { q }
+        }
+
+        /// `sigmoid(x)` and `sigmoid(-x)`, of which neither has lost its digits.
+        #[inline(always)]
+        pub(in crate::kernels) fn sigmoids(x: $f) -> ($f, $f) {
+            let q = sigmoid_tail(x);
+            if x >= 0.0 { (1.0 - q, q) } else { (q, 1.0 - q) }
         }
 
         /// `sinh(x)`.
@@ -235,6 +259,14 @@ pub(in crate::kernels) mod single {
         factorials [6.0, 120.0, 5_040.0, 362_880.0, 39_916_800.0]
     );
 
+    /// As [`exp_m1_near`], in steps of which fewer wait for each other.
+    #[inline(always)]
+    fn exp_m1_by_pairs(r: f32) -> f32 {
+        let z = r * r;
+        let (low, high) = (r.mul_add(EXP[1], EXP[0]), z.mul_add(EXP[4], r.mul_add(EXP[3], EXP[2])));
+        z.mul_add(z.mul_add(high, low), r)
+    }
+
     /// `1 / b` to 17 bits, for `b` between `2^-100` and `2^100`: a division takes several times as long.
     #[inline(always)]
     fn inverse(b: f32) -> f32 {
@@ -277,6 +309,11 @@ pub(in crate::kernels) mod double {
         factorials [6.0, 120.0, 5_040.0, 362_880.0, 39_916_800.0, 6_227_020_800.0, 1_307_674_368_000.0,
             355_687_428_096_000.0, 121_645_100_408_832_000.0, 51_090_942_171_709_440_000.0]
     );
+
+    #[inline(always)]
+    fn exp_m1_by_pairs(r: f64) -> f64 {
+        exp_m1_near(r)
+    }
 
     #[inline(always)]
     fn inverse(b: f64) -> f64 {

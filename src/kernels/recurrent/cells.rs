@@ -1,9 +1,9 @@
 //! What makes states of sums, and slopes of gradients: of some units of one sample at a time. Knows slices of one length.
 
 use super::Cell;
-use crate::kernels::Float;
 use crate::kernels::map::elements;
 use crate::kernels::simd::vectorised;
+use crate::kernels::{Float, from_square};
 
 /// Puts `f` of what is there and of the numbers that each array of `x` has of the unit in the place of each number. A plain loop
 /// with one result, which becomes one over registers. `f` must be `#[inline(always)]`, or small.
@@ -96,7 +96,7 @@ pub(super) fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]),
         Cell::Relu => {
             each(to, [h, g, gy], |_, [h, g, gy]| T::select(h <= T::ZERO, T::ZERO, g + gy));
         }
-        _ => each(to, [h, g, gy], |_, [h, g, gy]| (g + gy) * (T::ONE - h * h)),
+        _ => each(to, [h, g, gy], |_, [h, g, gy]| (g + gy) * from_square(h)),
     }
 }
 
@@ -131,8 +131,8 @@ pub(super) fn lstm_slopes<T: Float>(
             // What the state is of the cell.
             let c = c.tanh();
             let gh = gh + gy;
-            let gc = carried + gh * o * (one - c * c);
-            let (to_f, to_g) = (gc * before * f * (one - f), gc * i * (one - g * g));
+            let gc = carried + gh * o * from_square(c);
+            let (to_f, to_g) = (gc * before * f * (one - f), gc * i * from_square(g));
             [gc * f, gc * g * i * (one - i), to_f, to_g, gh * c * o * (one - o)]
         },
     );
@@ -168,7 +168,7 @@ pub(super) fn gru_slopes<T: Float>(
         #[inline(always)]
         |[g, ..], [gy, r, z, n, s, before]| {
             let gh = g + gy;
-            let gn = gh * (one - z) * (one - n * n);
+            let gn = gh * (one - z) * from_square(n);
             [gh * z, gn * s * r * (one - r), gh * (before - n) * z * (one - z), gn, gn * r]
         },
     );

@@ -37,6 +37,35 @@ struct SampledPlace<T> {
     rise: T,
 }
 
+/// True if the place `scale * given + start` is further out than [`place`] knows it by its number.
+#[inline(always)]
+pub(super) fn is_far<T: Float>(scale: T, given: T, start: f64) -> bool {
+    scale.mul_add(given, T::of(start)).abs() >= farthest::<T>()
+}
+
+/// As [`place`], of a place however far that is given by a number, moved by whole periods next to the image. Where numbers have no
+/// fractions that is one of its elements.
+#[inline(always)]
+pub(super) fn place_in_period<T: Float>(scale: f64, given: T, start: f64, period: f64) -> (i32, T) {
+    let given = given.real();
+    if given.abs() >= f64::INFINITY || given.is_nan() || period <= 0.0 {
+        return place(scale, T::of(given), start);
+    }
+    let low = scale.mul_add(given, start).floor();
+    let share = scale.mul_add(given, start - low);
+    let (low, share) = if share < 0.0 { (low - 1.0, share + 1.0) } else { (low, share) };
+    // The remainder is exact.
+    let low = if low.abs() < f64::INFINITY { low % period } else { 0.0 };
+    let low = if low < 0.0 { low + period } else { low };
+    (low as i32, T::of(if (0.0..=1.0).contains(&share) { share } else { 0.0 }))
+}
+
+/// Places beyond are outside of all planes that are looked up in `C`.
+#[inline(always)]
+fn farthest<C: Float>() -> C {
+    C::of((0.5 / C::EPSILON.real()).min(f64::from(i32::MAX)))
+}
+
 /// The place `scale * given + start`: the element before it and the share, which is as exact as if the place were not rounded.
 #[inline(always)]
 pub(super) fn place<T: Float, C: Float>(scale: C, given: T, start: f64) -> (i32, T) {
@@ -45,8 +74,8 @@ pub(super) fn place<T: Float, C: Float>(scale: C, given: T, start: f64) -> (i32,
     let low = scale.mul_add(given, start).floor();
     // Rounding may have reached the next whole number.
     let low = if share(low) < C::ZERO { low - C::ONE } else { low };
-    // Numbers beyond are outside of all planes that are looked up in `C`; what is no number has no share.
-    let most = C::of((0.5 / C::EPSILON.real()).min(f64::from(i32::MAX)));
+    // What is no number has no share.
+    let most = farthest::<C>();
     let number = if low < most { low } else { most };
     let number = if number > -most { number } else { -most };
     let number = if low.is_nan() { C::ZERO } else { number };
@@ -96,6 +125,14 @@ impl SampledAxis {
         Self { last: n as i32 - 1 }
     }
 
+    /// The distance after which the image and its mirror image repeat; zero if they do not.
+    pub(super) fn period(self, border: Border) -> f64 {
+        match border {
+            Border::Reflect { corners } => 2.0 * (f64::from(self.last) + if corners { 0.0 } else { 1.0 }),
+            _ => 0.0,
+        }
+    }
+
     /// Moves places beyond the borders to where they are looked up, and writes the slopes of that, `rise` being that of the places.
     pub(super) fn settle<T: Float>(self, rise: T, border: Border, to: &mut AxisPlaces<T>) {
         match border {
@@ -128,7 +165,8 @@ impl SampledAxis {
                     let first = low.max(0).min(last_first);
                     let (is_low, is_up) = (first == low, first == low.wrapping_add(1));
                     let (next_is_low, next_is_up) = (has_next & (first + 1 == low), has_next & is_low);
-                    all_inside &= next_is_up & is_known;
+                    // An element that a place has no share of is not meant.
+                    all_inside &= next_is_up & (share > T::ZERO) & (own > T::ZERO);
                     to.first[i] = first;
                     // A place that is no number has no neighbours.
                     let at_first = [is_known & is_low, is_known & is_up];
@@ -218,14 +256,17 @@ impl SampledAxis {
         (low > self.last) | ((low == self.last) & (share > T::ZERO))
     }
 
-    /// A place moved between the first and the last element.
+    /// A place moved between the first and the last element. The slope of a border is that of the side inside.
     #[inline(always)]
     fn clamped<T: Float>(self, SampledPlace { low, share, rise }: SampledPlace<T>) -> SampledPlace<T> {
         let is_outside = (low < 0) | self.is_beyond(low, share);
+        // The last element is the end of what lies before it, as nothing lies behind it.
+        let is_last = (low == self.last) & (share <= T::ZERO) & (self.last > 0);
+        let share = if is_last { T::ONE } else { share };
         SampledPlace {
-            low: low.max(0).min(self.last),
+            low: low.max(0).min(self.last) - i32::from(is_last),
             share: if is_outside { T::ZERO } else { share },
-            rise: if is_outside { T::ZERO } else { rise },
+            rise: if is_outside | (self.last == 0) { T::ZERO } else { rise },
         }
     }
 

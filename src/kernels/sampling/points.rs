@@ -1,6 +1,6 @@
 //! Places in a plane and the elements that they lie between. Knows lengths of axes; knows no elements.
 
-use super::axis::{AxisPlaces, SampledAxis, either, place};
+use super::axis::{AxisPlaces, SampledAxis, either, is_far, place, place_in_period};
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 
@@ -111,7 +111,7 @@ impl Lookup {
     #[inline]
     pub fn find<T: Float, const A: usize>(
         &self,
-        places: impl ExactSizeIterator<Item = [GivenPlace<T>; A]>,
+        places: impl ExactSizeIterator<Item = [GivenPlace<T>; A]> + Clone,
         (scales, wanted): ([f64; A], bool),
         to: &mut Points<T>,
     ) {
@@ -126,6 +126,9 @@ impl Lookup {
         }
         // As long as halves of elements have numbers of type `T`.
         let in_own_type = self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real());
+        // Where a reflected place is, all of its number says; elsewhere it is outside.
+        let far = matches!(self.border, Border::Reflect { .. }) && are_far(places.clone(), scales);
+        let in_own_type = in_own_type && !far;
         if self.nearest && in_own_type {
             if let Border::Reflect { corners } = self.border {
                 let gap = i32::from(!corners);
@@ -148,9 +151,10 @@ impl Lookup {
             }
             return;
         }
-        match in_own_type {
-            true => Self::place::<T, T, A>(places, scales, to),
-            false => Self::place::<T, f64, A>(places, scales, to),
+        match (in_own_type, far) {
+            (true, _) => Self::place::<T, T, A>(places, scales, to),
+            (false, false) => Self::place::<T, f64, A>(places, scales, to),
+            (false, true) => self.place_in_periods::<T, A>(places, scales, to),
         }
         for (a, along) in to.along[..A].iter_mut().enumerate() {
             // Where no place is left the first element stands.
@@ -243,6 +247,23 @@ impl Lookup {
         );
     }
 
+    /// As [`Lookup::place`], of places of which some are far out in reflections.
+    #[cold]
+    fn place_in_periods<T: Float, const A: usize>(
+        &self,
+        places: impl Iterator<Item = [GivenPlace<T>; A]>,
+        scales: [f64; A],
+        to: &mut Points<T>,
+    ) {
+        let periods: [f64; A] = std::array::from_fn(|a| SampledAxis::new(self.sizes[a]).period(self.border));
+        for (i, given) in (0..POINTS).zip(places) {
+            for (a, along) in to.along.iter_mut().enumerate().take(A) {
+                let (number, start) = given[a];
+                (along.low[i], along.share[i]) = place_in_period(scales[a], number, start, periods[a]);
+            }
+        }
+    }
+
     /// Puts the neighbours in a row together.
     fn row<T: Float, const A: usize>(&self, row: usize, wanted: bool, to: &mut Points<T>) {
         let steps = self.steps();
@@ -273,6 +294,26 @@ impl Lookup {
             products(pair, rest, &mut slopes[row]);
         }
     }
+}
+
+/// True if any place is further out than its number alone says where it is.
+#[inline]
+#[allow(clippy::needless_bitwise_bool)] // conditions of lanes are combined, not jumped over
+fn are_far<T: Float, const A: usize>(
+    places: impl Iterator<Item = [GivenPlace<T>; A]>,
+    scales: [f64; A],
+) -> bool {
+    let scales = scales.map(T::of);
+    vectorised(
+        #[inline(always)]
+        move || {
+            places.fold(
+                false,
+                #[inline(always)]
+                |any, given| (0..A).fold(any, |any, a| any | is_far(scales[a], given[a].0, given[a].1)),
+            )
+        },
+    )
 }
 
 /// Writes the number of one element for each point, made of its numbers along the axes, which `element` gives for a place and an axis,

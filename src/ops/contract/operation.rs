@@ -23,6 +23,8 @@ pub struct Call<'a> {
     pub double: bool,
     /// The moved inputs and the outputs hold `i64`, whose bits a kernel that only moves elements sees as `f64`.
     pub integers: bool,
+    /// The type in which outputs of the kernel's type are kept, if that is a narrower one (forward only).
+    pub narrow: Option<DType>,
     /// Values that were dropped are computed again.
     pub recompute: bool,
     /// What the first output goes through on its way to memory, if the operation `hosts_epilogue` (forward only).

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use crate::array::{Lasting, Shape};
+use crate::array::{DType, Lasting, Shape};
 use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
@@ -103,6 +103,7 @@ pub struct Run<'a, T> {
     present: u64,
     taken: u64,
     state: &'a mut State,
+    narrow: Option<DType>,
     recompute: bool,
     integers: bool,
     tail: Tail<'a>,
@@ -121,8 +122,13 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, integers, tail, lasting, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, integers, tail, lasting, of: PhantomData }
+        let Call { x, y, state, narrow, integers, recompute, tail, lasting, .. } = call;
+        Self { x, y, present, taken: 0, state, narrow, integers, recompute, tail, lasting, of: PhantomData }
+    }
+
+    /// The type in which outputs are kept, if that is narrower than `T`.
+    pub fn narrow(&self) -> Option<DType> {
+        self.narrow
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
@@ -150,6 +156,7 @@ impl<'a, T: Float> Run<'a, T> {
             present: u64::MAX,
             taken: 0,
             state: self.state,
+            narrow: self.narrow,
             recompute,
             integers,
             tail,

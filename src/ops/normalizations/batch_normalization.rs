@@ -283,6 +283,7 @@ mod tests {
                 state: &mut state,
                 double: true,
                 integers: false,
+                narrow: None,
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,

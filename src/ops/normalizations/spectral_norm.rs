@@ -5,9 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 use crate::kernels::scratch::SavedMemory;
+use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::{
     Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative, one,
@@ -27,10 +27,12 @@ op! {
     ///
     /// The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one. The
     /// gradient takes them as constant.
+    /// Weights that are all zero stay so, with a gradient of zero.
     ///
     /// Args:
     ///     w: Weights of any shape with one axis at least.
-    ///     u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set.
+    ///     u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set, or it
+    ///         ends in zeros.
     ///     dim: Axis of the rows.
     ///     itr: Number of iterations, 1 to 10,000.
     ///     eps: Added to squared lengths before the root, zero or more.
@@ -112,7 +114,8 @@ impl Normalizing {
     /// Scales a vector to length one.
     fn scale<T: Float>(&self, v: &mut [T]) {
         let squares: f64 = v.iter().map(|v| v.real() * v.real()).sum();
-        let factor = T::of(1.0 / (squares + self.of.eps).sqrt());
+        // Zeros have no direction: they stay zeros, also without an `eps`.
+        let factor = if squares == 0.0 { T::ZERO } else { T::of(1.0 / (squares + self.of.eps).sqrt()) };
         for v in v.iter_mut() {
             *v = *v * factor;
         }
@@ -173,8 +176,10 @@ impl Compute for Normalizing {
             }
         }
         let factor = T::of(1.0 / sigma);
-        run.y(0).iter_mut().zip(w).for_each(|(y, w)| *y = *w * factor);
-        if !self.of.test && !again {
+        run.y(0).iter_mut().zip(w).for_each(|(y, w)| *y = if *w == T::ZERO { *w } else { *w * factor });
+        // The iteration could not leave zeros again.
+        let is_lost = u.iter().all(|u| *u == T::ZERO);
+        if !self.of.test && !again && !is_lost {
             run.overwrite(1).copy_from_slice(&u);
         }
         let mut last = self.last.lock();
@@ -189,6 +194,8 @@ impl Compute for Normalizing {
             let axes: Vec<usize> = (0..w.shape().ndim()).collect();
             let direction = Sym::apply(SingularDirection(self.clone()), &[s.y(0)]);
             let sigma = (w * direction).sum(&axes, true);
+            // Weights of zero have a slope of zero.
+            let sigma = Sym::select(sigma.eq(Sym::Const(0.0)), Sym::Const(f64::INFINITY), sigma);
             let along = (gy * w).sum(&axes, true) / sigma;
             (gy - along * direction) / sigma
         };

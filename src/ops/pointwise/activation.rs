@@ -1,6 +1,6 @@
 //! Smooth activation functions.
 
-use crate::kernels::{Dual, Number};
+use crate::kernels::{Dual, Number, from_square};
 use crate::ops::{Entry, Reads, Unary, op};
 use crate::{Error, Result};
 
@@ -87,7 +87,7 @@ impl Unary for Tanh {
 
     #[inline(always)]
     fn df<N: Number>(&self, _: N, y: N) -> N {
-        N::all(1.0) - y * y
+        from_square(y)
     }
 }
 
@@ -115,8 +115,8 @@ impl Unary for Swish {
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        let s = x.sigmoid();
-        s * (N::all(1.0) + within(x, 1e30) * (N::all(1.0) - s))
+        let (s, left) = x.sigmoids();
+        s * (N::all(1.0) + within(x, 1e30) * left)
     }
 }
 
@@ -152,8 +152,8 @@ impl Unary for GELU {
         // Beyond 30 the logistic function is exactly 0 or 1 in float64 too.
         let (x, one) = (within(x, 30.0), N::all(1.0));
         let bend = N::all(TWICE * 0.044_715) * x * x;
-        let s = (x * (N::all(TWICE) + bend)).sigmoid();
-        s * (one + x * (N::all(TWICE) + N::all(3.0) * bend) * (one - s))
+        let (s, left) = (x * (N::all(TWICE) + bend)).sigmoids();
+        s * (one + x * (N::all(TWICE) + N::all(3.0) * bend) * left)
     }
 }
 
@@ -172,7 +172,7 @@ op! {
 }
 
 impl Mish {
-    /// The parts of `tanh(log(1 + exp(x))) = over / (over + rest)`, and the logistic function.
+    /// `tanh(log(1 + exp(x)))`, what it lacks of 1, and the logistic function. None of them loses digits near its limits.
     #[inline(always)]
     fn parts<N: Number>(x: N) -> (N, N, N) {
         // tanh(log(1 + t)) = (t^2 + 2t) / (t^2 + 2t + 2), written in exp(-|x|) on either side.
@@ -180,22 +180,23 @@ impl Mish {
         let (one, two) = (N::all(1.0), N::all(2.0));
         let over = N::select(positive, one + two * e, e * (e + two));
         let rest = N::select(positive, two * e * e, two);
-        (over, rest, N::select(positive, one, e) / (one + e))
+        let small = N::select(positive, rest, over) / (over + rest);
+        let large = one - small;
+        let s = N::select(positive, one, e) / (one + e);
+        (N::select(positive, large, small), N::select(positive, small, large), s)
     }
 }
 
 impl Unary for Mish {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        let (over, rest, _) = Self::parts(x);
-        above(x) * over / (over + rest)
+        let (tanh, ..) = Self::parts(x);
+        above(x) * tanh
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        let (over, rest, s) = Self::parts(x);
-        let sum = over + rest;
-        let (tanh, left) = (over / sum, rest / sum);
+        let (tanh, left, s) = Self::parts(x);
         tanh + within(x, 1e30) * s * left * (N::all(1.0) + tanh)
     }
 }

@@ -159,8 +159,9 @@ impl Binary for Div2 {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        (N::all(1.0) / b, -a / (b * b))
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        // Not by `1 / b` nor by `b * b`, which may be out of range where the gradient is a number.
+        (gy / b, -(gy * (a / b)) / b)
     }
 }
 
@@ -286,8 +287,8 @@ impl Unary for RDivScalar {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::all(-self.val) / (x * x)
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        -(gy * (N::all(self.val) / x)) / x
     }
 }
 
@@ -311,6 +312,11 @@ impl Unary for RPowScalar {
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
+        if self.val == 0.0 {
+            // A step at zero: nothing is multiplied by its logarithm where it is flat.
+            let step = N::select(x.is_nan(), x, N::all(f64::NEG_INFINITY));
+            return N::select(x.gt(N::all(0.0)), N::all(0.0), step);
+        }
         N::all(self.val).pow(x) * N::all(self.val.ln())
     }
 }

@@ -115,8 +115,8 @@ impl Unary for Log {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::all(1.0) / x
+    fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
+        gy / x
     }
 }
 

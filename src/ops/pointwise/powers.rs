@@ -24,8 +24,7 @@ op! {
 impl Unary for PowScalar {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        let roots = (2.0 * self.val).fract() == 0.0 && self.val.fract() != 0.0;
-        power(if roots { rooted(x) } else { x }, self.val)
+        power(x, self.val)
     }
 
     #[inline(always)]
@@ -67,48 +66,23 @@ impl<const HALVES: i32> Declared for Halves<HALVES> {
 impl<const HALVES: i32> Unary for Halves<HALVES> {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        halves(if HALVES % 2 == 0 { x } else { rooted(x) }, HALVES)
+        x.halves(HALVES)
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        N::all(f64::from(HALVES) / 2.0) * halves(x, HALVES - 2)
+        N::all(f64::from(HALVES) / 2.0) * x.halves(HALVES - 2)
     }
 }
 
-/// The most halves that [`halves`] takes.
+/// The most halves that [`Number::halves`] takes.
 const MOST: f64 = 8.0;
 
 /// `x` to the power of `val`.
 #[inline(always)]
 pub(crate) fn power<N: Number>(x: N, val: f64) -> N {
     let twice = 2.0 * val;
-    if twice.fract() == 0.0 && twice.abs() <= MOST { halves(x, twice as i32) } else { x.pow(N::all(val)) }
-}
-
-/// What stands in for `x` under the square root of a power as C has it: infinity for its negative, and 0 for -0.
-#[inline(always)]
-fn rooted<N: Number>(x: N) -> N {
-    let infinity = N::all(f64::INFINITY);
-    N::select(x.eq(-infinity), infinity, x + N::all(0.0))
-}
-
-/// `x` to the power of `n / 2`.
-#[inline(always)]
-fn halves<N: Number>(x: N, n: i32) -> N {
-    let whole = |n: i32| match n {
-        0 => N::all(1.0),
-        1 => x,
-        2 => x * x,
-        3 => x * x * x,
-        _ => (x * x) * (x * x),
-    };
-    let power = match (n.abs() / 2, n % 2) {
-        (by, 0) => whole(by),
-        (0, _) => x.sqrt(),
-        (by, _) => whole(by) * x.sqrt(),
-    };
-    if n < 0 { N::all(1.0) / power } else { power }
+    if twice.fract() == 0.0 && twice.abs() <= MOST { x.halves(twice as i32) } else { x.pow(N::all(val)) }
 }
 
 #[cfg(test)]

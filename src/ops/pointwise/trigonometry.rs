@@ -1,6 +1,6 @@
 //! Trigonometric and hyperbolic functions and their inverses.
 
-use crate::kernels::Number;
+use crate::kernels::{Number, angle_gradients};
 use crate::ops::{Binary, Entry, Unary, op};
 
 /// The operations of this file.
@@ -293,5 +293,10 @@ impl Binary for ATan2 {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
         a.atan2(b)
+    }
+
+    #[inline(always)]
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        angle_gradients(gy, a, b)
     }
 }

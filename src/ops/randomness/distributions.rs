@@ -1,5 +1,7 @@
 //! Random arrays and dropout.
 
+use half::{bf16, f16};
+
 use crate::array::DType;
 use crate::kernels::Float;
 use crate::kernels::random::PhiloxKey;
@@ -299,6 +301,28 @@ macro_rules! draws {
     )+};
 }
 
+/// The least number that would be `high` or more once it is kept as a narrower type, if it is: where a range without its end ends.
+pub(super) fn rounded_up_from(high: f64, narrow: Option<DType>) -> f64 {
+    // The number before one of 16 bits, which are a sign and a size.
+    let before = |bits: u16| match bits {
+        0 | 0x8000 => 0x8001,
+        1..0x8000 => bits - 1,
+        _ => bits + 1,
+    };
+    let (before, end) = match narrow {
+        Some(DType::F16) => {
+            let end = f16::from_f64(high);
+            (f16::from_bits(before(end.to_bits())).to_f64(), end.to_f64())
+        }
+        Some(DType::BF16) => {
+            let end = bf16::from_f64(high);
+            (bf16::from_bits(before(end.to_bits())).to_f64(), end.to_f64())
+        }
+        _ => return high,
+    };
+    if end.is_finite() { 0.5 * (before + end) } else { before }
+}
+
 /// That a range has an inside.
 fn check_range<N: Copy + PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
     if low < high {
@@ -310,7 +334,10 @@ fn check_range<N: Copy + PartialOrd + std::fmt::Display>(op: &str, low: N, high:
 
 draws! {
     Rand = "rand", None, |op| check_range("rand", op.low, op.high),
-        |op, key, run| key.uniform(op.low, op.high, run.y(0));
+        |op, key, run| {
+            let limit = rounded_up_from(op.high, run.narrow());
+            key.uniform_below(op.low, op.high, limit, run.y(0));
+        };
     Randn = "randn", None, |op| {
             let fits = op.sigma >= 0.0 && op.sigma.is_finite();
             if fits { Ok(()) } else { Err(Error::argument("randn", "sigma", "a finite number, zero or more", op.sigma)) }

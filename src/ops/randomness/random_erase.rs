@@ -5,6 +5,7 @@ use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::randomness::distributions::rounded_up_from;
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
@@ -152,7 +153,8 @@ impl Compute for Erasing {
         let placing = self.placing(&images).next_multiple_of(BLOCK as usize);
         let key = self.draw(run, self.of.seed, placing + x.len());
         let (low, high) = pair("replacements", &self.of.replacements, f64::MIN)?;
-        PhiloxKey { offset: key.offset + placing as u64, ..key }.uniform(low, high, y);
+        let limit = rounded_up_from(high, run.narrow());
+        PhiloxKey { offset: key.offset + placing as u64, ..key }.uniform_below(low, high, limit, y);
         for ((y, x), erased) in y.iter_mut().zip(x).zip(&*self.erased(key, &images)?) {
             *y = if *erased { *y } else { *x };
         }

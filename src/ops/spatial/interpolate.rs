@@ -76,10 +76,17 @@ impl Interpolate {
                 _ => step * d,
             };
             let at = at.clamp(0.0, (from - 1) as f64);
+            // Steps are rounded: an element that is met exactly has no neighbour.
+            let whole = at.round();
+            let at = if !nearest && (at - whole).abs() <= 4.0 * f64::EPSILON * whole.max(1.0) {
+                whole
+            } else {
+                at
+            };
             let low = at as usize;
-            let share = if nearest { 0.0 } else { at - low as f64 };
-            let high = if nearest { low } else { (low + 1).min(from - 1) };
-            (low, high, [1.0 - share, share].map(T::of))
+            let share = if nearest { T::ZERO } else { T::of(at - low as f64) };
+            let high = if share == T::ZERO { low } else { (low + 1).min(from - 1) };
+            (low, high, [if high == low { T::ONE } else { T::of(1.0 - (at - low as f64)) }, share])
         };
         let mut taps = List::with_capacity(to);
         threads::in_turn(to, GRAIN, |places| places.for_each(|d| taps.push(tap(d))));

@@ -151,7 +151,7 @@ impl RoiSizes {
         }
     }
 
-    /// Calls `f` with each element of a channel of a box's output, and with each neighbour of its points and the share of it.
+    /// Calls `f` with each element of a channel of a box's output, and with each neighbour of its points that has a share, and that.
     fn each(&self, k: usize, channel: usize, of: &RoiLookup, mut f: impl FnMut(usize, usize, f64)) {
         let [rows, columns] = &of.axes;
         let share = 1.0 / (rows.points * columns.points).max(1) as f64;
@@ -162,7 +162,10 @@ impl RoiSizes {
                     for (x0, x1, left, right) in xs.iter().flatten() {
                         for (y, v) in [(y0, above), (y1, below)] {
                             for (x, u) in [(x0, left), (x1, right)] {
-                                f(to, self.x_at(of.image, channel, *y, *x), v * u * share);
+                                // What a point has no share of may be infinite.
+                                if v * u > 0.0 {
+                                    f(to, self.x_at(of.image, channel, *y, *x), v * u * share);
+                                }
                             }
                         }
                     }

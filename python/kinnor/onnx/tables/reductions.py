@@ -94,7 +94,8 @@ def _log_sum_exp(node: Node) -> Variable:
     if not axes:
         return F.identity(x)
     if all(x.shape[k] for k in axes):
-        top = F.max(x, axis=axes, keepdims=True)
+        # An infinite element is not taken off: the difference of two infinities is no number.
+        top = F.reset_inf(F.max(x, axis=axes, keepdims=True), 0.0)
         y = F.log(F.sum(F.exp(x - top), axis=axes, keepdims=True)) + top
     else:  # A sum of nothing is zero.
         y = F.log(F.sum(F.exp(x), axis=axes, keepdims=True))

@@ -184,6 +184,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 state,
                 double,
                 integers: false,
+                narrow: None,
                 recompute: false,
                 tail,
                 lasting: None,

@@ -115,6 +115,15 @@ impl Number for Sym {
     fn powi(self, n: u32) -> Self {
         self.pow(Self::Const(f64::from(n)))
     }
+    fn halves(self, n: i32) -> Self {
+        self.pow(Self::Const(f64::from(n) / 2.0))
+    }
+    fn sigmoids(self) -> (Self, Self) {
+        (self.sigmoid(), (-self).sigmoid())
+    }
+    fn bell(self) -> Self {
+        (-(self * self)).exp()
+    }
     fn atan2(self, x: Self) -> Self {
         match (self, x) {
             (Self::Const(y), Self::Const(x)) => Self::Const(y.atan2(x)),
