@@ -60,6 +60,11 @@ impl Variable {
         self.variable.may_be_overwritten()
     }
 
+    /// Has the function that computes it change a copy of its input if something needs that when the graph runs.
+    fn _may_take_copy(&self) {
+        self.variable.may_take_copy();
+    }
+
     /// What stands in the place of this variable, also for all that took it, once it is split off: the first half of an
     /// assignment by index.
     fn _split_off<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
