@@ -58,7 +58,7 @@ impl Storage {
     }
 
     /// Gives the memory back. Views in Python keep what they show. Reading what the engine cleared is an error; what
-    /// a user cleared reads as NaN (zero for integers).
+    /// a user cleared reads as NaN, and is an error where the type has none.
     ///
     /// # Errors
     /// [`Error::Graph`] when this is part of a larger storage, or part of it is one.

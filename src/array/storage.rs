@@ -22,7 +22,8 @@ pub(super) enum Head {
     Fill(f64, Option<Buffer>),
     /// Elements of the type of [`StorageState::dtype`].
     Ready(Buffer),
-    /// Memory was given back. What the engine cleared must not be read; what a user cleared reads as NaN.
+    /// Memory was given back. What the engine cleared must not be read; what a user cleared reads as NaN, in types that have
+    /// one.
     Cleared { by_engine: bool },
 }
 
