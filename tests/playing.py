@@ -22,7 +22,7 @@ __all__ = ["CHECKS", "STEPS", "Program", "perform", "play", "program_runs", "pro
 
 CHECKS = ["nothing", "nothing", "kernel", "eyes"]
 """How `Program.check` may look."""
-OFTEN = {"leaf": 2, "apply": 8, "train": 3, "backward": 2, "forward": 2}
+OFTEN = {"leaf": 2, "apply": 6, "chain": 4, "train": 3, "backward": 2, "forward": 2, "autodiff_backward": 2}
 DRAWN = [name for name in STEPS for _ in range(OFTEN.get(name, 1))]
 
 Taken = tuple[str, dict[str, Any], str]

@@ -8,8 +8,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from bed import DOUBLE
 from programs import ANY, CLEARS, FLAG, SEEDS, Thrown, numbers, step
-from tape import SHARED, tangled
+from tape import FORMULAS, SHARED, UNARY, tangled
 
 import kinnor as nn
 import kinnor.functions as F
@@ -17,6 +18,8 @@ import kinnor.solvers as S
 from kinnor import autodiff
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from programs import Program
     from tape import Node
 
@@ -170,6 +173,9 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         return
     if forward_first:
         p.settle(r)
+        p.add_to_zeros(r)
+        # Nothing may be missing then, but where the gradient of a leaf that has no handle is gone.
+        assert r.is_ready() or not all(x.pair.grad.sure for x in r.leaves())
     wanted = r.wanted()
     ends = [n for n in r.above() if n is not r and wanted[n] and not any(wanted[x] for x in n.inputs)]
     ready, fresh = r.is_ready() and all(n.pair.grad.sure for n in ends), r.is_fresh()
@@ -222,6 +228,45 @@ def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
         assert not expected.any()
     else:
         p.agrees(g.d, expected, "gradient by autodiff")
+
+
+DERIVED = [name for name in UNARY if name not in ("relu", "users")]
+"""Those that have a second derivative."""
+PRODUCTS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "value_and_grad": lambda f, x, v: autodiff.value_and_grad(lambda x: F.sum(f(x) * v))(x)[1],
+    "vjp": lambda f, x, v: autodiff.vjp(f, x, v)[1],
+    "create_graph": lambda f, x, v: autodiff.vjp(f, x, v, create_graph=True)[1],
+    "jacobian": lambda f, x, v: F.reshape(autodiff.jacobian(lambda x: F.sum(f(x) * v), x), x.shape),
+    "grad": lambda f, x, v: by_grad(f, x, v),
+}
+"""Ways to the product of the Jacobian of a function with a vector."""
+
+
+def by_grad(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
+    with nn.auto_forward(), autodiff.enable_grad():
+        x = F.identity(x) if x.requires_grad else nn.Variable.from_numpy_array(x.d, need_grad=True)
+        return autodiff.grad(F.sum(f(x) * v), [x], materialize_grads=True)[0]
+
+
+@step(op=DERIVED, inner=list(PRODUCTS), outer=[*PRODUCTS, "jvp"], seed=SEEDS)
+def derive_twice(p: Program, op: str, inner: str, outer: str, seed: int) -> None:
+    """A derivative within a derivative, against a difference of the tape's."""
+    value, weights, along = (numbers(s, (3, 3)) for s in (seed, seed + 50, seed + 100))
+    x, w, v = map(nn.Variable.from_numpy_array, (value, weights, along))
+    formula = FORMULAS[op]
+
+    def first(x: Any) -> Any:
+        return PRODUCTS[inner](formula.build, x, w)
+
+    with nn.context_scope(DOUBLE):
+        if outer == "jvp":
+            _, found = autodiff.jvp(first, x, v)
+        elif outer == "grad":
+            found = by_grad(lambda x: autodiff.vjp(formula.build, x, w, create_graph=True)[1], x, v)
+        else:
+            found = PRODUCTS[outer](first, x, v)
+        up, down = (formula.backward(weights, value + e * along)[0] for e in (1e-5, -1e-5))
+        np.testing.assert_allclose(found.d, (up - down) / 2e-5, 1e-5, 1e-7, err_msg=f"{outer} of {inner} of {op}")
 
 
 @step(a=ANY, b=ANY, how=CLEARS, seed=SEEDS)

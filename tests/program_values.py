@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tempfile
 import warnings
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from programs import ANY, FLAG, MOST, SEEDS, numbers, step
-from tape import FORMULAS, NAMES, SHARED, Memory, Node, Pair, tangled
+from tape import FORGETS, FORMULAS, NAMES, SHARED, Memory, Node, Pair, tangled
 
 import kinnor as nn
 import kinnor.parametric_functions as PF
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from programs import Program
 
-FROZEN = ("turned", "beside", "reshape", "correlated", "first_row", "centred", "picked", "replaced", "forgotten")
+FROZEN = (
+    *("turned", "beside", "reshape", "correlated", "first_row", "centred", "picked", "replaced", "overwritten"),
+    *FORGETS,
+)
 """What is built for one number of rows."""
 
 
@@ -44,6 +48,51 @@ def apply(p: Program, op: str, a: int, b: int, c: int, marked: bool, at_once: bo
     if op == "turned" and p.rows == 1:
         op = "sin"
     build(p, op, chosen, lambda *xs: FORMULAS[op].build(*xs), marked, at_once)
+
+
+@step(first=list(NAMES), then=list(NAMES), last=list(NAMES), a=ANY, b=ANY, at_once=[False, False, True])
+def chain(p: Program, first: str, then: str, last: str, a: int, b: int, at_once: bool) -> None:
+    """Functions one upon the other, of which the last alone has a handle."""
+    before = len(p.nodes)
+    for op, x in ((first, a), (then, 0), (last, 0)):
+        n = len(p.nodes)
+        apply(p, op, x, b, b, marked=False, at_once=at_once)
+        if len(p.nodes) == n:
+            break
+    for n in p.nodes[before:-1]:
+        if n.op is not None and not any(m is not n and m.pair is n.pair for m in p.nodes):
+            with nn.auto_forward(at_once):
+                n.variable = None
+
+
+HELD = {
+    "no_grad": nn.no_grad,
+    "auto_forward": nn.auto_forward,
+    "static": lambda: nn.auto_forward(False),
+    "recompute": nn.recompute,
+    "half": lambda: nn.context_scope(nn.Context(["cpu:half"])),
+}
+
+
+@step(op=list(NAMES), a=ANY, b=ANY, at_once=FLAG, held=list(HELD), inside=FLAG)
+def apply_beside(p: Program, op: str, a: int, b: int, at_once: bool, held: str, inside: bool) -> None:
+    """A task builds a function while another is in a scope, or has left one that was entered first."""
+
+    async def holds() -> None:
+        with HELD[held]():
+            await asyncio.sleep(0)
+            if inside:
+                await asyncio.sleep(0)
+
+    async def builds() -> None:
+        with nn.auto_forward(at_once):
+            await asyncio.sleep(0)
+            apply(p, op, a, b, b, marked=False, at_once=at_once)
+
+    async def both() -> None:
+        await asyncio.gather(holds(), builds())
+
+    asyncio.run(both())
 
 
 def build(p: Program, op: str, inputs: list[Node], f: Callable[..., Any], marked: bool, at_once: bool) -> None:

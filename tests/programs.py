@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from bed import DOUBLE
-from tape import SHARED, Memory, Node, Pair
+from tape import FORGETS, SHARED, Memory, Node, Pair
 
 import kinnor as nn
 import kinnor.functions as F
@@ -151,7 +151,7 @@ class Program:
     def spent(self, root: Node, clearing: bool) -> None:
         """What a backward run may have given back. Values on the way to those that are computed again go as well."""
         above = list(root.functions())
-        if clearing or any(n.recompute or n.op == "forgotten" for n in above):  # what `F.forget` builds is marked
+        if clearing or any(n.recompute or n.op in FORGETS for n in above):  # what `F.forget` builds is marked
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
         if clearing:
             root.kept = frozenset()

@@ -87,6 +87,31 @@ def replaced_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.
     return gx, g
 
 
+def overwritten(x: Any, y: Any) -> Any:
+    """As `replaced`, where the gradient of the function that is written to reads what that gave."""
+    h = F.tanh(x)
+    h[:, 1] = y[:, 2] * 2.0
+    return h
+
+
+def overwritten_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return replaced_plain(np.tanh(x), y)
+
+
+def overwritten_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    gx, g = replaced_backward(gy, x, y)
+    return gx * (1 - np.tanh(x) ** 2), g
+
+
+def forgotten_twice(x: Any, y: Any) -> Any:
+    """A segment within a segment, both of which leave one of their inputs alone."""
+
+    def segment(u: Any, unused: Any, v: Any) -> Any:
+        return F.forget(lambda a, _: F.tanh(a * 0.5), u, unused) * F.sigmoid(u) + v * 0.5
+
+    return F.forget(segment, x, y, y)
+
+
 def constant(a: np.ndarray) -> nn.Variable:
     return nn.Variable.from_numpy_array(a)
 
@@ -147,6 +172,13 @@ FORMULAS = OPS | {
             * (0.5 * (1 - np.tanh(x * 0.5) ** 2) + np.tanh(x * 0.5) * (1 - 1 / (1 + np.exp(-x)))),
         ),
     ),
+    "overwritten": Op(overwritten, overwritten_plain, overwritten_backward, 2),
+    "forgotten_twice": Op(
+        forgotten_twice,
+        lambda x, y: np.tanh(x * 0.5) / (1 + np.exp(-x)) + y * 0.5,
+        lambda gy, x, y: (*FORMULAS["forgotten"].backward(gy, x), gy * 0.5),
+        2,
+    ),
     "users": Op(lambda x: ShiftedSquare()(x), squared, lambda gy, x: (gy * (x - 0.5),)),
     "joined": Op(
         lambda x, y: F.softmax(x * y) - F.sigmoid(x),
@@ -157,6 +189,8 @@ FORMULAS = OPS | {
 }  # fmt: skip
 SHARED = ("reshape", "unlink")
 """What gives the memory of its input another name, with the next run."""
+FORGETS = ("forgotten", "forgotten_twice")
+"""What is computed again for the backward run, whatever the program says."""
 UNARY = tuple(name for name, op in FORMULAS.items() if op.n_inputs == 1)
 NAMES = tuple(name for name in FORMULAS if name not in ("relu", "weighed"))
 """Those that a program draws from. A relu has a kink, which rounding may cross."""

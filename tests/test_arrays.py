@@ -178,14 +178,12 @@ def test_modifications_are_counted_as_nnabla_counts_them():
     assert a.modification_count == 1
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shown"), [(np.float32, "[nan, nan]"), (np.float64, "[nan, nan]"), (np.int32, "[0, 0]")]
-)
-def test_what_a_user_cleared_reads_as_nothing(dtype, shown):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_a_user_cleared_reads_as_nothing(dtype):
     a = array([1, 2], dtype)
     a.clear()
     assert a.clear_called
-    assert str(a.data.tolist()) == shown
+    assert str(a.data.tolist()) == "[nan, nan]"
     assert not a.clear_called
     a.clear()
     a.data = [3, 4]

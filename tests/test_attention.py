@@ -186,3 +186,36 @@ def test_what_does_not_fit_is_refused():
     w = nn.Variable((4, 9))
     with pytest.raises(nn.ShapeError, match="a multiple of 2 heads"):
         F.multi_head_attention(q, k, v, 2, w, w, w, w)
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("masked", [False, True])
+def test_heads_are_the_same_bits_static_and_at_once(kind, dropout, masked):
+    """Values, weights and gradients, and the masks that dropout draws."""
+    found = []
+    r = np.random.RandomState(0)
+    shapes = ((6, 2, 16), (16, 16), (16, 16), (16, 16), (16, 16))
+    values = [r.randn(*shape).astype(np.float32) for shape in shapes]
+    mask = np.triu(np.full((6, 6), -np.inf, np.float32), 1)
+    for at_once in (False, True):
+        for arrays in (False, True):
+            nn.seed(3)
+            v = [nn.Variable.from_numpy_array(value, need_grad=True) for value in values]
+            more = {"additive_mask": nn.Variable.from_numpy_array(mask)} if masked else {}
+            with nn.auto_forward(at_once), nn.context_scope(nn.Context([f"cpu:{kind}"])):
+                if arrays:
+                    more = {name: m.data for name, m in more.items()}
+                    data = [x.data for x in v]
+                    y, w = F.multi_head_attention(data[0], data[0], data[0], 4, *data[1:], dropout=dropout, **more)
+                    found.append([np.array(y.data), np.array(w.data)])
+                    continue
+                y, w = F.multi_head_attention(v[0], v[0], v[0], 4, *v[1:], dropout=dropout, **more)
+                nn.forward_all([y, w]) if not at_once else None
+                for x in v:
+                    x.grad.zero()
+                y.backward(1.0)
+            found.append([y.d.copy(), w.d.copy(), *(x.g.copy() for x in v)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=False):
+            np.testing.assert_array_equal(a, b)

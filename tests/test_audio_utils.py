@@ -119,3 +119,22 @@ def test_refused(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'kinnor\[audio\]'"):
         ausave(tmp_path / "b.wav", SAMPLES)
     assert not (tmp_path / "b.wav").exists()
+
+
+def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
+    """As on a disk that is full: what the system says is raised, and what was there before stays."""
+    path = tmp_path / "a.wav"
+    ausave(path, SAMPLES)
+    before = path.read_bytes()
+    for ending in ("wav", "flac", "ogg"):
+        with pytest.raises(OSError, match="No such file"):
+            ausave(tmp_path / "nowhere" / f"a.{ending}", SAMPLES)
+
+    def full(self, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        ausave(path, SAMPLES * 2)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.wav"]

@@ -92,3 +92,11 @@ def test_images_have_the_shape_that_is_asked_for(folder):
         load(".exe")
     with (folder / "set.csv").open("rb") as file, pytest.raises(DataError, match="expected a table"):
         load_csv(file)
+
+
+@pytest.mark.parametrize("header", ["x,x", "x:a,x:b", "x:a,x:a", "v__0,v__0", "v__0:a,v__1,v__0:b", "v,v__0", "v__0,v"])
+def test_a_column_that_is_there_twice(tmp_path, header):
+    row = ",".join("1" for _ in header.split(","))
+    (tmp_path / "set.csv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(DataError, match="expected a column for each variable"):
+        CsvDataSource(tmp_path / "set.csv")

@@ -392,3 +392,68 @@ def test_running_it_forward_again():
     y.backward()
     assert np.allclose(y.d, np.sin([1, 2, 3]).sum())
     assert np.allclose(x.g, np.cos([1, 2, 3]))
+
+
+def inner(a, b):
+    return F.sin(a)
+
+
+SEGMENTS = {
+    "unused": lambda u, v: F.forget(inner, u, v),
+    "used elsewhere": lambda u, v: F.forget(inner, u, v) + v,
+    "computed": lambda u, v: F.forget(inner, u, F.tanh(v)),
+    "three deep": lambda u, v: F.forget(lambda a, b: F.forget(inner, a, b) * 2.0, u, v),
+    "both unused": lambda u, v: F.forget(lambda a, b: a * 0.0 + 1.0, u, v),
+    "returned as it is": lambda u, v: F.forget(lambda a, b: (a, F.sin(b)), u, v)[1],
+    "zeros": lambda u, v: F.forget(lambda a, b: nn.Variable(a.shape) + F.sin(a), u, v),
+    "nothing written": lambda u, v: F.forget(lambda a, b: (F.sin(a), nn.Variable(a.shape)), u, v)[0],
+}
+
+
+@MODES
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_a_segment_in_a_segment_with_an_input_that_it_does_not_use(name, computed, dynamic):
+    x, y = leaf(2, 3), leaf(2, 3, seed=1)
+    segment = SEGMENTS[name]
+
+    def build(run):
+        a, b = (x * 1.0, y * 1.0) if computed else (x, y)
+        return F.sum(run(segment, a, b) * 3.0)
+
+    found = gradients(lambda: build(F.forget), [x, y], dynamic)
+    original = F.forget
+    try:
+        F.forget = plain
+        expected = gradients(lambda: build(plain), [x, y], dynamic)
+    finally:
+        F.forget = original
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
+    class Twice(F.PythonFunction):
+        def min_outputs(self):
+            return 1
+
+        def grad_depends_output_data(self, i, o):
+            return False
+
+        def grad_depends_input_data(self, i, j):
+            return True
+
+        def setup_impl(self, inputs, outputs):
+            outputs[0].reset_shape(inputs[0].shape, True)
+
+        def forward_impl(self, inputs, outputs):
+            outputs[0].d = inputs[0].d * 2
+
+        def backward_impl(self, inputs, outputs, propagate_down, accum):
+            if propagate_down[0]:
+                inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
+
+    x, y = leaf(2, 3), leaf(2, 3, seed=1)
+    gx, gy = gradients(lambda: F.sum(F.forget(lambda u, v: Twice()(u, v), x, y)), [x, y], True)
+    assert np.all(gx == 2)
+    assert np.all(gy == 0)

@@ -286,3 +286,28 @@ def test_parts_that_cannot_be_joined(given, error, told):
     args = {"axis": 1, "along": 0, "start": [0, 1], "stop": [2, 3], **given}
     with pytest.raises(error, match=told):
         F.concatenate_parts(nn.Variable((3, 1, 2)), nn.Variable((4, 5, 2)), **args)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted by Linux")
+def test_threads_that_are_not_wanted_any_more_end():
+    before = nn.get_num_threads()
+
+    def threads():
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    x = nn.Variable.from_numpy_array(np.ones((400, 1000), np.float32))
+    try:
+        nn.set_num_threads(1)
+        alone = threads()
+        for many, few in ((20, 2), (100, 1), (3, 2), (50, 49)):
+            for n in (many, few):
+                nn.set_num_threads(n)
+                for _ in range(3):
+                    y = F.sum(F.exp(x))
+                    y.forward()
+                    np.testing.assert_allclose(y.d, np.e * x.size, 1e-5)
+                assert threads() <= alone + n - 1
+        nn.set_num_threads(1)
+        assert threads() <= alone
+    finally:
+        nn.set_num_threads(before)

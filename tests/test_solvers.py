@@ -128,7 +128,10 @@ def test_parameters_come_back_in_their_order():
     parameters = {key: parameter(2) for key in "zay"}
     s = solver(**parameters)
     assert list(s.get_parameters().items()) == list(parameters.items())
-    s.remove_parameters({"a": 0, "not there": 0}.keys())
+    with pytest.raises(nn.ParameterError, match="remove_parameters: expected names of parameters of the solver"):
+        s.remove_parameters({"a": 0, "not there": 0}.keys())
+    assert list(s.get_parameters()) == ["z", "a", "y"]
+    s.remove_parameters({"a": 0}.keys())
     assert list(s.get_parameters()) == ["z", "y"]
     s.clear_parameters()
     assert s.get_parameters() == {}

@@ -1,13 +1,13 @@
 """Contexts: the number type that functions built from now on compute in.
 
-Knows the names that NNabla gives to backends, the default of the process and the scopes of a thread. The engine
+Knows the names that NNabla gives to backends, the default of the process and the scopes of a task. The engine
 is told the outcome whenever it changes, and asks for nothing.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -99,14 +99,8 @@ def _names(backend: Any) -> list[str]:
 _default = Context()
 
 
-class _Here(threading.local):
-    """The contexts of the scopes that one thread is in, the innermost last."""
-
-    def __init__(self) -> None:
-        self.scopes: list[Context] = []
-
-
-_here = _Here()
+_scopes: ContextVar[tuple[tuple[int, Context], ...]] = ContextVar("kinnor.context_scopes", default=())
+"""The scopes that a task is in, the innermost last: what the engine knows each by, and its context."""
 
 
 def get_current_context() -> Context:
@@ -115,7 +109,8 @@ def get_current_context() -> Context:
     Returns:
         The context itself, not a copy.
     """
-    return _here.scopes[-1] if _here.scopes else _default
+    scopes = _scopes.get()
+    return scopes[-1][1] if scopes else _default
 
 
 def set_default_context(ctx: Context) -> None:
@@ -130,7 +125,7 @@ def set_default_context(ctx: Context) -> None:
     """
     global _default
     _check("set_default_context", ctx)
-    if _here.scopes:
+    if _scopes.get():
         raise GraphError("set_default_context: expected a call outside of any context_scope, got one inside")
     _core.set_context_mode(_number(ctx))
     _default = ctx
@@ -138,7 +133,7 @@ def set_default_context(ctx: Context) -> None:
 
 @contextmanager
 def context_scope(ctx: Context) -> Iterator[Context]:
-    """Use a context for the functions that this thread builds in a `with` block.
+    """Use a context for the functions that this thread, and this task in it, builds in a `with` block.
 
     Args:
         ctx: The context.
@@ -151,13 +146,13 @@ def context_scope(ctx: Context) -> Iterator[Context]:
         RuntimeError: If no backend of it exists here.
     """
     _check("context_scope", ctx)
-    outer = _core.scope_context(_number(ctx))
-    _here.scopes.append(ctx)
+    entered = _core.enter_mode("context", _number(ctx))
+    _scopes.set((*_scopes.get(), (entered, ctx)))
     try:
         yield ctx
     finally:
-        _here.scopes.pop()
-        _core.scope_context(outer)
+        _scopes.set(tuple(scope for scope in _scopes.get() if scope[0] != entered))
+        _core.leave_mode([entered])
 
 
 def _check(op: str, context: object) -> None:
@@ -172,7 +167,8 @@ def _number(context: Context) -> int:
 
 def _announce_if_current(context: Context) -> None:
     """Tell the engine of a context that was changed while it is in use."""
-    if _here.scopes and context is _here.scopes[-1]:
-        _core.scope_context(_number(context))
+    scopes = _scopes.get()
+    if scopes and context is scopes[-1][1]:
+        _core.put_mode("context", _number(context))
     if context is _default:
         _core.set_context_mode(_number(context))

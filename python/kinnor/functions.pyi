@@ -3659,8 +3659,8 @@ def multi_head_attention(
 ) -> tuple[T, T]:
     """Attention of several heads: each sees queries, keys and values through affine maps of its own.
 
-    In a static graph the output does not go by the weights, which are not computed unless they are asked for: memory
-    grows with the lengths and not with their product. They are those before dropout there.
+    The output does not go by the weights, which are those before dropout. In a static graph they are not computed
+    unless they are asked for: memory grows with the lengths and not with their product.
 
     Args:
         query: Queries, shape (targets, batch, width of queries).

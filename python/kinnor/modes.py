@@ -1,6 +1,8 @@
 """Modes of building a graph: run functions at once, recompute what they gave.
 
-A setter changes the default of the process; a `with` block changes its own thread only.
+A setter changes the default of the process. A `with` block changes its own thread only, and there its own task: where
+tasks of `asyncio` take turns, each has the modes of the blocks that it is in. A new task starts in those of the task
+that makes it, as does what `asyncio.to_thread` runs; a new thread starts in none.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ def auto_forward(auto: bool = True) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    outer = _core.scope_auto_forward(_check.flag("auto_forward", "auto", auto))
+    entered = _core.enter_mode("auto_forward", _check.flag("auto_forward", "auto", auto))
     try:
         yield
     finally:
-        _core.scope_auto_forward(outer)
+        _core.leave_mode([entered])
 
 
 def set_auto_forward(auto: bool) -> None:
@@ -75,11 +77,11 @@ def recompute(recompute_: bool = True) -> Iterator[None]:
     Yields:
         Nothing.
     """
-    outer = _core.scope_recompute(_check.flag("recompute", "recompute_", recompute_))
+    entered = _core.enter_mode("recompute", _check.flag("recompute", "recompute_", recompute_))
     try:
         yield
     finally:
-        _core.scope_recompute(outer)
+        _core.leave_mode([entered])
 
 
 @overload
@@ -152,11 +154,11 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         bytes = operator.index(bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
-    outer = _core.scope_memory_budget(bytes)
+    entered = _core.enter_mode("memory_budget", bytes)
     try:
         yield
     finally:
-        _core.scope_memory_budget(outer)
+        _core.leave_mode([entered])
 
 
 def set_global_recompute(recompute: bool) -> None:

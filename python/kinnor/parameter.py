@@ -90,7 +90,7 @@ def get_current_parameter_scope() -> Scope:
     Returns:
         The dict from names to variables and scopes itself, not a copy.
     """
-    return tree.here().scope
+    return tree.here()
 
 
 def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> Parameters:
@@ -108,7 +108,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
         raise CallError(f"get_parameters: expected `params` to be a scope or None, got {params!r}")
     path = _check.text("get_parameters", "path", path)
     with tree.lock:
-        found = Parameters(tree.walk(tree.here().scope if params is None else params, path))
+        found = Parameters(tree.walk(tree.here() if params is None else params, path))
     if _check.flag("get_parameters", "grad_only", grad_only):
         return Parameters((key, variable) for key, variable in found.items() if variable.need_grad)
     return found
@@ -117,7 +117,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
 def clear_parameters() -> None:
     """Forget all parameters of the current scope and of those below it."""
     with tree.lock:
-        tree.here().scope.clear()
+        tree.here().clear()
 
 
 # --- Single parameters
@@ -204,7 +204,7 @@ def get_parameter_or_create(
     """
     wanted = need_grad if as_need_grad is None else as_need_grad
     # As in nearly all calls, which dynamic programs repeat: there, and as it should be. To read one needs no lock.
-    known = tree.here().scope.get(name) if type(name) is str else None
+    known = tree.here().get(name) if type(name) is str else None
     if type(known) is Variable and known.need_grad is need_grad and (shape is None or known.shape == shape):
         return _core.use_parameter(known, wanted, name)
     op = "get_parameter_or_create"

@@ -1,12 +1,13 @@
 """The tree of parameters: nested dicts from names to variables and scopes.
 
-Knows paths, the scope of each thread and the lock; knows nothing of what a variable holds. Functions that take no
+Knows paths, the scope of each task and the lock; knows nothing of what a variable holds. Functions that take no
 lock are called under it.
 """
 
 from __future__ import annotations
 
 import threading
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,52 +47,63 @@ lock = threading.RLock()
 _root: Scope = {}
 
 
-class Here:
-    """The scope that one thread is in, and what its unfinished parametric functions have registered."""
+_Registered: TypeAlias = "list[tuple[Scope, str]] | None"
+_Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
+"""A scope, what it is known by to who entered it, the place around it, and what unfinished parametric functions have
+registered, or None outside of them. (A tuple, as each call of a parametric function makes one.)"""
 
-    __slots__ = ("calls", "registered", "scope")
-
-    def __init__(self) -> None:
-        self.scope = _root
-        self.calls = 0
-        self.registered: list[tuple[Scope, str]] = []
+_place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(_root, None, None, None))
 
 
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.here = Here()
-
-
-_of_thread = _OfThread()
-
-
-def here() -> Here:
-    """Where this thread is."""
-    return _of_thread.here
+def here() -> Scope:
+    """The scope that this task is in."""
+    return _place.get()[0]
 
 
 class Entered:
-    """A scope that a `with` block is in. One object may be entered again while it is entered."""
+    """A scope that a `with` block is in. One object may be entered again while it is entered, and by several tasks."""
 
-    __slots__ = ("names", "op", "outer", "start")
+    __slots__ = ("entered", "names", "op", "start")
 
     def __init__(self, op: str, name: str, start: Scope | None = None) -> None:
         self.op = op
         self.names = split(op, name)
         self.start = start
-        self.outer: list[Scope] = []
+        self.entered: list[object] = []
 
     def __enter__(self) -> Scope:
-        state = here()
-        outer = state.scope
+        outer = _place.get()
         with lock:
-            inner = enter(self.op, outer if self.start is None else self.start, self.names)
-        self.outer.append(outer)
-        state.scope = inner
+            inner = enter(self.op, outer[0] if self.start is None else self.start, self.names)
+        key = object()
+        self.entered.append(key)
+        _place.set((inner, key, outer, outer[3]))
         return inner
 
     def __exit__(self, *error: object) -> None:
-        here().scope = self.outer.pop()
+        _, key, outer, _ = _place.get()
+        if outer is not None and self.entered and key is self.entered[-1]:  # As nearly always.
+            self.entered.pop()
+            _place.set(outer)
+            return
+        self._leave()
+
+    def _leave(self) -> None:
+        """Leave, of the scopes that this object has entered, the innermost that this task is in."""
+        within: list[_Place] = []
+        place: _Place | None = _place.get()
+        while place is not None and place[1] not in self.entered:
+            within.append(place)
+            place = place[2]
+        if place is None:  # A generator is closed in another task.
+            return
+        self.entered.remove(place[1])
+        outer = place[2]
+        # Those that were entered later are not left with it.
+        for scope, key, _, registered in reversed(within):
+            outer = (scope, key, outer, registered)
+        if outer is not None:
+            _place.set(outer)
 
 
 def call_within(names: list[str], function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -99,13 +111,12 @@ def call_within(names: list[str], function: Callable[..., Any], args: Sequence[A
 
     What the call has registered is forgotten if it fails, so that it can be repeated with other arguments.
     """
-    state = here()
-    outer = state.scope
+    outer = _place.get()
     with lock:
-        state.scope = enter("parameter_scope", outer, names)
-    registered = state.registered
+        scope = enter("parameter_scope", outer[0], names)
+    registered = [] if outer[3] is None else outer[3]
     first = len(registered)
-    state.calls += 1
+    token = _place.set((scope, None, outer, registered))
     try:
         return function(*args, **kwargs)
     except BaseException:
@@ -115,10 +126,7 @@ def call_within(names: list[str], function: Callable[..., Any], args: Sequence[A
         del registered[first:]
         raise
     finally:
-        state.scope = outer
-        state.calls -= 1
-        if registered and not state.calls:
-            registered.clear()
+        _place.reset(token)
 
 
 def split(op: str, path: str) -> list[str]:
@@ -147,7 +155,7 @@ def find(op: str, path: str) -> tuple[Scope, str]:
     names = split(op, path)
     if not names:
         raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
-    scope = here().scope
+    scope = here()
     for name in names[:-1]:
         inner = scope.get(name, {})
         if not isinstance(inner, dict):
@@ -173,10 +181,10 @@ def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
 def register(op: str, path: str, parameter: Variable) -> None:
     """Put a parameter at a path that is free or has one."""
     *names, last = split(op, path)
-    state = here()
-    scope = enter(op, state.scope, names)
-    if state.calls and last not in scope:
-        state.registered.append((scope, last))
+    outer, _, _, registered = _place.get()
+    scope = enter(op, outer, names)
+    if registered is not None and last not in scope:
+        registered.append((scope, last))
     scope[last] = parameter
 
 

@@ -5,8 +5,8 @@ Knows contexts, whose device is the place; knows no processes. `kinnor.communica
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from . import _check
@@ -23,13 +23,8 @@ __all__ = ["building_for", "is_elsewhere", "place", "place_of"]
 PREFIX = "place:"
 
 
-class _Here(threading.local):
-    """The place whose part of a network a thread builds; None where it builds all of it."""
-
-    own: int | None = None
-
-
-_here = _Here()
+_own: ContextVar[int | None] = ContextVar("kinnor.place", default=None)
+"""The place whose part of a network a task builds; None where it builds all of it."""
 
 
 @contextmanager
@@ -71,20 +66,22 @@ def place_of(function: Function) -> int | None:
 
 def is_elsewhere() -> bool:
     """Whether what is built now belongs to another process, and needs no memory here."""
-    if _here.own is None:
+    own = _own.get()
+    if own is None:
         return False
     number = _number(get_current_context())
-    return number is not None and number != _here.own
+    return number is not None and number != own
 
 
 @contextmanager
 def building_for(own: int | None) -> Iterator[None]:
     """Keep memory for the parameters of one place alone, within a block; None for those of all."""
-    outer, _here.own = _here.own, own
+    outer = _own.get()
+    _own.set(own)
     try:
         yield
     finally:
-        _here.own = outer
+        _own.set(outer)
 
 
 def _number(context: Context) -> int | None:

@@ -157,9 +157,11 @@ impl Storage {
                 }
             }
             lazy => {
+                let has_nan = dtype.is_float() && state.dtype.is_none_or(DType::is_float);
                 let value = match lazy {
                     Head::Fill(v, _) => *v,
-                    Head::Cleared { .. } if dtype.is_float() => f64::NAN,
+                    Head::Cleared { .. } if has_nan => f64::NAN,
+                    Head::Cleared { .. } if self.len > 0 => return Err(nothing_to_read()),
                     _ => 0.0,
                 };
                 let buffer = match lazy.spare(self.len * dtype.size()) {

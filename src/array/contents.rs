@@ -58,7 +58,7 @@ impl Storage {
     }
 
     /// Frees the memory. Python views keep theirs. Reading a storage that the engine cleared is an error. A storage
-    /// that the user cleared reads as NaN, or zero for integers.
+    /// that the user cleared reads as NaN; in types without NaN reading it is an error.
     ///
     /// # Errors
     /// [`Error::Graph`] if this is part of a larger storage, or has parts.

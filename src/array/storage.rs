@@ -21,7 +21,8 @@ pub(super) enum Head {
     Fill(f64, Option<Buffer>),
     /// Elements of type [`StorageState::dtype`].
     Ready(Buffer),
-    /// Freed. A storage cleared by the engine must not be read. One cleared by the user reads as NaN.
+    /// Freed. A storage cleared by the engine must not be read. One cleared by the user reads as NaN, in types that
+    /// have it.
     Cleared { by_engine: bool },
 }
 

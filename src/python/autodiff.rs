@@ -13,6 +13,7 @@ use super::arguments::{flag, some_flag};
 use super::calls;
 use super::function::Function;
 use super::hooks::with_hooks;
+use super::scopes;
 use super::user_operation;
 use super::variable::Variable;
 use crate::Error;
@@ -56,6 +57,7 @@ fn differentiate<'py>(
     let roots: Vec<Root> =
         outputs.into_iter().zip(seeds).map(|(y, g)| Root { edge: y.0, seed: seed(g) }).collect();
     let inputs: Option<Vec<Edge>> = inputs.map(|all| all.into_iter().map(|x| x.0).collect());
+    scopes::follow(py);
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     let mut found = Vec::new();
     with_hooks(py, None, None, |pre_hook, post_hook| {
@@ -96,6 +98,7 @@ fn backward_of_loss(
         return Ok(false);
     }
     let root = Root { edge: Edge::Variable(loss.clone()), seed: None };
+    scopes::follow(py);
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     with_hooks(py, None, None, |pre_hook, post_hook| {
         let detach = Some(&detach as graph::Detach<'_>);

@@ -5,6 +5,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{count, dict, some_flag, some_flags, whole};
 use super::operands::variables;
+use super::scopes;
 use super::values::to_python;
 use super::variable::Variable;
 use crate::{Error, graph};
@@ -268,6 +269,7 @@ impl Function {
             return Err(Error::Type(text).into());
         }
         let into = outputs.map_or(Ok(Vec::new()), super::operands::into_arrays)?;
+        scopes::follow(py);
         let y = graph::connect(op, &refs(&x), &into)?;
         let y: Vec<_> = y.into_iter().map(|y| Variable::wrap(py, y)).collect::<PyResult<_>>()?;
         match y.len() {

@@ -11,6 +11,7 @@ use super::arguments::flag;
 use super::calls;
 use super::function::Function;
 use super::ndarray::NdArray;
+use super::scopes;
 use super::variable::Variable;
 use crate::Error;
 use crate::graph::{self, CommunicatorCallback, ForwardOptions, FunctionHook};
@@ -185,6 +186,7 @@ fn forward_all(
 ) -> PyResult<()> {
     let variables = super::operands::variables("forward_all", variables)?;
     let all: Vec<&graph::Variable> = variables.iter().map(|v| &v.get().variable).collect();
+    scopes::follow(py);
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
         graph::forward_all(
@@ -212,6 +214,7 @@ fn grad_graph<'py>(
     let refs =
         |list: &[Bound<'py, Variable>]| list.iter().map(|v| v.get().variable.clone()).collect::<Vec<_>>();
     let (y, x, gy) = (refs(&outputs), refs(&inputs), refs(&grad_outputs));
+    scopes::follow(py);
     let found = graph::grad(&y.iter().collect::<Vec<_>>(), &x.iter().collect::<Vec<_>>(), &gy)?;
     found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
 }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use super::arguments::{callable, flag, object, shown, some_flag};
 use super::error::foreign;
 use super::function::Function;
+use super::scopes;
 use super::variable::Variable;
 use crate::graph::settings::{self, Context};
 use crate::{Error, graph};
@@ -19,6 +20,7 @@ pub(super) fn use_parameter<'py>(
     #[pyo3(from_py_with = flag)] need_grad: bool,
     name: String,
 ) -> PyResult<Bound<'py, Variable>> {
+    scopes::follow(py);
     let grad = settings::grad_enabled();
     if need_grad && !grad && settings::noting() {
         graph::note_read([&parameter.get().variable.unlinked(Some(true))]);
@@ -58,6 +60,11 @@ impl Variable {
     /// Whether an assignment by index may write into its memory, since nothing else reads that.
     fn _may_be_overwritten(&self) -> bool {
         self.variable.may_be_overwritten()
+    }
+
+    /// Has the function that computes it change a copy of its input if something needs that when the graph runs.
+    fn _may_take_copy(&self) {
+        self.variable.may_take_copy();
     }
 
     /// What stands in the place of this variable, also for all that took it, once it is split off: the first half of an
@@ -100,6 +107,7 @@ impl Variable {
         py: Python<'py>,
         #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
+        scopes::follow(py);
         Self::wrap(py, self.variable.unlinked(need_grad))
     }
 

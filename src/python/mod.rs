@@ -22,6 +22,7 @@ mod parts;
 mod protocols;
 mod runs;
 mod safetensors;
+mod scopes;
 mod solver;
 mod together;
 mod user;
@@ -85,6 +86,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     modes::register(m)?;
     functions::register(m)?;
     safetensors::register(m)?;
+    scopes::register(m)?;
     solver::register(m)?;
     together::register(m)?;
     whole::register(m)?;

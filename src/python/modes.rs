@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::arguments::{bytes, flag, object, text, whole};
+use super::scopes;
 use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::settings::{self, CheckSaved, Context, Precision};
@@ -12,7 +13,10 @@ use crate::kernels::{random, simd, threads};
 
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident($($(#[$how:meta])* $arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
-        $($(#[$doc])* #[pyfunction] fn $name($($(#[$how])* $arg: $ty),*) -> $out { $body })+
+        $($(#[$doc])* #[pyfunction] fn $name(py: Python<'_>, $($(#[$how])* $arg: $ty),*) -> $out {
+            scopes::follow(py);
+            $body
+        })+
 
         fn add_plain(m: &Bound<'_, PyModule>) -> PyResult<()> {
             $(m.add_function(wrap_pyfunction!($name, m)?)?;)+
@@ -38,16 +42,12 @@ plain! {
     set_recompute_mode(on: bool) -> () = settings::set_recompute(on);
     /// Sets or lifts the override of this thread; returns the old one.
     scope_recompute(on: Option<bool>) -> Option<bool> = settings::scope_recompute(on);
-    /// Sets or lifts the memory budget of this thread; returns the old one.
-    scope_memory_budget(#[pyo3(from_py_with = bytes)] bytes: Option<usize>) -> Option<usize> = graph::set_memory_budget(bytes);
     /// Says whether values are being computed again on this thread; returns what was said before.
     set_recomputing(on: bool) -> bool = settings::set_recomputing(on);
     /// Notes the random numbers that this thread draws from now on.
     record_random() -> () = random::record();
     /// Whether values are being computed again on this thread.
     in_recomputing() -> bool = settings::in_recomputing();
-    /// Sets whether runs of this thread stop at numbers that are not finite; returns what it was.
-    set_detect_anomaly(on: bool) -> bool = settings::set_detect_anomaly(on);
     /// Whether forward runs go depth first.
     depth_first() -> bool = settings::depth_first();
     /// Sets it.
@@ -243,6 +243,7 @@ fn plan_facts<'py>(
     #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
     #[pyo3(from_py_with = flag)] clear_buffer: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
+    scopes::follow(py);
     let report = graph::report(&variable.get().variable, memory_budget, clear_buffer)?;
     let fate = |fate| match fate {
         graph::Fate::Kept => "kept",

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
 use super::operands::current_compute;
 use super::protocols::Elements;
+use super::scopes;
 use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::{Error, graph};
@@ -216,8 +217,8 @@ impl NdArray {
         Ok(self.array.storage.fill(value)?)
     }
 
-    /// Gives the memory back. NumPy arrays that share it keep what they show; the array itself reads as NaN (zero for
-    /// integers) until it is written again.
+    /// Gives the memory back. NumPy arrays that share it keep what they show; the array itself reads as NaN until it is
+    /// written again. To read integers or truth values raises ClearedError until then.
     fn clear(&self) -> PyResult<()> {
         Ok(self.array.storage.clear(false)?)
     }
@@ -243,7 +244,10 @@ impl NdArray {
             );
         }
         let dtype = match use_current_context {
-            true => current_compute().stored(),
+            true => {
+                scopes::follow(slf.py());
+                current_compute().stored()
+            }
             false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
         };
         own.storage.copy_if_changed(&arr.get().array.storage, dtype)?;

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::arguments::{items, refused};
 use super::ndarray::NdArray;
+use super::scopes;
 use super::variable::Variable;
 use crate::Error;
 use crate::graph::settings::{self, Precision};
@@ -62,6 +63,7 @@ pub(super) fn run<'py>(
     inputs: &Inputs<'_, 'py>,
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
+    scopes::follow(py);
     if inputs.iter().any(|x| matches!(x, ArrayOrNumber::Array(_))) {
         let x: SmallVec<[graph::NdArray; 4]> = inputs
             .iter()
@@ -96,6 +98,7 @@ pub(super) fn connected<'py>(
     x: &[&graph::Variable],
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
+    scopes::follow(py);
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
     let y = connect_detached(op, x, into, Some(&detach))?;
     pack(py, y, |y| Variable::wrap(py, y).map(Bound::into_any))

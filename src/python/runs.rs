@@ -6,6 +6,7 @@ use super::arguments::{bytes, flag};
 use super::hooks::{self, Callbacks};
 use super::ndarray::NdArray;
 use super::numpy;
+use super::scopes;
 use super::variable::Variable;
 use crate::graph::settings::{self, CheckSaved};
 use crate::graph::{BackwardOptions, ForwardOptions, Seed};
@@ -35,6 +36,7 @@ impl Variable {
         function_post_hook: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
     ) -> PyResult<()> {
+        scopes::follow(py);
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
         hooks::with_hooks(py, function_pre_hook, function_post_hook, |pre_hook, post_hook| {
             self.variable.forward(&ForwardOptions {
@@ -72,6 +74,7 @@ impl Variable {
     ) -> PyResult<()> {
         let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
+        scopes::follow(py);
         let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
         let modified: Option<&(dyn Fn(String) -> crate::Result<()> + Sync)> = match settings::check_saved() {
             CheckSaved::Ignore => None,

@@ -168,8 +168,8 @@ impl Solver {
     ///
     /// Args:
     ///     keys: Their names; those that are not there are passed over.
-    fn remove_parameters(&self, #[pyo3(from_py_with = texts)] keys: Vec<String>) {
-        self.solver.remove_parameters(keys.iter().map(String::as_str));
+    fn remove_parameters(&self, #[pyo3(from_py_with = texts)] keys: Vec<String>) -> PyResult<()> {
+        Ok(self.solver.remove_parameters(keys.iter().map(String::as_str))?)
     }
 
     /// Forgets all parameters and their states.

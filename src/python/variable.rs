@@ -10,7 +10,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use super::arguments::{flag, number, some_flag, some_text};
 use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
-use super::{autodiff, functions, numpy, user_operation};
+use super::{autodiff, functions, numpy, scopes, user_operation};
 use crate::array::Access;
 use crate::graph::settings::Context;
 use crate::{Error, graph};
@@ -59,10 +59,12 @@ impl Variable {
     #[new]
     #[pyo3(signature = (shape = None, need_grad = None, info = None))]
     fn new(
+        py: Python<'_>,
         shape: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
         info: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        scopes::follow(py);
         let shape = shape.map_or(Ok(crate::array::Shape::default()), shape_from)?;
         let variable = graph::Variable::new(shape)?;
         if let Some(on) = need_grad {
@@ -94,10 +96,12 @@ impl Variable {
     #[staticmethod]
     #[pyo3(signature = (data, grad = None, need_grad = None))]
     fn from_numpy_array(
+        py: Python<'_>,
         data: &Bound<'_, PyAny>,
         grad: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
     ) -> PyResult<Self> {
+        scopes::follow(py);
         let values = numpy::new_array(&numpy::as_numpy(data)?)?;
         let variable = graph::Variable::new(values.shape.clone())?;
         variable.set_data(&values)?;

@@ -217,10 +217,24 @@ impl<P: Source> Solver<P> {
         Ok(())
     }
 
-    /// Forgets these parameters and their states. Names that it does not have are passed over.
-    pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+    /// Forgets these parameters and their states.
+    ///
+    /// # Errors
+    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten then.
+    pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let mut held = self.lock();
-        let gone: Vec<_> = names.into_iter().filter_map(|name| held.find(name)).collect();
+        let mut gone = Vec::new();
+        for name in names {
+            match held.find(name) {
+                Some(at) => gone.push(at),
+                None if settings::unwary() => {}
+                None => {
+                    return Err(Error::Key(format!(
+                        "remove_parameters: expected names of parameters of the solver, got {name:?}"
+                    )));
+                }
+            }
+        }
         let mut dropped = Vec::new();
         for (i, p) in std::mem::take(&mut held.parameters).into_iter().enumerate() {
             if gone.contains(&i) { dropped.push(p) } else { held.parameters.push(p) }
@@ -228,6 +242,7 @@ impl<P: Source> Solver<P> {
         held.number();
         drop(held);
         drop(dropped);
+        Ok(())
     }
 
     /// Forgets all parameters and their states.

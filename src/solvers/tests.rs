@@ -103,7 +103,10 @@ fn parameters_come_and_go() {
     let refused = s.set_parameters(named("a", &wide), Existing::Succeeded);
     assert!(matches!(refused, Err(Error::Shape { .. })));
     assert_eq!(t(), "b1 a3");
-    s.remove_parameters(["b", "unknown"]);
+    let refused = s.remove_parameters(["b", "unknown"]);
+    assert!(matches!(refused, Err(Error::Key(_))));
+    assert_eq!(t(), "b1 a3");
+    s.remove_parameters(["b"]).expect("is there");
     assert_eq!(t(), "a3");
     s.set_parameters(named("c", &c), Existing::Replaced).expect("fits");
     assert_eq!(t(), "a3 c0");

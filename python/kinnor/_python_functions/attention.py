@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .. import _core
 from .._core import NdArray, ShapeError, Variable
 
 __all__ = ["multi_head_attention"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar("T", Variable, NdArray)
 
@@ -35,8 +38,8 @@ def multi_head_attention(
 ) -> tuple[T, T]:
     """Attention of several heads: each sees queries, keys and values through affine maps of its own.
 
-    In a static graph the output does not go by the weights, which are not computed unless they are asked for: memory
-    grows with the lengths and not with their product. They are those before dropout there.
+    The output does not go by the weights, which are those before dropout. In a static graph they are not computed
+    unless they are asked for: memory grows with the lengths and not with their product.
 
     Args:
         query: Queries, shape (targets, batch, width of queries).
@@ -67,6 +70,48 @@ def multi_head_attention(
     Source:
         Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
     """
+    y, weights = attended(
+        query,
+        key,
+        value,
+        num_heads,
+        q_weight,
+        k_weight,
+        v_weight,
+        out_weight,
+        q_bias,
+        k_bias,
+        v_bias,
+        out_bias,
+        attn_bias_k,
+        attn_bias_v,
+        dropout,
+        additive_mask,
+        key_padding_mask,
+    )
+    return y, weights()
+
+
+def attended(
+    query: T,
+    key: T,
+    value: T,
+    num_heads: int,
+    q_weight: T,
+    k_weight: T,
+    v_weight: T,
+    out_weight: T,
+    q_bias: T | None = None,
+    k_bias: T | None = None,
+    v_bias: T | None = None,
+    out_bias: T | None = None,
+    attn_bias_k: T | None = None,
+    attn_bias_v: T | None = None,
+    dropout: float = 0.0,
+    additive_mask: T | None = None,
+    key_padding_mask: T | None = None,
+) -> tuple[T, Callable[[], T]]:
+    """The output of `multi_head_attention`, and what computes the weights."""
     for name, weight in (("q_weight", q_weight), ("k_weight", k_weight), ("v_weight", v_weight)):
         if weight.ndim != 2 or num_heads < 1 or weight.shape[1] % num_heads != 0:
             expected = f"`{name}` with two axes, the last a multiple of {num_heads} heads"
@@ -86,18 +131,18 @@ def multi_head_attention(
     q, k, v = (by_head(x, batch, num_heads, n) for x, n in ((q, width), (k, width), (v, depth)))
     mask = mask_of(additive_mask, key_padding_mask)
     scale = float(width) ** -0.5
-    hidden = None if mask is None else f.equal_scalar(f.max(mask, axis=3, keepdims=True), float("-inf"))
-    products = f.batch_matmul(f.mul_scalar(seen(q, hidden), scale), k, False, True)
-    weights = f.softmax(products if mask is None else f.add2(products, seen(mask, hidden)), 3)
-    weights = seen(weights, hidden)
-    if _core.auto_forward_mode() or isinstance(query, NdArray):
-        weights = f.dropout(weights, dropout) if dropout > 0 else weights
-        y = seen(f.batch_matmul(weights, v), hidden)
-    else:
-        y = f.scaled_dot_product_attention(q, k, v, mask, dropout=dropout, scale=scale)
+    y = f.scaled_dot_product_attention(q, k, v, mask, dropout=dropout, scale=scale)
     y = f.reshape(f.transpose(y, (2, 0, 1, 3)), (targets, batch, num_heads * depth))
     y = f.affine(y, out_weight, out_bias, base_axis=2)
-    return y, f.reshape(weights, (batch * num_heads, targets, k.shape[2]))
+
+    def weights() -> T:
+        hidden = None if mask is None else f.equal_scalar(f.max(mask, axis=3, keepdims=True), float("-inf"))
+        products = f.batch_matmul(f.mul_scalar(seen(q, hidden), scale), k, False, True)
+        given: Any = seen(f.softmax(products if mask is None else f.add2(products, seen(mask, hidden)), 3), hidden)
+        given = f.reshape(given, (batch * num_heads, targets, k.shape[2]))
+        return cast("T", given)
+
+    return y, weights
 
 
 def further(x: Any, batch: int) -> Any:

@@ -123,7 +123,7 @@ class Forget(PythonFunction):
         if self.determinism_check == "none":
             return (y.shape,)  # without which there is no place for the values
         values = (blake2b(y.d.tobytes(), digest_size=8).hexdigest(),) if self.determinism_check == "values" else ()
-        return (y.shape, str(y.data.dtype), *values)
+        return (y.shape, str(dtype_of(y)), *values)
 
     def check(self, ys: Sequence[Variable]) -> None:
         """Refuses a run that gave something else than the first."""
@@ -214,7 +214,7 @@ class Forget(PythonFunction):
         if recomputing:
             self.check(ys)
         for y, new in zip(outputs, ys, strict=True):
-            y.data.cast(new.data.dtype)
+            y.data.cast(dtype_of(new))
             y.d = new.d
 
     def backward_impl(
@@ -234,7 +234,7 @@ class Forget(PythonFunction):
         found = self.gradients(xs, seeds, propagate_down, create_graph=False)
         for x, g, add in zip(inputs, found, accum, strict=True):
             if g is not None:
-                x.grad.cast(g.data.dtype)
+                x.grad.cast(dtype_of(g))
                 x.g = x.g + g.d if add else g.d
 
     def gradient_impl(
@@ -257,6 +257,14 @@ class Forget(PythonFunction):
     def grad_depends_input_data(self, i: int, j: int) -> bool:
         """All inputs are needed to run again."""
         return True
+
+
+def dtype_of(x: Variable) -> Any:
+    """The type of the values."""
+    try:
+        return x.data.dtype
+    except GraphError:  # Nothing was written: they are zeros, which get a type as one looks at them.
+        return x.d.dtype
 
 
 @contextmanager

@@ -63,6 +63,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         old = result = x._split_off()
         try:
             result = put(old, True)
+            result._may_take_copy()
         finally:
             # One that was refused leaves `x` where it was.
             if result.parent is not None:

@@ -42,15 +42,17 @@ class detect_anomaly(ContextDecorator):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self.outer: list[bool] = []
+        self.entered: list[int] = []
 
     def __enter__(self) -> None:
-        self.outer.append(_core.set_detect_anomaly(self.mode))
+        self.entered.append(_core.enter_mode("anomaly", self.mode))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _core.set_detect_anomaly(self.outer.pop())
+        left = _core.leave_mode(self.entered)
+        if left is not None:  # A generator may be closed in another task.
+            self.entered.remove(left)
 
 
 def source_line() -> str | None:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import _check, _core
 from .._core import GraphError, NdArray, ShapeError, Variable
 from .graph import AccumulateGrad, GradientEdge
+from .nesting import is_nested
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +95,8 @@ def grad(
         inputs: What to differentiate by: one or several.
         grad_outputs: As the `grad_variables` of `backward`.
         retain_graph: As of `backward`.
-        create_graph: Make results that can be differentiated themselves.
+        create_graph: Make results that can be differentiated themselves. Within a function that is differentiated, as
+            by `value_and_grad`, they always can be, unless `no_grad` is on.
         only_inputs: Of no effect.
         allow_unused: Return None for an input that no output depends on, which is an error otherwise.
         is_grads_batched: The first axis of each of `grad_outputs` counts gradients to start from one after the other;
@@ -121,6 +123,7 @@ def grad(
     if not only_inputs:
         text = "grad: only_inputs=False has no effect; use autodiff.backward to add to the gradients of leaves"
         warnings.warn(text, FutureWarning, stacklevel=2)
+    create_graph = _check.flag("grad", "create_graph", create_graph) or is_nested()
     create_graph, retain = graph_flags("grad", retain_graph, create_graph)
     materialize_grads = _check.flag("grad", "materialize_grads", materialize_grads)
     if allow_unused is not None:

@@ -1,4 +1,8 @@
-"""Derivatives of functions of Python on variables. Whatever the mode outside, everything is computed at once."""
+"""Derivatives of functions of Python on variables. Whatever the mode outside, everything is computed at once.
+
+A derivative that is taken within a function that is differentiated itself can be differentiated, as if `create_graph`
+had been set: `detach` its arguments, or use `no_grad`, for a constant.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from .._core import GraphError, NdArray, ShapeError, Variable
 from ..modes import auto_forward
 from .engine import grad
 from .modes import enable_grad
+from .nesting import differentiating, is_nested
 
 __all__ = ["hessian", "jacobian", "jvp", "value_and_grad", "vjp"]
 
@@ -27,13 +32,17 @@ def at_once() -> Iterator[None]:
         yield
 
 
-def value_and_grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def value_and_grad(
+    func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, create_graph: bool = False
+) -> Function:
     """A function that returns what `func` returns, and its gradient.
 
     Args:
         func: Takes variables and returns a variable of one element.
         argnums: Number of the argument to differentiate by, or several.
         has_aux: `func` returns a pair of that variable and something else, which is passed on.
+        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
+            is differentiated.
 
     Returns:
         A function of the same arguments that returns the value (the pair, with `has_aux`) and one gradient, or a tuple
@@ -49,13 +58,15 @@ def value_and_grad(func: Function, argnums: int | Sequence[int] = 0, has_aux: bo
 
     @functools.wraps(func)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        create = create_graph or is_nested()
         with at_once():
             given = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray) else x for x in args]
             for n in numbers:
-                given[n] = leaf(given[n], False)
-            result = func(*given, **kwargs)
+                given[n] = leaf(given[n], create)
+            with differentiating():
+                result = func(*given, **kwargs)
             value = result[0] if has_aux else result
-            found = by_all([value], [given[n] for n in numbers], None, False, False)
+            found = by_all([value], [given[n] for n in numbers], None, create, False)
         return result, found[0] if isinstance(argnums, int) else tuple(found)
 
     return differentiated
@@ -70,7 +81,8 @@ def vjp(
         func: Takes variables and returns one or several.
         inputs: A variable or an array, or a tuple of them.
         v: As many as `func` returns, of these shapes; may be left out where it returns one element.
-        create_graph: Make results that can be differentiated themselves.
+        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
+            is differentiated.
         strict: Raise where an output does not depend on an input, rather than give zeros.
 
     Returns:
@@ -85,9 +97,10 @@ def vjp(
         >>> product.d.tolist()
         [2.0, 40.0]
     """
+    create_graph = create_graph or is_nested()
     with at_once():
         xs, ys, several_out = evaluated("vjp", func, inputs, create_graph)
-        vs = None if v is None else like("vjp", ys, v)
+        vs = None if v is None else like("vjp", ys, v, create_graph)
         found = by_all(ys, xs, vs, create_graph, strict)
     return released(ys, several_out, create_graph), restored(found, inputs)
 
@@ -101,7 +114,8 @@ def jvp(
         func: Takes variables and returns one or several.
         inputs: A variable or an array, or a tuple of them.
         v: As many as there are inputs, of their shapes; may be left out where there is one of one element.
-        create_graph: Make results that can be differentiated themselves.
+        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
+            is differentiated.
         strict: Raise where an output does not depend on an input, rather than give zeros.
 
     Returns:
@@ -116,9 +130,10 @@ def jvp(
         >>> product.d.tolist()
         [2.0, 40.0]
     """
+    create_graph = create_graph or is_nested()
     with at_once():
         xs, ys, several_out = evaluated("jvp", func, inputs, create_graph)
-        vs = like("jvp", xs, 1.0 if v is None and all(x.size == 1 for x in xs) else v)
+        vs = like("jvp", xs, 1.0 if v is None and all(x.size == 1 for x in xs) else v, create_graph)
         # The gradients are linear in what they start from: their derivative by that is the product.
         us = [leaf(np.zeros(y.shape), False) for y in ys]
         gradients = by_all(ys, xs, us, True, strict)
@@ -132,7 +147,8 @@ def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bo
     Args:
         func: Takes variables and returns one or several.
         inputs: A variable or an array, or a tuple of them.
-        create_graph: Make results that can be differentiated themselves.
+        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
+            is differentiated.
         strict: Raise where an output does not depend on an input, rather than give zeros.
 
     Returns:
@@ -144,6 +160,7 @@ def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bo
         >>> autodiff.jacobian(lambda x: x * x, np.array([1.0, 2.0])).d.tolist()
         [[2.0, 0.0], [0.0, 4.0]]
     """
+    create_graph = create_graph or is_nested()
     with at_once():
         xs, ys, several_out = evaluated("jacobian", func, inputs, create_graph)
         found = []
@@ -165,7 +182,8 @@ def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: boo
     Args:
         func: Takes variables and returns a variable of one element.
         inputs: A variable or an array, or a tuple of them.
-        create_graph: Make results that can be differentiated themselves.
+        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
+            is differentiated.
         strict: Raise where the value or its gradient does not depend on an input, rather than give zeros.
 
     Returns:
@@ -197,7 +215,10 @@ def leaf(x: Any, create_graph: bool) -> Variable:
         return Variable.from_numpy_array(array if array.dtype.kind == "f" else array.astype(np.float32), need_grad=True)
     if create_graph and x.requires_grad:
         return F.identity(x)
-    return x.get_unlinked_variable(need_grad=True)
+    # Its gradient is not that of others on the same values, as an unlinked copy's would be.
+    own = Variable(x.shape, need_grad=True)
+    own.data = x.data
+    return own
 
 
 def evaluated(
@@ -205,7 +226,8 @@ def evaluated(
 ) -> tuple[list[Variable], list[Variable], bool]:
     """Inputs and outputs of `func`, and whether it returns several."""
     xs = [leaf(x, create_graph) for x in (inputs if isinstance(inputs, tuple) else (inputs,))]
-    y = func(*xs)
+    with differentiating():
+        y = func(*xs)
     ys = list(y) if isinstance(y, (tuple, list)) else [y]
     for one in ys:
         if not isinstance(one, Variable):
@@ -232,8 +254,8 @@ def by_all(
     return list(grad(ys, xs, vs, retain, create_graph, **options))  # type: ignore[arg-type]
 
 
-def like(call: str, variables: list[Variable], given: Any) -> list[Variable]:
-    """Vectors of the shapes of some variables."""
+def like(call: str, variables: list[Variable], given: Any, create_graph: bool) -> list[Variable]:
+    """Vectors of the shapes of some variables, each with its graph if that is wanted."""
     many = list(given) if isinstance(given, tuple) else [given]
     if given is None or len(many) != len(variables):
         raise GraphError(f"{call}: expected v with {len(variables)} arrays, got {0 if given is None else len(many)}")
@@ -241,7 +263,7 @@ def like(call: str, variables: list[Variable], given: Any) -> list[Variable]:
     for x, v in zip(variables, many, strict=True):
         vector = v if isinstance(v, Variable) else Variable.from_numpy_array(np.asarray(v, np.float64))
         if vector.shape != x.shape and vector.size == 1 == x.size:
-            vector = vector.reshape(x.shape, unlink=True)
+            vector = F.reshape(vector, x.shape) if create_graph else vector.reshape(x.shape, unlink=True)
         if vector.shape != x.shape:
             raise ShapeError(f"{call}: expected v of shape {x.shape}, got {vector.shape}")
         made.append(vector)

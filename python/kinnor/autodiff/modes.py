@@ -1,4 +1,4 @@
-"""Grad modes: whether what is built now takes part in differentiation. They hold for one thread."""
+"""Grad modes: whether what is built now takes part in differentiation. They hold for one thread, and one task in it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ class GradMode:
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
-        self.outer: list[bool] = []
+        self.entered: list[int] = []
 
     def __enter__(self) -> None:
-        self.outer.append(_core.set_grad_mode(self.mode))
+        self.entered.append(_core.enter_mode("grad", self.mode))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _core.set_grad_mode(self.outer.pop())
+        left = _core.leave_mode(self.entered)
+        if left is not None:  # A generator may be closed in another task.
+            self.entered.remove(left)
 
     def __call__(self, f: F) -> F:
         """Decorate a function, generator function or coroutine function: each call runs in this mode."""
@@ -150,15 +152,16 @@ class set_grad_enabled(GradMode):
 
     def __init__(self, mode: bool) -> None:
         super().__init__(_check.flag("set_grad_enabled", "mode", mode))
-        self.before = _core.set_grad_mode(self.mode)
+        self.before = _core.grad_mode()
+        _core.put_mode("grad", self.mode)
 
     def __enter__(self) -> None:
-        _core.set_grad_mode(self.mode)
-        self.outer.append(self.before)
+        _core.put_mode("grad", self.before)
+        super().__enter__()
 
     def __call__(self, f: F) -> F:
         """Decorate a function; the mode is as it was before."""
-        _core.set_grad_mode(self.before)
+        _core.put_mode("grad", self.before)
         return super().__call__(f)
 
 

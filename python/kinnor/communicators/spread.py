@@ -60,7 +60,7 @@ class PartOf(BaseInitializer):
 
 def mark(name: str, part: PartOf) -> None:
     """Note of a parameter of the current scope that it is a part, also if it was there before (as loaded ones are)."""
-    parameter = here().scope[name]
+    parameter = here()[name]
     if isinstance(parameter, Variable):
         parameter.info = ParameterInfo(part)
 

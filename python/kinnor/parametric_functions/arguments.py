@@ -62,7 +62,7 @@ def weight(
     apply_w: Callable[[Variable], Variable] | None = None,
 ) -> Variable:
     """The parameter `W`, by default uniform in the range for input maps, output maps and kernel of `fans`."""
-    if w_init is None and "W" not in here().scope:
+    if w_init is None and "W" not in here():
         w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
     w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
     return applied("apply_w", apply_w, w)
@@ -78,7 +78,7 @@ def bias(
     """The parameter `b`, by default zeros; None without bias."""
     if not with_bias:
         return None
-    if b_init is None and "b" not in here().scope:
+    if b_init is None and "b" not in here():
         b_init = ConstantInitializer()
     b = get_parameter_or_create("b", shape, b_init, True, not fix_parameters)
     return applied("apply_b", apply_b, b)

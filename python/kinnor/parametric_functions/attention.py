@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import functions as F
 from .._core import RangeError, ShapeError
+from .._python_functions.attention import attended
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
 from .arguments import check_input, sizes
@@ -82,6 +83,81 @@ def multi_head_attention(
     Source:
         Vaswani et al.: Attention is all you need, 2017.
     """
+    found: tuple[Variable, Variable] = _heads(
+        F.multi_head_attention,
+        query,
+        key,
+        value,
+        num_heads,
+        dropout,
+        k_embed_dim,
+        v_embed_dim,
+        out_dim,
+        rng,
+        with_bias,
+        add_attn_bias,
+        additive_mask,
+        key_padding_mask,
+        fix_parameters,
+        param_init,
+    )
+    return found
+
+
+@parametric_function_api("multi_head_attention", [])
+def _output_of_heads(
+    query: Variable,
+    key: Variable,
+    value: Variable,
+    num_heads: int,
+    rng: RandomState | None,
+    add_attn_bias: bool,
+    additive_mask: Variable | None,
+    key_padding_mask: Variable | None,
+    fix_parameters: bool,
+    name: str | None = None,
+) -> Variable:
+    """The output of `multi_head_attention` alone: the weights are not computed."""
+    found: Variable = _heads(
+        lambda *args, **kwargs: attended(*args, **kwargs)[0],
+        query,
+        key,
+        value,
+        num_heads,
+        0.0,
+        None,
+        None,
+        None,
+        rng,
+        True,
+        add_attn_bias,
+        additive_mask,
+        key_padding_mask,
+        fix_parameters,
+        None,
+    )
+    return found
+
+
+def _heads(
+    attend: Callable[..., Any],
+    query: Variable,
+    key: Variable,
+    value: Variable,
+    num_heads: int,
+    dropout: float,
+    k_embed_dim: int | None,
+    v_embed_dim: int | None,
+    out_dim: int | None,
+    rng: RandomState | None,
+    with_bias: bool,
+    add_attn_bias: bool,
+    additive_mask: Variable | None,
+    key_padding_mask: Variable | None,
+    fix_parameters: bool,
+    param_init: Mapping[str, Initializer] | None,
+) -> Any:
+    """What a function of the parameters of `multi_head_attention` gives, which are made here."""
     op = "multi_head_attention"
     for x in (query, key, value):
         check_input(op, x, min_ndim=3)
@@ -110,10 +186,7 @@ def multi_head_attention(
         for n, size in (("k", e), ("v", v)):
             rest[f"attn_bias_{n}"] = parameter(f"attn_bias_{n}", (1, 1, size), uniform((size, 1)))
     q_weight, k_weight, v_weight, out_weight = weights
-    found: tuple[Variable, Variable] = F.multi_head_attention(
-        query, key, value, num_heads, q_weight, k_weight, v_weight, out_weight, dropout=dropout, **rest
-    )
-    return found
+    return attend(query, key, value, num_heads, q_weight, k_weight, v_weight, out_weight, dropout=dropout, **rest)
 
 
 @parametric_function_api(
@@ -341,7 +414,7 @@ class _Layer:
         place: int,
     ) -> Variable:
         """`x` and what it finds in the memory, normalized."""
-        found = multi_head_attention(
+        found = _output_of_heads(
             x,
             memory,
             memory,
@@ -352,7 +425,7 @@ class _Layer:
             key_padding_mask=padding,
             fix_parameters=self.fix_parameters,
             name=name,
-        )[0]
+        )
         return self.normalized(x + self.dropped(found), place)
 
     def transformed(

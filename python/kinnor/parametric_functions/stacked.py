@@ -212,7 +212,7 @@ class _Stack:
         bias_gates: int | None = None,
     ) -> tuple[Variable, Variable | None, Variable | None]:
         """Weight of the first layer, weight of the others, bias."""
-        known, below = here().scope, self.directions * self.hidden
+        known, below = here(), self.directions * self.hidden
         w0_shape = (self.directions, *self.gates, self.hidden, self.inputs + self.hidden)
         if w0_init is None and "weight_l0" not in known:
             w0_init = self._uniform(w0_shape, self.inputs, rng)

@@ -168,13 +168,22 @@ class DataIterator:
             One array for each of `variables`; its first axis has `batch_size` examples.
 
         Raises:
-            StopIteration: If `stop_exhausted` is set and no full batch is left.
+            StopIteration: If `stop_exhausted` is set and no full batch is left. One that the source or a callback
+                raises becomes a RuntimeError, as in a generator.
             DataError: If the iterator is closed, or if the examples' shapes differ.
         """
         with self._alone("next"):
-            return self._next()
+            try:
+                batch = self._next()
+            except StopIteration as error:
+                raise RuntimeError(
+                    "DataIterator.next: expected a batch, got StopIteration from the source or a callback"
+                ) from error
+        if batch is None:
+            raise StopIteration
+        return batch
 
-    def _next(self) -> tuple[NDArray[Any], ...]:
+    def _next(self) -> tuple[NDArray[Any], ...] | None:
         if self._closed:
             raise DataError("DataIterator.next: expected an open iterator, got a closed one")
         ahead, self._ahead = self._ahead, None
@@ -185,7 +194,7 @@ class DataIterator:
             self._ahead = ahead if ahead is not None and not ahead.done() else None
             raise
         if batch is None:
-            raise StopIteration
+            return None
         self._position = batch.position
         self._read_ahead()
         for _ in range(batch.epochs):

@@ -72,6 +72,14 @@ class CsvDataSource(DataSource):
                     f"CsvDataSource: expected {len(rows[0])} cells, got {len(row)} in row {number} of {self._filename}"
                 )
         self._columns = [_column(rows[0][i]) for i in kept]
+        names = [rows[0][i].partition(":")[0] for i in kept]
+        whole = {column.variable for column in self._columns if not column.is_part}
+        for i, column in enumerate(self._columns):
+            if names[i] in names[:i] or (column.is_part and column.variable in whole):
+                raise DataError(
+                    f"CsvDataSource: expected a column for each variable or part of one, got {column.variable!r} twice "
+                    f"in {self._filename}"
+                )
         self._rows = [[row[i] for i in kept] for row in rows[1:]]
         self._variables = list(dict.fromkeys(column.variable for column in self._columns))
         self._size = len(self._rows)

@@ -178,7 +178,11 @@ class DataSource:
         return self._get_data(position)
 
     def __next__(self) -> Sequence[Any]:
-        return self.next()
+        try:
+            return self.next()
+        except StopIteration as error:
+            text = f"{type(self).__name__}: expected an example, got StopIteration from what loads it"
+            raise RuntimeError(text) from error
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::graph::arena::describe::describe;
 use crate::graph::arena::{Arena, Ix, NONE};
+use crate::graph::settings::modes;
+use crate::ops::Op;
 use crate::{Error, Result};
 
 /// Lets outputs of in-place functions share the memory of the inputs.
@@ -41,6 +43,17 @@ pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses to change input `i` in place where it is a leaf that gradients flow to.
+pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
+    if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
+        return Ok(());
+    }
+    Err(Error::Graph(format!(
+        "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
+        op.name()
+    )))
 }
 
 /// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory

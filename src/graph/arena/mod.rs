@@ -214,6 +214,7 @@ impl Arena {
             rank: 0,
             need_grad: false,
             no_grad: false,
+            may_take_copy: false,
             pending: false,
             life: Saved::New,
             at_once: false,

@@ -111,6 +111,7 @@ impl Arena {
         let generation = slot.generation;
         slot.generation = generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
+        slot.may_take_copy = false;
         (slot.life, slot.at_once, slot.evictor) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();

@@ -140,6 +140,9 @@ pub(crate) struct FunctionSlot {
     pub(crate) need_grad: bool,
     /// Made under `no_grad`: never needs a gradient.
     pub(crate) no_grad: bool,
+    /// It changes an input in place only because nothing needed that when it was built: it takes a copy where something
+    /// does when it runs.
+    pub(crate) may_take_copy: bool,
     /// Ran forward, and not backward since.
     pub(crate) pending: bool,
     pub(crate) life: Saved,

@@ -311,7 +311,8 @@ fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan
     let f = route.functions[n];
     for o in 0..a.functions[f].outputs.len() {
         let tensor = a.functions[f].outputs[o].tensor;
-        let Some(readers) = release::after_last_gradient(a, f, o).filter(|_| !route.is_root(tensor)) else {
+        let readers = release::after_last_gradient(a, f, o);
+        let Some(readers) = readers.filter(|readers| !readers.any_tensor(|t| route.is_root(t))) else {
             continue;
         };
         let outside = readers.functions.into_iter().filter(|(f, _)| a.functions[*f].mark != run);

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::array::RunGuard;
-use crate::graph::arena::{self, Saved};
+use crate::graph::arena::{self, Saved, aliasing};
 use crate::graph::build::eager::EagerRun;
-use crate::graph::build::node::{self, Outputs, build, note_line};
+use crate::graph::build::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::segment;
@@ -60,7 +60,7 @@ pub fn connect_detached(
         if modes.noting {
             // What is not kept now is built once more, with a graph.
             let changed = |i: &usize| op.facts().modifies(*i);
-            let check = |a: &arena::Arena, i: usize| node::check_kept(a, &op, i, inputs[i].ix());
+            let check = |a: &arena::Arena, i: usize| aliasing::check_kept(a, &op, i, inputs[i].ix());
             arena::with(|a| (0..inputs.len()).filter(changed).try_for_each(|i| check(a, i)))?;
         }
         let outputs = connect_without_graph(&op, inputs, into, modes.anomaly)?;

@@ -8,7 +8,7 @@ use crate::array::Shape;
 use crate::graph::arena::{Arena, Ix, Output, aliasing, flag};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::modes::{self, Modes};
+use crate::graph::settings::modes::Modes;
 use crate::graph::step::anomaly::BUILT_AT;
 use crate::ops::{Op, Shapes};
 use crate::{Error, Result};
@@ -22,17 +22,6 @@ pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String
         let f = a.variables[first.ix()].parent;
         a.functions[f].tags.push((BUILT_AT.into(), line));
     }
-}
-
-/// Refuses to change input `i` in place where it is a leaf that gradients flow to.
-pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
-    if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
-        return Ok(());
-    }
-    Err(Error::Graph(format!(
-        "{}: expected to change input {i} in place, got a leaf that requires grad; use no_grad()",
-        op.name()
-    )))
 }
 
 pub(crate) fn build(
@@ -90,7 +79,7 @@ pub(crate) fn build_shaped(
         let Some(alias) = facts.alias(i) else { continue };
         inplace = true;
         if alias.modifies && grad {
-            check_kept(a, &op, i, v)?;
+            aliasing::check_kept(a, &op, i, v)?;
         }
     }
     need_grad &= grad;

@@ -188,6 +188,17 @@ impl Variable {
         })
     }
 
+    /// Says that what computes it changes its input in place only because nothing needs that now: where something does when
+    /// the graph runs, a copy is changed.
+    pub fn may_take_copy(&self) {
+        arena::with(|a| {
+            let f = a.variables[self.ix()].parent;
+            if f != NONE {
+                a.functions[f].may_take_copy = true;
+            }
+        });
+    }
+
     /// Splits this variable: the result stands where it stood, on the same data and gradient, and what took it goes on
     /// taking the result; this one has no parent any more and nothing takes it. (The first half of an assignment by
     /// index; [`Variable::rewire_on`] is the second.)

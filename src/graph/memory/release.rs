@@ -262,32 +262,55 @@ impl BackwardClearing {
 
 /// Who reads the data of an output.
 pub(crate) struct Readers {
-    /// The functions that take it, with their generations.
+    /// The functions that take it, by whatever variable, with their generations.
     pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
+    /// The tensors that have it: that of the output, and those that share its memory in place.
+    tensors: SmallVec<[Ix; 2]>,
     /// It is the memory of other variables too.
     pub(crate) is_shared: bool,
 }
 
+impl Readers {
+    /// True if `f` accepts one of the tensors that have the data.
+    pub(crate) fn any_tensor(&self, f: impl Fn(Ix) -> bool) -> bool {
+        self.tensors.iter().any(|tensor| f(*tensor))
+    }
+}
+
 /// Who reads the data of output `o` of `f`, if that may be given back at all once `f` was differentiated through for the last
 /// time.
+///
+/// Memory that functions share in place goes with the function that made it, which is the last to be differentiated: those
+/// that share it give back nothing.
 pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
-    let slot = &a.functions[f];
-    let live = a.live_output(f, o);
-    let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
-    if live.is_some_and(|v| a.variables[v].flags & protected != 0) {
+    if a.facts(f).shares_output(o, a.functions[f].inputs.len()) {
         return None;
     }
-    // The memory of in-place functions is that of several variables.
-    let is_shared = a.facts(f).shares_output(o, slot.inputs.len());
-    let mut readers = Readers { functions: SmallVec::new(), is_shared };
-    for c in live.into_iter().flat_map(|v| a.consumers(v)) {
-        let facts = a.facts(c.function);
-        if !facts.may_clear_inputs {
+    let mut readers = Readers { functions: SmallVec::new(), tensors: SmallVec::new(), is_shared: false };
+    let mut outputs: SmallVec<[(Ix, usize); 2]> = SmallVec::from_slice(&[(f, o)]);
+    let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
+    while let Some((f, o)) = outputs.pop() {
+        readers.tensors.push(a.functions[f].outputs[o].tensor);
+        let Some(v) = a.live_output(f, o) else { continue };
+        if a.variables[v].flags & protected != 0 {
             return None;
         }
-        readers.is_shared |= (0..a.functions[c.function].inputs.len()).any(|i| facts.alias(i).is_some());
-        readers.functions.push((c.function, c.generation));
+        for c in a.consumers(v) {
+            let facts = a.facts(c.function);
+            if !facts.may_clear_inputs {
+                return None;
+            }
+            let reader = (c.function, c.generation);
+            if readers.functions.contains(&reader) {
+                continue; // by another of its inputs
+            }
+            readers.functions.push(reader);
+            let inputs = &a.functions[c.function].inputs;
+            let aliases = (0..inputs.len()).filter(|i| inputs[*i] == v).filter_map(|i| facts.alias(i));
+            outputs.extend(aliases.map(|alias| (c.function, alias.output)));
+        }
     }
+    readers.is_shared = readers.tensors.len() > 1;
     Some(readers)
 }
 
@@ -304,10 +327,10 @@ pub(crate) fn after_differentiation(
     let slot = &a.functions[f];
     let mut cleared = SmallVec::new();
     for (o, output) in slot.outputs.iter().enumerate() {
-        let Some(data) = a.tensors[output.tensor].data.as_ref().filter(|_| !keep(output.tensor)) else {
-            continue;
-        };
-        let Some(readers) = after_last_gradient(a, f, o).filter(|_| !data.is_narrowed()) else { continue };
+        let Some(data) = a.tensors[output.tensor].data.as_ref() else { continue };
+        let readers = after_last_gradient(a, f, o).filter(|readers| !readers.any_tensor(&keep));
+        let is_of_others = data.is_narrowed() || data.may_be_of_leaf();
+        let Some(readers) = readers.filter(|_| !is_of_others) else { continue };
         let awaits = |f: Ix| a.functions[f].pending && a.functions[f].need_grad;
         let awaited = readers.functions.iter().any(|(f, _)| awaits(*f));
         let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);

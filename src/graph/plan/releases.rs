@@ -48,7 +48,7 @@ pub(crate) struct Release {
 pub(crate) enum Spares {
     /// Nothing.
     Nothing,
-    /// What is a part of another array, or has one.
+    /// What is a part of another array, or has one, and what a leaf may have.
     Parts,
     /// Parts, and what a variable in somebody's hands reaches.
     Seen,
@@ -77,7 +77,10 @@ impl Release {
     pub(crate) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
+        let may_be_of_leaf =
+            || matches!(self.spares, Spares::Parts | Spares::Seen) && storage.may_be_of_leaf();
         if self.spares == Spares::Held
+            || may_be_of_leaf()
             || storage.is_given_back()
             || waits(self.guards())
             || (!self.restored && waits(self.partners()))

@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering;
 
+/// The modes that scopes change, all together.
 #[allow(clippy::struct_excessive_bools)] // each is a mode of its own
 #[derive(Clone, Copy)]
-struct Scoped {
+pub struct ScopedModes {
     grad: bool,
     auto_forward: Option<bool>,
     recompute: Option<bool>,
@@ -23,19 +24,86 @@ struct Scoped {
     noting: bool,
 }
 
-thread_local! {
-    static SCOPED: Cell<Scoped> = const {
-        Cell::new(Scoped {
-            grad: true,
-            auto_forward: None,
-            recompute: None,
-            context: None,
-            recomputing: false,
-            memory_budget: None,
-            anomaly: false,
-            noting: false,
-        })
+/// One of the modes that scopes change, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// See [`grad_enabled`].
+    Grad(bool),
+    /// See [`auto_forward`].
+    AutoForward(Option<bool>),
+    /// See [`recompute`].
+    Recompute(Option<bool>),
+    /// See [`current_context`].
+    Context(Option<u16>),
+    /// See [`memory_budget`].
+    MemoryBudget(Option<usize>),
+    /// See [`detect_anomaly`].
+    Anomaly(bool),
+}
+
+impl Mode {
+    /// True if both are of the same mode.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl ScopedModes {
+    /// Those outside of all scopes.
+    pub const DEFAULT: Self = Self {
+        grad: true,
+        auto_forward: None,
+        recompute: None,
+        context: None,
+        recomputing: false,
+        memory_budget: None,
+        anomaly: false,
+        noting: false,
     };
+
+    /// Changes one mode.
+    pub fn set(&mut self, mode: Mode) {
+        self.replace(mode);
+    }
+
+    /// As [`memory_budget`].
+    pub fn memory_budget(&self) -> Option<usize> {
+        self.memory_budget
+    }
+
+    fn replace(&mut self, mode: Mode) -> Mode {
+        use std::mem::replace;
+        match mode {
+            Mode::Grad(on) => Mode::Grad(replace(&mut self.grad, on)),
+            Mode::AutoForward(on) => Mode::AutoForward(replace(&mut self.auto_forward, on)),
+            Mode::Recompute(on) => Mode::Recompute(replace(&mut self.recompute, on)),
+            Mode::Context(number) => Mode::Context(replace(&mut self.context, number)),
+            Mode::MemoryBudget(bytes) => Mode::MemoryBudget(replace(&mut self.memory_budget, bytes)),
+            Mode::Anomaly(on) => Mode::Anomaly(replace(&mut self.anomaly, on)),
+        }
+    }
+}
+
+thread_local! {
+    static SCOPED: Cell<ScopedModes> = const { Cell::new(ScopedModes::DEFAULT) };
+}
+
+/// The modes of this thread.
+pub fn scoped() -> ScopedModes {
+    SCOPED.get()
+}
+
+/// Gives this thread other modes, but for the memory budget, with which [`crate::graph::set_memory_budget`] does more.
+pub fn set_scoped(modes: ScopedModes) {
+    SCOPED.set(ScopedModes { memory_budget: SCOPED.get().memory_budget, ..modes });
+}
+
+/// Sets one mode of this thread; returns what it was.
+pub fn set_mode(mode: Mode) -> Mode {
+    let mut scoped = SCOPED.get();
+    let old = scoped.replace(mode);
+    SCOPED.set(scoped);
+    old
 }
 
 static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
@@ -51,7 +119,7 @@ static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
 static UNWARY: AtomicBool = AtomicBool::new(false);
 
 /// Changes one field of the modes of this thread and returns its old value.
-fn swap<T>(field: impl FnOnce(&mut Scoped) -> &mut T, value: T) -> T {
+fn swap<T>(field: impl FnOnce(&mut ScopedModes) -> &mut T, value: T) -> T {
     let mut scoped = SCOPED.get();
     let old = std::mem::replace(field(&mut scoped), value);
     SCOPED.set(scoped);
@@ -104,27 +172,27 @@ pub fn set_grad_enabled(on: bool) -> bool {
 }
 
 /// Modes of this thread that are set back when it is dropped.
-pub(crate) struct Scope(Scoped);
+pub(crate) struct Scope(ScopedModes);
 
 impl Scope {
     /// Functions run as soon as they are built, with a graph if `grad` is set.
     pub(crate) fn at_once(grad: bool) -> Self {
         let before = SCOPED.get();
-        SCOPED.set(Scoped { grad, auto_forward: Some(true), ..before });
+        SCOPED.set(ScopedModes { grad, auto_forward: Some(true), ..before });
         Self(before)
     }
 
     /// Values are computed again.
     pub(crate) fn recomputing(on: bool) -> Self {
         let before = SCOPED.get();
-        SCOPED.set(Scoped { recomputing: on, ..before });
+        SCOPED.set(ScopedModes { recomputing: on, ..before });
         Self(before)
     }
 
     /// Functions are built in this context.
     pub(crate) fn context(number: u16) -> Self {
         let before = SCOPED.get();
-        SCOPED.set(Scoped { context: Some(number), ..before });
+        SCOPED.set(ScopedModes { context: Some(number), ..before });
         Self(before)
     }
 }

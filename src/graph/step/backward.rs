@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::arena::provenance::{Modified, Side};
-use crate::graph::arena::{Arena, Ix, NONE, tensors};
+use crate::graph::arena::{Arena, Ix, NONE, VariableSlot, tensors};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
@@ -36,12 +36,20 @@ pub(crate) enum DataOperand {
 }
 
 impl DataOperand {
-    fn new(a: &mut Arena, tensor: Ix, as_type: impl FnOnce() -> DType, is_read: bool) -> Self {
+    fn new(
+        a: &mut Arena,
+        tensor: Ix,
+        is_computed: bool,
+        as_type: impl FnOnce() -> DType,
+        is_read: bool,
+    ) -> Self {
         if !is_read {
             return Self::Unread(a.tensors[tensor].shape.clone());
         }
         let as_type = as_type();
-        Self::Read(Operand::new(tensor, data_array(a, tensor), as_type, as_type))
+        let mut operand = Operand::new(tensor, data_array(a, tensor), as_type, as_type);
+        operand.is_computed = is_computed;
+        Self::Read(operand)
     }
 
     pub(crate) fn shape(&self) -> &Shape {
@@ -134,14 +142,14 @@ impl BackwardStep {
         };
         for o in 0..a.functions[f].outputs.len() {
             let tensor = a.functions[f].outputs[o].tensor;
-            y.push(DataOperand::new(a, tensor, || op.output(o).unwrap_or(dtype), reads.output(o)));
+            y.push(DataOperand::new(a, tensor, true, || op.output(o).unwrap_or(dtype), reads.output(o)));
             let (storage, _) = gradient(a, tensor, Side::Output(o));
             gy.push(slot(a, tensor, storage));
         }
         let mut met: BTreeSet<*const Storage> = BTreeSet::new();
         for (i, wanted_here) in wanted.iter().enumerate() {
-            let tensor = a.variables[a.functions[f].inputs[i]].tensor;
-            x.push(DataOperand::new(a, tensor, || read_as(op, i, compute), reads.input(i)));
+            let VariableSlot { tensor, parent, .. } = a.variables[a.functions[f].inputs[i]];
+            x.push(DataOperand::new(a, tensor, parent != NONE, || read_as(op, i, compute), reads.input(i)));
             let sink = wanted_here.then(|| {
                 let (storage, first) = gradient(a, tensor, Side::Input(i));
                 let slot = slot(a, tensor, storage);

@@ -27,6 +27,8 @@ pub(crate) struct Operand {
     pub(crate) dtype: DType,
     /// Type that is kept.
     pub(crate) stored: DType,
+    /// A function computes it: to read what was cleared is an error, whoever has cleared it.
+    pub(crate) is_computed: bool,
     /// The run counts what it uses, rather than have others wait to free it.
     pub(crate) counted: bool,
     /// The name of the last values that were found to be whole numbers, if they have one.
@@ -37,7 +39,8 @@ impl Operand {
     pub(crate) fn new(tensor: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
         assert!(storage.len() >= shape.size(), "an array has memory for its shape");
-        Self { tensor, storage, shape, dtype, stored, counted: false, whole: AtomicU64::new(0) }
+        let (is_computed, counted, whole) = (false, false, AtomicU64::new(0));
+        Self { tensor, storage, shape, dtype, stored, is_computed, counted, whole }
     }
 
     /// Input `i` of an operation.
@@ -65,10 +68,21 @@ impl Operand {
     /// Where the elements are, for `access` as the kernel's type.
     #[inline(always)]
     pub(crate) fn resolve(&self, access: Access) -> Result<*mut u8> {
-        if self.counted {
-            return hold_at(&self.storage, self.dtype, access);
+        match self.storage.at(self.dtype, access).filter(|_| !self.counted) {
+            Some(ptr) => Ok(ptr),
+            None => self.make_ready(access),
         }
-        self.storage.access(self.dtype, access)
+    }
+
+    #[cold]
+    fn make_ready(&self, access: Access) -> Result<*mut u8> {
+        if self.is_computed && access != Access::Write && self.storage.is_cleared() {
+            return Err(Error::Cleared("array: expected values to read, got memory that was cleared".into()));
+        }
+        match self.counted {
+            true => hold_at(&self.storage, self.dtype, access),
+            false => self.storage.access(self.dtype, access),
+        }
     }
 
     /// As [`Operand::resolve`] for reading input `i` of an operation; indices have to be whole numbers, but for

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::graph::arena::{Arena, Ix};
+use crate::graph::arena::{Arena, Ix, NONE, VariableSlot};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::step::forward::ForwardStep;
@@ -22,8 +22,10 @@ pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.functions[f].inputs.len() {
-        let tensor = a.variables[a.functions[f].inputs[i]].tensor;
-        x.push(Operand::input(&op, i, compute, tensor, data_array(a, tensor)));
+        let VariableSlot { tensor, parent, .. } = a.variables[a.functions[f].inputs[i]];
+        let mut operand = Operand::input(&op, i, compute, tensor, data_array(a, tensor));
+        operand.is_computed = parent != NONE;
+        x.push(operand);
     }
     for o in 0..a.functions[f].outputs.len() {
         let tensor = a.functions[f].outputs[o].tensor;

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use crate::array::Shape;
 use crate::graph::arena::describe::describe;
 use crate::graph::arena::order::depth_first;
-use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, flag};
+use crate::graph::arena::{self, Arena, FunctionSlot, Ix, NONE, Output, aliasing, flag};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::modes;
 use crate::graph::step::{prepare, shapes};
-use crate::ops::Shapes;
+use crate::ops::{self, Shapes};
 use crate::{Error, Result};
 
 /// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
@@ -47,9 +47,19 @@ pub(crate) fn forward(
     roots: &[Ix],
     enter: impl Fn(&Arena, Ix) -> bool,
 ) -> Result<Vec<Ix>, Stop> {
-    let mut order = depth_first(a, roots, enter);
+    let mut order = depth_first(a, roots, &enter);
+    let mut copies = false;
     for f in &order {
-        refresh(a, *f)?;
+        renew(a, *f)?;
+        if a.functions[*f].may_take_copy && aliasing::verify(a, *f).is_err() {
+            take_copies(a, *f)?;
+            copies = true;
+        } else {
+            share(a, *f)?;
+        }
+    }
+    if copies {
+        return forward(a, roots, enter);
     }
     // What is taken through an unlinked copy may have got its shape after who takes it was looked at.
     if order.iter().any(|f| a.needs_setup(*f)) {
@@ -64,6 +74,62 @@ pub(crate) fn forward(
 }
 
 pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+    renew(a, f)?;
+    share(a, f)
+}
+
+/// Shares memory in place where that is allowed.
+fn share(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+    if (0..a.functions[f].inputs.len()).all(|i| a.facts(f).alias(i).is_none()) {
+        return Ok(());
+    }
+    if !a.functions[f].no_grad {
+        for (i, v) in a.functions[f].inputs.iter().enumerate().filter(|(i, _)| a.facts(f).modifies(*i)) {
+            aliasing::check_kept(a, a.op(f), i, *v)?;
+        }
+    }
+    aliasing::share_memory(a, f);
+    aliasing::verify(a, f)?;
+    Ok(())
+}
+
+/// Has a function change copies of the inputs that it would change in place.
+fn take_copies(a: &mut Arena, f: Ix) -> Result<()> {
+    for i in 0..a.functions[f].inputs.len() {
+        if !a.facts(f).modifies(i) {
+            continue;
+        }
+        let entry =
+            ops::find("identity").ok_or_else(|| Error::Key("there is no operation 'identity'".into()))?;
+        let copy = a.new_function(entry.bind(&[], u64::MAX)?);
+        let FunctionSlot { no_grad, context, .. } = a.functions[f];
+        let v = a.functions[f].inputs[i];
+        let shape = a.tensors[a.variables[v].tensor].shape.clone();
+        let tensor = a.new_tensor(&shape);
+        a.tensors[tensor].count += 1; // the variable's and the function's
+        let flags = if no_grad { flag::NEED_GRAD_SET } else { 0 };
+        let taken = a.new_variable(tensor, flags, copy, 0);
+        let output = Output { variable: taken, generation: a.variables[taken].generation, tensor };
+        let slot = &mut a.functions[copy];
+        (slot.no_grad, slot.context, slot.count) = (no_grad, context, 1);
+        slot.inputs.push(v); // with the count of `f`
+        slot.outputs.push(output);
+        let use_of_f = a.variables[v].consumers.iter().position(|c| c.function == f);
+        if let Some(at) = use_of_f {
+            a.variables[v].consumers.remove(at);
+        }
+        a.add_consumer(v, copy);
+        a.functions[f].inputs[i] = taken;
+        a.add_consumer(taken, f);
+        a.outdate(a.variables[v].tensor);
+    }
+    let (x, y) = arena::tensors(a, f);
+    x.into_iter().chain(y).for_each(|tensor| a.outdate(tensor));
+    Ok(())
+}
+
+/// Has a function learn its rank, its shapes and whether gradients flow through it.
+fn renew(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     let (mut rank, mut need_grad) = (0, false);
     for i in 0..a.functions[f].inputs.len() {
         let v = a.functions[f].inputs[i];
@@ -103,10 +169,6 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
         let shapes = a.op(f).shapes(&x)?;
         drop(x);
         set_up(a, f, shapes, a.reshapes)?;
-    }
-    if (0..a.functions[f].inputs.len()).any(|i| a.facts(f).alias(i).is_some()) {
-        aliasing::share_memory(a, f);
-        aliasing::verify(a, f)?;
     }
     Ok(())
 }

@@ -43,6 +43,7 @@ pub fn num_threads() -> usize {
 /// Sets how many threads share the work, from the next loop on; one at least.
 pub fn set_num_threads(n: usize) {
     THREADS.store(n.max(1), Ordering::Relaxed);
+    Pool::end_surplus(n.max(1) - 1);
 }
 
 /// How many threads there are to be, if the environment says so.

@@ -4,15 +4,15 @@
 //! kernel wrote is in the cache of the core that reads it in the next; once its own are done it helps with those of others.
 //! Chunks are claimed one by one from counters, by the caller too, so that nobody waits for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
 //! may touch the loop only if the gate was open then; the caller shuts the gate and leaves when the last one has stepped
-//! out. Threads are made when first needed and never end. A forked child has none and makes its own.
+//! out. Threads are made when first needed and end when fewer are wanted. A forked child has none and makes its own.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::array::has_addresses;
@@ -52,8 +52,26 @@ impl LoopWork {
 }
 
 struct Worker {
-    thread: Thread,
-    asleep: &'static AtomicBool,
+    thread: JoinHandle<()>,
+    signals: Arc<Signals>,
+}
+
+impl Worker {
+    /// Wakes the thread up if it is asleep.
+    fn wake(&self) {
+        let asleep = &self.signals.asleep;
+        if asleep.load(Ordering::SeqCst) && asleep.swap(false, Ordering::SeqCst) {
+            self.thread.thread().unpark();
+        }
+    }
+}
+
+/// What a thread and the caller tell each other.
+#[derive(Default)]
+struct Signals {
+    asleep: AtomicBool,
+    /// The thread is not wanted any more.
+    ends: AtomicBool,
 }
 
 pub(super) struct Pool {
@@ -113,7 +131,12 @@ impl Pool {
         let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };
         let work = LoopWork { body, count, helpers: threads - 1 };
         let caught = pool.share(work);
+        // SAFETY: the pool is taken by this thread.
+        let workers = unsafe { &*pool.workers.get() }.len();
         pool.taken.store(false, Ordering::Release);
+        if workers >= super::num_threads() {
+            Self::end_surplus(super::num_threads() - 1); // fewer are wanted since the loop began
+        }
         if let Some(panic) = caught {
             resume_unwind(panic);
         }
@@ -173,11 +196,7 @@ impl Pool {
             let Some(worker) = self.spawn(workers.len()) else { break };
             workers.push(worker);
         }
-        for worker in workers.iter().take(work.helpers) {
-            if worker.asleep.load(Ordering::SeqCst) && worker.asleep.swap(false, Ordering::SeqCst) {
-                worker.thread.unpark();
-            }
-        }
+        workers.iter().take(work.helpers).for_each(Worker::wake);
         self.claim(&work, 0);
         self.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
         self.wait(&work);
@@ -237,26 +256,48 @@ impl Pool {
     }
 
     fn spawn(&'static self, index: usize) -> Option<Worker> {
-        // Where the C library has no memory for the thread-locals of a thread that begins, it aborts.
+        // If memory for the thread-locals of a new thread runs out, the C library aborts.
         if !has_addresses(THREAD_NEEDS) {
             return None;
         }
-        let asleep: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let handle = std::thread::Builder::new()
+        let signals = Arc::<Signals>::default();
+        let own = Arc::clone(&signals);
+        let thread = std::thread::Builder::new()
             .name(format!("kinnor-{}", index + 1))
-            .spawn(move || self.serve(index, asleep))
+            .spawn(move || self.serve(index, &own))
             .ok()?;
-        Some(Worker { thread: handle.thread().clone(), asleep })
+        Some(Worker { thread, signals })
     }
 
-    fn serve(&self, index: usize, asleep: &AtomicBool) {
+    /// Ends the threads beyond `helpers`, and waits until they have ended. Where a loop is under way, they end
+    /// after it.
+    pub(super) fn end_surplus(helpers: usize) {
+        // SAFETY: pools are leaked, so a pointer to one stays good.
+        let Some(pool) = (unsafe { POOL.load(Ordering::Acquire).as_ref() }) else { return };
+        if pool.taken.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // SAFETY: the pool is taken by this thread.
+        let workers = unsafe { &mut *pool.workers.get() };
+        let surplus = workers.split_off(helpers.min(workers.len()));
+        pool.taken.store(false, Ordering::Release);
+        for worker in &surplus {
+            worker.signals.ends.store(true, Ordering::SeqCst);
+            worker.wake();
+        }
+        for worker in surplus {
+            drop(worker.thread.join()); // panics were caught within
+        }
+    }
+
+    fn serve(&self, index: usize, Signals { asleep, ends }: &Signals) {
         let mut seen = 0;
         stop::help();
         begin_thread();
-        loop {
+        while !ends.load(Ordering::Relaxed) {
             let waiting = |order| {
                 let gate = self.gate.0.load(order);
-                gate & OPEN != 0 && gate / LOOP != seen
+                gate & OPEN != 0 && gate / LOOP != seen || ends.load(order)
             };
             if !spin(|| waiting(Ordering::Relaxed)) {
                 asleep.store(true, Ordering::SeqCst);
@@ -268,7 +309,7 @@ impl Pool {
                 continue;
             }
             let gate = self.gate.0.fetch_add(1, Ordering::AcqRel);
-            if gate & OPEN != 0 {
+            if gate & OPEN != 0 && gate / LOOP != seen {
                 seen = gate / LOOP;
                 // SAFETY: this thread is inside an open gate: the caller wrote the loop before and waits for this thread.
                 let work = unsafe { *self.work.get() };

@@ -17,5 +17,5 @@ def set_default_context(ctx: Context) -> None:
     Raises:
         AssertionError: If called inside a `context_scope`.
     """
-    assert not ours._here.scopes, "set_default_context: expected a call outside of any context_scope, got one inside"
+    assert not ours._scopes.get(), "set_default_context: expected a call outside of any context_scope, got one inside"
     ours.set_default_context(ctx)

@@ -5,6 +5,7 @@ Knows samples and channels; knows no data sets. The extra `audio` installs sound
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -187,11 +188,14 @@ def ausave(
         raise ArgumentError(f"ausave: expected one of the types {list(WRITTEN)}, got {samples.dtype}")
     if not soundfile.check_format(kind, subtype):
         subtype = None  # The format's own, such as that of Vorbis.
+    content = io.BytesIO()
+    try:
+        soundfile.write(content, samples, frame_rate, subtype=subtype, format=kind)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise AudioError(f"ausave: expected samples that {kind} has, got {samples.dtype}: {error}") from error
+    # What the system says of the file does not come through soundfile.
     with replacing(path) as temporary:
-        try:
-            soundfile.write(temporary, samples, frame_rate, subtype=subtype, format=kind)
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise AudioError(f"ausave: expected samples that {kind} has, got {samples.dtype}: {error}") from error
+        Path(temporary).write_bytes(content.getbuffer())
 
 
 auwrite = ausave

@@ -1,0 +1,31 @@
+"""Derivatives within derivatives: they are part of what is differentiated, so that they need a graph."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from .modes import is_grad_enabled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["differentiating", "is_nested"]
+
+_is_differentiated: ContextVar[bool] = ContextVar("kinnor.autodiff.is_differentiated", default=False)
+
+
+@contextmanager
+def differentiating() -> Iterator[None]:
+    """A function runs that will be differentiated."""
+    token = _is_differentiated.set(True)
+    try:
+        yield
+    finally:
+        _is_differentiated.reset(token)
+
+
+def is_nested() -> bool:
+    """True if a derivative that is taken now will be differentiated, unless `no_grad` says otherwise."""
+    return _is_differentiated.get() and is_grad_enabled()

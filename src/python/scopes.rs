@@ -1,0 +1,253 @@
+//! Scopes of modes belong to the task that entered them: to a context of `contextvars`, which a thread may change in between.
+//!
+//! A context variable holds the scopes that its context is in, innermost first, each with the modes that hold in it. The modes
+//! of the thread, which the engine asks, are a copy of those: [`follow`] brings it up to date before anything that asks. Where
+//! no context can have changed unseen, it does nothing.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList};
+
+use super::arguments::bytes;
+use crate::graph;
+use crate::graph::settings::{self, Mode, ScopedModes};
+
+/// A scope: the modes that hold in it, and the scope around it.
+#[pyclass(frozen, module = "kinnor._core")]
+struct EnteredModes {
+    /// No other has this number.
+    serial: u64,
+    /// What the scope is known by to who entered it; zero if that was no scope, but modes that were set.
+    id: u64,
+    /// What held before, to be set again.
+    old: Option<Mode>,
+    modes: ScopedModes,
+    outer: Option<Py<EnteredModes>>,
+}
+
+impl Drop for EnteredModes {
+    fn drop(&mut self) {
+        WATCH.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Set when contexts may change in any thread: a scope was entered in an event loop, or a change was met.
+const CONTEXTS_CHANGE: usize = 1 << (usize::BITS - 1);
+/// How many [`EnteredModes`] there are, of whatever thread or context, and that mark.
+static WATCH: AtomicUsize = AtomicUsize::new(0);
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Those that Python has imported.
+static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+thread_local! {
+    /// The serial number of the scope whose modes this thread has; zero for none.
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+    /// How many [`EnteredModes`] are this thread's own: of scopes that it has entered and not left.
+    static ENTERED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Has this thread use the modes of the context that it is in.
+#[inline(always)]
+pub(super) fn follow(py: Python<'_>) {
+    let watch = WATCH.load(Ordering::Relaxed);
+    if watch != 0 {
+        follow_changes(py, watch);
+    }
+}
+
+/// Where all are this thread's own, it meets no others, unless contexts change within threads.
+#[inline(never)]
+fn follow_changes(py: Python<'_>, watch: usize) {
+    if watch > ENTERED.get() {
+        // An error here would be one of the interpreter, which the next call meets.
+        drop(current(py));
+    }
+}
+
+fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    let make = || -> PyResult<Py<PyAny>> {
+        let named = py.import("contextvars")?.getattr("ContextVar")?.call1(("kinnor.modes",))?;
+        Ok(named.unbind())
+    };
+    Ok(VARIABLE.get_or_try_init(py, make)?.bind(py))
+}
+
+/// The innermost scope of this context, whose modes this thread has from here on.
+fn current(py: Python<'_>) -> PyResult<Option<Py<EnteredModes>>> {
+    let found = variable(py)?.call_method1(intern!(py, "get"), (py.None(),))?;
+    let scope = found.cast_into::<EnteredModes>().ok();
+    let serial = scope.as_ref().map_or(0, |scope| scope.get().serial);
+    if serial != CURRENT.get() {
+        WATCH.fetch_or(CONTEXTS_CHANGE, Ordering::Relaxed);
+        take(serial, scope.as_ref().map_or(ScopedModes::DEFAULT, |scope| scope.get().modes));
+    }
+    Ok(scope.map(Bound::unbind))
+}
+
+/// Gives this thread the modes of a scope.
+fn take(serial: u64, modes: ScopedModes) {
+    if settings::memory_budget() != modes.memory_budget() {
+        graph::set_memory_budget(modes.memory_budget());
+    }
+    settings::set_scoped(modes);
+    CURRENT.set(serial);
+}
+
+/// Sets one mode of this thread; returns what it was.
+fn set(mode: Mode) -> Mode {
+    match mode {
+        Mode::MemoryBudget(bytes) => Mode::MemoryBudget(graph::set_memory_budget(bytes)),
+        other => settings::set_mode(other),
+    }
+}
+
+/// Makes a scope the innermost of this context. The thread has its modes.
+fn put(py: Python<'_>, scope: Option<Py<EnteredModes>>) -> PyResult<()> {
+    CURRENT.set(scope.as_ref().map_or(0, |scope| scope.get().serial));
+    variable(py)?.call_method1(intern!(py, "set"), (scope,))?;
+    Ok(())
+}
+
+fn new(
+    py: Python<'_>,
+    id: u64,
+    old: Option<Mode>,
+    modes: ScopedModes,
+    outer: Option<Py<EnteredModes>>,
+) -> PyResult<Py<EnteredModes>> {
+    let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
+    WATCH.fetch_add(1, Ordering::Relaxed);
+    Py::new(py, EnteredModes { serial, id, old, modes, outer })
+}
+
+/// Notes that contexts change in threads if one runs an event loop.
+fn look_for_event_loop(py: Python<'_>) -> PyResult<()> {
+    if WATCH.load(Ordering::Relaxed) & CONTEXTS_CHANGE != 0 {
+        return Ok(());
+    }
+    let find = || -> PyResult<Py<PyDict>> {
+        Ok(py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.unbind())
+    };
+    let modules = MODULES.get_or_try_init(py, find)?.bind(py);
+    let Some(events) = modules.get_item(intern!(py, "asyncio.events"))? else { return Ok(()) };
+    if !events.call_method0("_get_running_loop")?.is_none() {
+        WATCH.fetch_or(CONTEXTS_CHANGE, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Mode> {
+    Ok(match name {
+        "grad" => Mode::Grad(value.extract()?),
+        "auto_forward" => Mode::AutoForward(value.extract()?),
+        "recompute" => Mode::Recompute(value.extract()?),
+        "context" => Mode::Context(value.extract()?),
+        "memory_budget" => Mode::MemoryBudget(bytes(value)?),
+        "anomaly" => Mode::Anomaly(value.extract()?),
+        other => {
+            return Err(PyTypeError::new_err(format!("scope: expected the name of a mode, got {other}")));
+        }
+    })
+}
+
+/// Sets a mode until the scope is left; returns what it is known by.
+#[pyfunction]
+fn enter_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let mode = mode(name, value)?;
+    let outer = current(py)?;
+    look_for_event_loop(py)?;
+    let old = set(mode);
+    let id = SERIALS.fetch_add(1, Ordering::Relaxed);
+    let entered = new(py, id, Some(old), settings::scoped(), outer).and_then(|scope| put(py, Some(scope)));
+    if let Err(error) = entered {
+        set(old);
+        return Err(error);
+    }
+    ENTERED.set(ENTERED.get() + 1);
+    Ok(id)
+}
+
+/// Leaves the innermost scope of this context that is one of `ids`; returns its id, or None if this context is in none.
+///
+/// Scopes that were entered later stay: what they set goes on holding.
+#[pyfunction]
+fn leave_mode(py: Python<'_>, ids: &Bound<'_, PyList>) -> PyResult<Option<u64>> {
+    let ids: Vec<u64> = ids.extract()?;
+    ENTERED.set(ENTERED.get().saturating_sub(1));
+    look_for_event_loop(py)?;
+    let mut within = Vec::new();
+    let mut next = current(py)?;
+    let left = loop {
+        let Some(scope) = next else {
+            WATCH.fetch_or(CONTEXTS_CHANGE, Ordering::Relaxed);
+            return Ok(None);
+        };
+        if ids.contains(&scope.get().id) {
+            break scope;
+        }
+        next = scope.get().outer.as_ref().map(|outer| outer.clone_ref(py));
+        within.push(scope);
+    };
+    let EnteredModes { id, old, outer, .. } = left.get();
+    let mut outer = outer.as_ref().map(|outer| outer.clone_ref(py));
+    let mut old = *old;
+    // The next scope within that sets the same mode sets back what this one would have.
+    for scope in within.iter().rev() {
+        let EnteredModes { id, old: own, modes, .. } = scope.get();
+        let (mut own, mut modes) = (*own, *modes);
+        match (&mut own, old) {
+            (Some(own), Some(before)) if own.is_alike(&before) => {
+                *own = before;
+                old = None;
+            }
+            (_, Some(before)) => modes.set(before),
+            _ => {}
+        }
+        outer = Some(new(py, *id, own, modes, outer)?);
+    }
+    if let Some(old) = old {
+        set(old);
+    }
+    put(py, outer)?;
+    Ok(Some(*id))
+}
+
+/// Sets a mode for the rest of the innermost scope that sets the same, or of the context if it is in none.
+#[pyfunction]
+fn put_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let mode = mode(name, value)?;
+    let mut next = current(py)?;
+    look_for_event_loop(py)?;
+    set(mode);
+    let (mut within, mut ends) = (Vec::new(), false);
+    while !ends && let Some(scope) = next.take() {
+        next = scope.get().outer.as_ref().map(|outer| outer.clone_ref(py));
+        ends = scope.get().id == 0 || scope.get().old.is_some_and(|old| old.is_alike(&mode));
+        within.push(scope);
+    }
+    if !ends {
+        let mut modes = ScopedModes::DEFAULT;
+        modes.set(mode);
+        next = Some(new(py, 0, None, modes, None)?);
+        ENTERED.set(ENTERED.get() + 1);
+    }
+    for scope in within.iter().rev() {
+        let EnteredModes { id, old, mut modes, .. } = *scope.get();
+        modes.set(mode);
+        next = Some(new(py, id, old, modes, next)?);
+    }
+    put(py, next)
+}
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(enter_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(leave_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(put_mode, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+"""`StopIteration` out of a program's own code is a RuntimeError, as in a generator (PEP 479)."""
+
+import numpy as np
+import pytest
+
+from kinnor.utils.batches import DataIterator
+from kinnor.utils.data_iterator import data_iterator, data_iterator_concat_datasets, data_iterator_simple
+from kinnor.utils.data_source import DataSource
+
+
+class Source(DataSource):
+    """Its examples are numbers, until they run out where they should not."""
+
+    def __init__(self, stops_at=12):
+        super().__init__()
+        self._size, self._variables, self.stops_at = 20, ("x",), stops_at
+
+    def _get_data(self, position):
+        if position == self.stops_at:
+            raise StopIteration("a generator of mine ran out")
+        return (np.full(1, position, np.float32),)
+
+
+def loader(stops_at=12):
+    left = [stops_at]
+
+    def load(i):
+        left[0] -= 1
+        if left[0] == 0:
+            raise StopIteration
+        return (np.full(1, i, np.float32),)
+
+    return load
+
+
+def stop(_):
+    raise StopIteration
+
+
+ITERATORS = {
+    "simple": lambda thread: data_iterator_simple(loader(), 20, 5, shuffle=False, use_thread=thread),
+    "source": lambda thread: data_iterator(Source(), 5, use_thread=thread, with_memory_cache=False),
+    "cache": lambda thread: data_iterator(Source(), 5, use_thread=thread, with_memory_cache=True),
+    "one epoch": lambda thread: data_iterator(Source(), 5, use_thread=thread, stop_exhausted=True),
+    "concatenated": lambda thread: data_iterator_concat_datasets(
+        [Source(30), Source(2)], 5, use_thread=thread, with_memory_cache=False
+    ),
+    "slice": lambda thread: data_iterator(Source(), 5, use_thread=thread, with_memory_cache=False).slice(
+        None, slice_start=0, slice_end=20
+    ),
+    "end of an epoch": lambda thread: data_iterator(Source(99), 5, use_thread=thread, epoch_end_callbacks=[stop]),
+    "begin of an epoch": lambda thread: data_iterator(Source(99), 5, use_thread=thread, epoch_begin_callbacks=[stop]),
+}
+
+
+@pytest.mark.parametrize("use_thread", [False, True])
+@pytest.mark.parametrize("name", ITERATORS)
+def test_a_loop_over_batches(name, use_thread):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        for n, _ in enumerate(ITERATORS[name](use_thread)):
+            assert n < 50
+
+
+def test_a_source_that_is_iterated_over_itself():
+    source = Source(2)
+    assert [float(next(source)[0][0]) for _ in range(2)] == [0, 1]
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        next(source)
+
+
+def test_an_iterator_that_is_exhausted_stops():
+    batches = DataIterator(Source(99), 5, stop_exhausted=True, use_thread=False)
+    assert len(list(batches)) == 4
+    with pytest.raises(StopIteration):
+        batches.next()

@@ -1,0 +1,135 @@
+"""What depends on `need_grad` is decided when a graph runs, and not when it is built."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+
+VALUES = np.array([[0.3, -0.7, 1.1], [-0.2, 0.9, 0.4]], np.float32)
+
+FUNCTIONS = {
+    "exp": F.exp,
+    "tanh": F.tanh,
+    "relu": F.relu,
+    "sigmoid": F.sigmoid,
+    "elu": F.elu,
+    "softmax": F.softmax,
+    "log_softmax": F.log_softmax,
+    "pow": lambda x: F.pow_scalar(F.abs(x), 0.5),
+    "cumprod": lambda x: F.cumprod(x, axis=1),
+    "norm": lambda x: F.norm_normalization(x, p=2, axes=1),
+    "sin": F.sin,
+    "dense": lambda x: F.relu(x * 2.0),
+}
+
+KEYS = {
+    "slice": slice(0, 1),
+    "integer": 1,
+    "steps": (slice(None), slice(None, None, 2)),
+    "array": np.array([1]),
+    "mask": np.array([[True, False, True], [False, True, False]]),
+    "everything": Ellipsis,
+}
+
+
+def graph(f, key, need_grad):
+    a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
+    y = f(a)
+    y[key] = 0.5
+    return a, y, F.sum(F.sin(y) * y)
+
+
+def gradient(a, z):
+    z.forward()
+    a.grad.zero()
+    z.backward()
+    return a.g.copy()
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
+    f, key = FUNCTIONS[name], KEYS[key]
+    a, y, z = graph(f, key, True)
+    expected = gradient(a, z)
+    value = y.d.copy()
+    for first_run in (False, True):
+        with nn.auto_forward(at_once):
+            a, y, z = graph(f, key, False)
+        if first_run:
+            z.forward()
+        a.need_grad = True
+        for _ in range(3):  # the plan is made, kept and fused
+            np.testing.assert_array_equal(gradient(a, z), expected)
+        np.testing.assert_array_equal(y.d, value)
+        a.need_grad = False
+        z.forward(clear_buffer=True)
+        a.need_grad = True
+        np.testing.assert_array_equal(gradient(a, z), expected)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_two_parts_are_assigned(at_once):
+    def built(need_grad):
+        a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
+        y = F.exp(a)
+        y[0:1] = 0.5
+        y[:, 1] = F.tanh(a)[:, 0]
+        h = F.relu(y)
+        h[1, 2] = 3.0
+        return a, F.sum(F.sin(h))
+
+    a, z = built(True)
+    expected = gradient(a, z)
+    with nn.auto_forward(at_once):
+        a, z = built(False)
+    a.need_grad = True
+    np.testing.assert_array_equal(gradient(a, z), expected)
+
+
+def test_memory_is_changed_in_place_where_no_gradient_reads_it():
+    a = nn.Variable.from_numpy_array(VALUES, need_grad=False)
+    y = F.exp(a)
+    before = y.data
+    y[0:1] = 0.5
+    y.forward()
+    assert before is y.data or before == y.data or np.shares_memory(before.data, y.d)
+
+
+@pytest.mark.parametrize("mode", ["static", "at once"])
+def test_a_leaf_that_is_changed_in_place_is_looked_at_in_each_run(mode):
+    """As when the function is built."""
+    index = nn.Variable.from_numpy_array(np.array([[0]]))
+    value = nn.Variable.from_numpy_array(VALUES[:1])
+    a = nn.Variable.from_numpy_array(VALUES, need_grad=False)
+    with nn.auto_forward() if mode == "at once" else contextlib.nullcontext():
+        y = F.scatter_nd(value, index, out=a)
+    y.forward()
+    a.need_grad = True
+    with pytest.raises(nn.GraphError, match="leaf that requires grad"):
+        y.forward()
+    with pytest.raises(nn.GraphError, match="leaf that requires grad"):
+        F.scatter_nd(value, index, out=a)
+    a.need_grad = False
+    y.forward()
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_functions_that_may_share_memory(inplace):
+    """Each with a gradient that is needed from the start, and from the second run on."""
+    for f in (F.relu, F.sigmoid, lambda h: F.reshape(h, (6,), inplace=inplace), F.identity):
+
+        def built(need_grad, f=f):
+            a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
+            return a, F.sum(F.exp(f(F.tanh(a))))
+
+        a, z = built(True)
+        expected = gradient(a, z)
+        a, z = built(False)
+        z.forward(clear_no_need_grad=True)
+        a.need_grad = True
+        np.testing.assert_array_equal(gradient(a, z), expected)

@@ -1,0 +1,382 @@
+"""Scopes belong to the task that entered them: to a context of `contextvars`, and not to its thread."""
+
+import asyncio
+import contextvars
+import threading
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+from kinnor import autodiff
+
+HALF = nn.Context(["cpu:half"])
+
+
+def built():
+    x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
+    return F.exp(x)
+
+
+def has_grad():
+    return built().need_grad
+
+
+def is_at_once():
+    y = built()
+    return y.data.modification_count == 1
+
+
+def is_recomputed():
+    return built().recompute, nn.Variable((2,)).recompute
+
+
+def is_half():
+    return built().parent.context.backend, nn.get_current_context() is HALF
+
+
+ROOT = nn.get_current_parameter_scope()
+
+
+def is_at_root():
+    PF.affine(nn.Variable((2, 3)), 4)
+    return nn.get_current_parameter_scope() is ROOT
+
+
+def budget():
+    h = nn.Variable.from_numpy_array(np.ones((2, 1000), np.float32), need_grad=True)
+    for _ in range(4):
+        h = F.tanh(h)
+    try:
+        F.sum(h).forward()
+    except nn.BudgetError:
+        return "refused"
+    return "runs"
+
+
+def anomaly():
+    y = F.sum(F.pow_scalar(nn.Variable.from_numpy_array(np.array([-1.0], np.float32)), 0.5))
+    try:
+        y.forward()
+    except nn.GraphError:
+        return "refused"
+    return "runs"
+
+
+SCOPES = {
+    "no_grad": (nn.no_grad, has_grad),
+    "set_grad_enabled": (lambda: autodiff.set_grad_enabled(False), has_grad),
+    "auto_forward": (nn.auto_forward, is_at_once),
+    "recompute": (nn.recompute, is_recomputed),
+    "context_scope": (lambda: nn.context_scope(HALF), is_half),
+    "parameter_scope": (lambda: nn.parameter_scope("inner"), is_at_root),
+    "memory_budget": (lambda: nn.memory_budget(1000), budget),
+    "detect_anomaly": (autodiff.detect_anomaly, anomaly),
+    "place": (lambda: nn.place(3), lambda: built().parent.context.device_id),
+}
+
+
+@pytest.fixture(autouse=True)
+def parameters():
+    nn.clear_parameters()
+    yield
+    nn.clear_parameters()
+
+
+@pytest.fixture(params=SCOPES)
+def scope(request):
+    """A scope, how to look, what is seen outside, and what within."""
+    enter, look = SCOPES[request.param]
+    outside = look()
+    with enter():
+        within = look()
+    assert within != outside
+    assert look() == outside
+    return enter, look, outside, within
+
+
+def run(*tasks):
+    """Runs coroutines as tasks of one loop, each step of one after a step of the other."""
+
+    async def main():
+        return await asyncio.gather(*tasks)
+
+    return asyncio.run(main())
+
+
+async def steps(n=1):
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+def test_other_tasks_do_not_see_it(scope):
+    enter, look, outside, within = scope
+    seen = []
+
+    async def inside():
+        with enter():
+            for _ in range(4):
+                seen.append(("inside", look()))
+                await steps()
+        seen.append(("left", look()))
+
+    async def beside():
+        for _ in range(6):
+            seen.append(("beside", look()))
+            await steps()
+
+    run(inside(), beside())
+    expected = {"inside": within, "left": outside, "beside": outside}
+    assert [value for _, value in seen] == [expected[where] for where, _ in seen]
+    assert look() == outside
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_exits_in_any_order(scope, shared):
+    """One object may be entered by several tasks."""
+    enter, look, outside, within = scope
+    one = enter() if shared else None
+    if hasattr(one, "entered"):
+        with one:
+            pass
+    else:
+        one = None
+    seen = []
+
+    async def task(before, within_for):
+        await steps(before)
+        with one or enter():
+            for _ in range(within_for):
+                seen.append(look())
+                await steps()
+            seen.append(look())
+        return look()
+
+    left = run(task(0, 2), task(1, 4), task(2, 1), task(0, 6))
+    assert all(value == within for value in seen)
+    assert left == [outside] * 4
+    assert look() == outside
+
+
+def test_scopes_of_one_task_that_are_left_in_another_order(scope):
+    """As those of generators are."""
+    enter, look, outside, _ = scope
+
+    def held():
+        with enter():
+            yield
+
+    for order in ([0, 1], [1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1]):
+        generators = [held() for _ in order]
+        for generator in generators:
+            next(generator)
+            assert look() != outside
+        for left, i in enumerate(order, 1):
+            generators[i].close()
+            assert (look() != outside) == (left < len(order)), order
+        assert look() == outside
+
+
+def test_a_task_begins_in_the_scopes_of_what_made_it(scope):
+    enter, look, outside, within = scope
+
+    async def child(n):
+        await steps(n)
+        return look()
+
+    async def parent():
+        before = asyncio.create_task(child(4))
+        with enter():
+            made = asyncio.create_task(child(4))
+            await steps()
+        await steps()
+        return await before, await made, look()
+
+    assert asyncio.run(parent()) == (outside, within, outside)
+    with enter():
+        assert asyncio.run(child(2)) == within
+    assert look() == outside
+
+
+def test_a_thread_begins_in_no_scope(scope):
+    enter, look, outside, within = scope
+    seen = []
+
+    async def main():
+        with enter():
+            inherited = await asyncio.to_thread(look)
+        plain = await asyncio.to_thread(look)
+        return inherited, plain
+
+    with enter():
+        thread = threading.Thread(target=lambda: seen.append(look()))
+        thread.start()
+        thread.join()
+        inside = asyncio.run(main())
+    assert seen == [outside]
+    assert look() == outside
+    assert inside == (within, within)
+    assert asyncio.run(main()) == (within, outside)
+
+
+def test_a_context_that_is_run_by_hand(scope):
+    enter, look, outside, within = scope
+    context = contextvars.copy_context()
+
+    def entered():
+        with enter():
+            return look()
+
+    assert context.run(entered) == within
+    assert context.run(look) == look() == outside
+    with enter():
+        inside = contextvars.copy_context()
+    assert inside.run(look) == within
+    assert look() == outside
+
+    async def main():
+        with enter():
+            held = contextvars.copy_context()
+            await steps()
+        return held.run(look), look()
+
+    assert asyncio.run(main()) == (within, outside)
+
+
+def test_gradients_of_a_task_beside_no_grad():
+    async def predict():
+        with nn.no_grad():
+            await steps(3)
+
+    async def train():
+        await steps()
+        w = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
+        y = F.sum(w * w)
+        y.forward()
+        w.grad.zero()
+        y.backward()
+        return w.g.copy()
+
+    _, g = run(predict(), train())
+    assert g.tolist() == [2, 2, 2]
+
+
+def test_parameters_of_tasks_are_found_and_saved(tmp_path):
+    PF.affine(nn.Variable((2, 3)), 4, name="before")
+
+    async def task(name, n):
+        with nn.parameter_scope(name):
+            await steps(n)
+            PF.affine(nn.Variable((2, 3)), 4)
+
+    run(task("p", 2), task("q", 3))
+    PF.affine(nn.Variable((2, 3)), 4, name="after")
+    nn.save_parameters(tmp_path / "all.h5")
+    nn.clear_parameters()
+    nn.load_parameters(tmp_path / "all.h5")
+    assert {name.split("/")[0] for name in nn.get_parameters()} == {"before", "after", "p", "q"}
+
+
+def test_a_parametric_function_that_fails_in_one_task():
+    """What it has registered goes, and nothing of other tasks'."""
+
+    @PF.parametric_function_api("failing", [])
+    def failing(x, fix_parameters=False):
+        PF.affine(x, 4)
+        raise ZeroDivisionError
+
+    async def fails():
+        with nn.parameter_scope("p"):
+            await steps()
+            with pytest.raises(ZeroDivisionError):
+                failing(nn.Variable((2, 3)))
+
+    async def works():
+        with nn.parameter_scope("q"):
+            await steps()
+            PF.affine(nn.Variable((2, 3)), 4)
+
+    run(fails(), works())
+    assert sorted(nn.get_parameters()) == ["q/affine/W", "q/affine/b"]
+
+
+def test_modes_that_are_set_within_scopes():
+    with nn.auto_forward():
+        autodiff.set_grad_enabled(False)
+    assert not autodiff.is_grad_enabled()
+    with nn.no_grad():
+        autodiff.set_grad_enabled(True)
+        assert autodiff.is_grad_enabled()
+    assert not autodiff.is_grad_enabled()
+    autodiff.set_grad_enabled(True)
+    with nn.no_grad():
+        with nn.recompute():
+            autodiff.set_grad_enabled(True)
+        assert autodiff.is_grad_enabled()
+    assert autodiff.is_grad_enabled()
+
+    async def sets():
+        autodiff.set_grad_enabled(False)
+        await steps(2)
+        return autodiff.is_grad_enabled()
+
+    async def looks():
+        await steps()
+        return autodiff.is_grad_enabled()
+
+    assert run(sets(), looks()) == [False, True]
+    assert autodiff.is_grad_enabled()
+
+
+@pytest.mark.parametrize("kind", ["generator", "coroutine"])
+def test_decorated_functions_of_several_steps(kind):
+    @nn.no_grad()
+    def generator():
+        yield has_grad()
+        yield has_grad()
+
+    @nn.no_grad()
+    async def coroutine():
+        first = has_grad()
+        await steps()
+        return [first, has_grad()]
+
+    async def beside():
+        return [has_grad(), (await steps()), has_grad()]
+
+    if kind == "generator":
+        assert [(value, has_grad()) for value in generator()] == [(False, True)] * 2
+    else:
+        assert run(coroutine(), beside()) == [[False, False], [True, None, True]]
+
+
+def test_a_generator_that_is_closed_by_another_task(scope):
+    """It leaves no scope of that task."""
+    enter, look, outside, within = scope
+
+    def held():
+        with enter():
+            yield
+
+    async def opens(found):
+        with enter():
+            found.append(held())
+            next(found[0])
+            await steps(3)
+            return look()
+
+    async def closes(found):
+        await steps(2)
+        with enter():
+            found[0].close()
+            await steps(3)
+            inside = look()
+        return inside, look()
+
+    found = []
+    kept, (inside, left) = run(opens(found), closes(found))
+    assert kept != outside
+    assert (inside, left) == (within, outside)
+    assert look() == outside
