@@ -31,6 +31,7 @@ __all__ = [
     "here",
     "lock",
     "register",
+    "root",
     "split",
     "variable",
     "walk",
@@ -43,7 +44,7 @@ LONGEST = 4096
 """How many levels and characters the names in files have at most."""
 
 lock = threading.RLock()
-_root: Scope = {}
+root: Scope = {}
 
 
 class Here:
@@ -52,7 +53,7 @@ class Here:
     __slots__ = ("calls", "registered", "scope")
 
     def __init__(self) -> None:
-        self.scope = _root
+        self.scope = root
         self.calls = 0
         self.registered: list[tuple[Scope, str]] = []
 
@@ -206,7 +207,7 @@ def check_paths(op: str, paths: list[str]) -> None:
 def full_path(scope: Scope, name: str) -> str:
     """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
     # Each level with the one that it is in, so that only one path is put together.
-    levels: list[tuple[Any, str, Scope]] = [(None, "", _root)]
+    levels: list[tuple[Any, str, Scope]] = [(None, "", root)]
     while levels:
         level = levels.pop()
         if level[2] is scope:
