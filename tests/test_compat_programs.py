@@ -129,6 +129,28 @@ def test_parametric_functions_call_what_a_program_puts_in_the_place_of_a_functio
     assert out == ["True"] * 4
 
 
+def test_profilers_may_measure_in_another_way():
+    out = run("""
+        import nnabla as nn, nnabla.functions as F, nnabla.parametric_functions as PF
+        from nnabla.utils.profiler import GraphProfiler
+        class Mine(GraphProfiler):
+            def _measure_execution_time(self, execution, *arguments):
+                self.ext_module.synchronize(device_id=self.device_id)
+                execution(*arguments)
+                return 1.5, self.n_run
+        class Other(GraphProfiler):
+            def _time_profiling(self, f, target_process):
+                self.result[target_process].append((f.name, sorted(self.name2val.values())))
+        y = F.sum(F.relu(PF.affine(nn.Variable((2, 3)), 4)))
+        for kind in (Mine, Other):
+            profiler = kind(y, "0", "cpu", n_run=2)
+            profiler.run()
+            print(len(profiler.result["forward"]), len(profiler.result["backward"]), profiler.result["forward"][0][-1])
+        print(Mine(y, "0", "cpu").n_run)
+    """)
+    assert " ".join(out) == "3 3 2 3 3 ['affine/W', 'affine/b'] 100"
+
+
 CONSUMERS = {
     "tanh": "F.tanh(h)",
     "affine": "PF.affine(h, 2)",

@@ -26,24 +26,30 @@ pub(super) struct NdArray {
 }
 
 /// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
-pub(super) struct Own(OnceLock<graph::NdArray>);
+pub(super) enum Own {
+    Made(graph::NdArray),
+    Late(OnceLock<graph::NdArray>),
+}
 
 impl Deref for Own {
     type Target = graph::NdArray;
 
     /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
     fn deref(&self) -> &graph::NdArray {
-        self.0.get_or_init(|| {
-            let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
-            let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
-            array
-        })
+        match self {
+            Self::Made(array) => array,
+            Self::Late(array) => array.get_or_init(|| {
+                let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
+                let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
+                array
+            }),
+        }
     }
 }
 
 impl From<graph::NdArray> for NdArray {
     fn from(array: graph::NdArray) -> Self {
-        Self { array: Own(OnceLock::from(array)) }
+        Self { array: Own::Made(array) }
     }
 }
 
@@ -96,7 +102,7 @@ impl NdArray {
     ) -> PyResult<Self> {
         match cls.is(&cls.py().get_type::<Self>()) {
             true => of_arguments(shape, named).map(Self::from),
-            false => Ok(Self { array: Own(OnceLock::new()) }),
+            false => Ok(Self { array: Own::Late(OnceLock::new()) }),
         }
     }
 
@@ -107,11 +113,8 @@ impl NdArray {
         shape: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        if slf.get_type().is(&slf.py().get_type::<Self>()) {
-            return Ok(());
-        }
-        let made = of_arguments(shape, named)?;
-        slf.get().array.0.set(made).map_err(|_| {
+        let Own::Late(array) = &slf.get().array else { return Ok(()) };
+        array.set(of_arguments(shape, named)?).map_err(|_| {
             Error::Graph("NdArray.__init__: expected one call, before the array is used, got another".into())
                 .into()
         })
