@@ -199,6 +199,13 @@ def test_what_a_program_holds_stays_if_it_needs_a_gradient(kind):
         for _ in range(2):
             z.forward(clear_no_need_grad=True)
             assert np.array_equal(inner.d, 2 * t.d)
+        # A record shows what may be cleared.
+        from nnabla.testing import clear_called_flag_recorder as recorder
+        recorder.activate_clear_called_flag_recorder()
+        z = F.sum(t * 2.0)
+        z.forward(clear_no_need_grad=True)
+        assert recorder.get_input_clear_called_flags()[1][0][0]
+        recorder.deactivate_clear_called_flag_recorder()
         # What needs no gradient is cleared.
         u = x + 1.0
         z = F.sum(u * 2.0)

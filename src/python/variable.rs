@@ -57,7 +57,7 @@ impl Given {
             *place = Some(one);
         }
         for (key, one) in named.into_iter().flatten() {
-            let key = key.cast::<PyString>()?.to_cow()?;
+            let key = key.cast::<PyString>()?.to_str()?;
             let Some(at) = NAMES.iter().position(|name| *name == key) else {
                 return Err(refuse(format!(
                     "arguments {}, got an unexpected keyword argument '{key}'",

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::{Arena, Ix, NONE, aliasing, flag, order};
-use crate::graph::memory::in_place;
+use crate::graph::memory::{clear_record, in_place};
 use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
@@ -69,7 +69,8 @@ impl ForwardPlan {
             spares_held: modes::unwary()
                 && policy.clear_no_need_grad
                 && !policy.clear_buffer
-                && !policy.recomputation,
+                && !policy.recomputation
+                && !clear_record::is_recording(), // A record shows what may be cleared, held or not.
             fresh: Vec::new(),
             passes: None,
             chains: Vec::new(),
