@@ -214,6 +214,40 @@ def test_what_a_program_holds_stays_if_it_needs_a_gradient(kind):
     """)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_program_holds_stays_where_functions_run_as_one_pass(threads):
+    run(f"""
+        import kinnor, numpy as np, nnabla as nn, nnabla.functions as F
+        kinnor.set_num_threads({threads})
+        x = nn.Variable.from_numpy_array(np.ones((64, 4096)))
+        p = nn.Variable.from_numpy_array(np.arange(4096.0), need_grad=True)
+        steps = [x + p]
+        for k in range(6):
+            steps.append(steps[-1] * 2.0 if k % 2 else steps[-1] + 1.0)
+        y = F.sum(steps[-1])
+        wanted = [p.d + 1]
+        for k in range(6):
+            wanted.append(wanted[-1] * 2 if k % 2 else wanted[-1] + 1)
+        held = steps[3]
+        del steps
+        for _ in range(4):
+            y.forward(clear_no_need_grad=True)
+            assert np.array_equal(held.d[5], wanted[3])
+            y.backward(clear_buffer=True)
+            assert p.g[7] == 64 * 8
+            p.grad.zero()
+        after = y.parent.inputs[0].parent.inputs[0]
+        for _ in range(3):
+            y.forward(clear_no_need_grad=True)
+            assert np.array_equal(held.d[5], wanted[3])
+            assert np.array_equal(after.d[5], wanted[5])
+        del held
+        for _ in range(3):
+            y.forward(clear_no_need_grad=True)
+            assert np.array_equal(after.d[5], wanted[5])
+    """)
+
+
 def test_what_has_the_ending_of_no_format_is_left_out_with_a_warning(tmp_path):
     run(f"""
         import io, logging
