@@ -398,6 +398,28 @@ def test_the_order_of_examples_is_that_of_nnabla(tmp_path):
     assert found == {**wanted, **RESETS}
 
 
+def test_iterators_that_share_a_generator_do_not_go_by_chance():
+    out = run("""
+        import logging, random, time
+        import numpy as np
+        from nnabla.logger import logger
+        from nnabla.utils.data_iterator import data_iterator_simple
+        logger.setLevel(logging.ERROR)
+        def load(i):
+            time.sleep(random.random() / 5000)
+            return (np.array([i]),)
+        def orders(batch):
+            rng = np.random.RandomState(0)
+            both = [data_iterator_simple(load, 5, batch, True, rng) for _ in range(2)]
+            found = [[int(x) for x in it.next()[0]] for _ in range(8) for it in both]
+            for it in both:
+                it.close()
+            return found
+        print(all(orders(batch) == orders(batch) for batch in (1, 2, 5, 7, 20) for _ in range(6)))
+    """)
+    assert out == ["True"]
+
+
 WORKERS = """
     import sys, multiprocessing
     from concurrent.futures import ProcessPoolExecutor

@@ -236,8 +236,13 @@ class DataIterator:
             self._read_ahead()
 
     def _read_ahead(self) -> None:
-        if self._thread is not None:
-            self._ahead = self._thread.submit(self._read)
+        if self._thread is None:
+            return
+        ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
+        self._ahead = self._thread.submit(self._read)
+        if ends_epoch and _core.unwary() and self._data_source.shuffle:
+            # It draws an order from a generator that others may share: without the wait their orders go by chance.
+            wait([self._ahead])
 
     def _read(self) -> _Batch | None:
         self._reader = threading.get_ident()
