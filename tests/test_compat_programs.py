@@ -411,7 +411,7 @@ def test_iterators_that_share_a_generator_do_not_go_by_chance():
         def orders(batch):
             rng = np.random.RandomState(0)
             both = [data_iterator_simple(load, 5, batch, True, rng) for _ in range(2)]
-            found = [[int(x) for x in it.next()[0]] for _ in range(8) for it in both]
+            found = [it.next()[0].ravel().tolist() for _ in range(8) for it in both]
             for it in both:
                 it.close()
             return found
