@@ -17,6 +17,8 @@ from ._core import CallError, GraphError, RangeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from typing_extensions import Self
+
 __all__ = ["Context", "context_scope", "get_current_context", "set_default_context"]
 
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
@@ -38,6 +40,12 @@ class Context:
     """
 
     __slots__ = ("__weakref__", "_backend", "array_class", "device_id")
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """A context of no backend, which fails where it is used, for derived classes that do not call `__init__`."""
+        made = super().__new__(cls)
+        made._backend, made.array_class, made.device_id = [], "", "0"
+        return made
 
     def __init__(self, backend: Sequence[str] | None = None, array_class: str = "", device_id: str | int = "0") -> None:
         self._backend = _names(["cpu:float"] if backend is None else backend)

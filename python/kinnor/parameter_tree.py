@@ -32,6 +32,7 @@ __all__ = [
     "here",
     "lock",
     "register",
+    "root",
     "split",
     "variable",
     "walk",
@@ -44,7 +45,7 @@ LONGEST = 4096
 """How many levels and characters the names in files have at most."""
 
 lock = threading.RLock()
-_root: Scope = {}
+root: Scope = {}
 
 
 _Registered: TypeAlias = "list[tuple[Scope, str]] | None"
@@ -52,7 +53,7 @@ _Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
 """A scope, what it is known by to who entered it, the place around it, and what unfinished parametric functions have
 registered, or None outside of them. (A tuple, as each call of a parametric function makes one.)"""
 
-_place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(_root, None, None, None))
+_place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(root, None, None, None))
 
 
 def here() -> Scope:
@@ -214,7 +215,7 @@ def check_paths(op: str, paths: list[str]) -> None:
 def full_path(scope: Scope, name: str) -> str:
     """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
     # Each level with the one that it is in, so that only one path is put together.
-    levels: list[tuple[Any, str, Scope]] = [(None, "", _root)]
+    levels: list[tuple[Any, str, Scope]] = [(None, "", root)]
     while levels:
         level = levels.pop()
         if level[2] is scope:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
 from ._suggest import absence
+from .logger import logger
 
 if TYPE_CHECKING:
-    import os
-
     from .files.solver_file import State
 
 __all__ = ["Solver", "SolverState"]
@@ -105,8 +105,11 @@ class Solver(_core.Solver):
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
-        from .files.solver_file import load
+        from .files.solver_file import ENDINGS, load
 
+        if _core.unwary() and not os.fspath(path).endswith(ENDINGS):
+            logger.warning(f"{path} is omitted.")  # NNabla passes over it, too.
+            return
         self._set_arrays(load(path))
 
     def set_states_to_protobuf(self, optimizer: Any) -> None:

@@ -29,17 +29,17 @@ from .solver import Solver, SolverState
 def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver]:
     """The class of a row of the registry."""
 
-    def new(cls: type[Solver], *args: Any, **kwargs: Any) -> Solver:
+    def init(self: Solver, *args: Any, **kwargs: Any) -> None:
         unknown = [key for key in kwargs if key not in signature.parameters]
         if unknown:
             nearest = question(unknown[0], signature.parameters)
             known = ", ".join(signature.parameters)
             raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
-        return _core.Solver.__new__(cls, name, *args, **kwargs)
+        _core.Solver.__init__(self, name, *args, **kwargs)
 
     parameters = [Parameter(a, Parameter.POSITIONAL_OR_KEYWORD, default=d, annotation=t) for a, t, d in args]
     signature = Signature(parameters)
-    body = {"__doc__": doc, "__new__": new, "__module__": __name__, "__signature__": signature}
+    body = {"__doc__": doc, "__init__": init, "__module__": __name__, "__signature__": signature}
     return type(name, (Solver,), body)
 
 

@@ -30,7 +30,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for EdgeArgument {
             return Ok(Self(Edge::Variable(v.get().variable.clone())));
         }
         let (f, o): (Bound<'py, Function>, usize) = ob.cast::<PyTuple>()?.extract()?;
-        let f = f.get().graph_function();
+        let f = f.get().graph_function()?;
         if o >= f.outputs().len() {
             let text = format!("autodiff: expected an output of {}, got number {o}", f.type_name());
             return Err(crate::Error::Index(text).into());

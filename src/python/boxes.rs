@@ -49,7 +49,7 @@ fn non_max_suppression<'py>(
         Ok(array)
     };
     let found = if scores.shape.size() > 1 << 14 { py.detach(choose) } else { choose() };
-    numpy::live_view(py, &NdArray { array: found? }.array)
+    numpy::live_view(py, &NdArray::from(found?).array)
 }
 
 /// Adds the function to the module.

@@ -1,19 +1,20 @@
 //! `Function`: a handle on a node of the graph. Hooks and visitors get these.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::arguments::{count, dict, some_flag, some_flags, whole};
 use super::operands::variables;
 use super::scopes;
 use super::values::to_python;
 use super::variable::Variable;
-use crate::{Error, graph};
+use crate::{Error, Result, graph};
 
 /// A function of a graph: an operation with its inputs and outputs.
-#[pyclass(frozen, weakref, module = "kinnor", name = "Function")]
+#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "Function")]
 pub(super) struct Function {
-    function: graph::Function,
+    /// None in an object of a derived class that Python made, which stands for nothing in a graph.
+    function: Option<graph::Function>,
 }
 
 /// What is known of a function whatever engine computes it: type name, arguments, tags.
@@ -29,20 +30,27 @@ pub(super) struct Info {
 
 impl Function {
     pub(super) fn wrap(function: graph::Function) -> Self {
-        Self { function }
+        Self { function: Some(function) }
     }
 
-    pub(super) fn graph_function(&self) -> graph::Function {
-        self.function.clone()
+    pub(super) fn graph_function(&self) -> Result<graph::Function> {
+        self.function().cloned()
+    }
+
+    fn function(&self) -> Result<&graph::Function> {
+        self.function.as_ref().ok_or_else(|| {
+            Error::Graph("Function: expected a function of a graph, got an object of a derived class".into())
+        })
     }
 
     /// Refuses the number of an input or output that is not there.
     fn has(&self, what: &str, i: usize) -> PyResult<()> {
-        let n = if what == "input" { self.function.inputs().len() } else { self.function.outputs().len() };
+        let function = self.function()?;
+        let n = if what == "input" { function.inputs().len() } else { function.outputs().len() };
         if i < n {
             return Ok(());
         }
-        let text = format!("{}: expected one of {n} {what}s, got {what} {i}", self.function.type_name());
+        let text = format!("{}: expected one of {n} {what}s, got {what} {i}", function.type_name());
         Err(Error::Index(text).into())
     }
 
@@ -59,17 +67,37 @@ fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
 
 #[pymethods]
 impl Function {
+    #[new]
+    #[classmethod]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        if cls.is(&cls.py().get_type::<Self>()) {
+            return Err(Error::Type(
+                "Function: expected a call of kinnor.functions, got one of the class".into(),
+            )
+            .into());
+        }
+        Ok(Self { function: None })
+    }
+
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn __init__(&self, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) {}
+
     /// Name of the operation's type, or of the user's function.
     #[getter]
-    fn name(&self) -> String {
-        self.function.type_name()
+    fn name(&self) -> Result<String> {
+        Ok(self.function()?.type_name())
     }
 
     /// Type name, arguments and tags.
     #[getter]
     fn info(&self, py: Python<'_>) -> PyResult<Info> {
         Ok(Info {
-            type_name: self.function.type_name(),
+            type_name: self.function()?.type_name(),
             args: self.args(py)?.into_any().unbind(),
             tags: self.tags(py)?.into_any().unbind(),
         })
@@ -78,11 +106,11 @@ impl Function {
     /// The constant arguments by name.
     #[getter]
     fn args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if let Some(user) = super::user_operation::arguments(py, &self.function.op())? {
+        if let Some(user) = super::user_operation::arguments(py, &self.function()?.op())? {
             return Ok(user);
         }
         let dict = PyDict::new(py);
-        for (name, value) in self.function.arguments() {
+        for (name, value) in self.function()?.arguments() {
             dict.set_item(name, to_python(py, &value)?)?;
         }
         Ok(dict)
@@ -98,7 +126,7 @@ impl Function {
     #[getter]
     fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        for (key, value) in self.function.tags() {
+        for (key, value) in self.function()?.tags() {
             dict.set_item(key, value)?;
         }
         Ok(dict)
@@ -108,57 +136,57 @@ impl Function {
     fn set_tags(&self, #[pyo3(from_py_with = dict)] tags: Bound<'_, PyDict>) -> PyResult<()> {
         let text =
             |(k, v): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((k.str()?.to_string(), v.str()?.to_string()));
-        self.function.set_tags(tags.iter().map(text).collect::<PyResult<_>>()?);
+        self.function()?.set_tags(tags.iter().map(text).collect::<PyResult<_>>()?);
         Ok(())
     }
 
     /// The inputs that were given.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
-        self.function.inputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
+        self.function()?.inputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
     }
 
     /// The outputs.
     #[getter]
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
-        self.function.outputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
+        self.function()?.outputs().into_iter().map(|v| Variable::wrap(py, v)).collect()
     }
 
     /// The longest path to it from a variable without parent.
     #[getter]
-    fn rank(&self) -> u32 {
-        self.function.rank()
+    fn rank(&self) -> Result<u32> {
+        Ok(self.function()?.rank())
     }
 
     /// Whether gradients flow through it, as of its making or the last forward run.
     #[getter]
-    fn need_grad(&self) -> bool {
-        self.function.need_grad()
+    fn need_grad(&self) -> Result<bool> {
+        Ok(self.function()?.need_grad())
     }
 
     /// The context in which it computes.
     #[getter]
     fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let c = self.function.context();
+        let c = self.function()?.context();
         let class = py.import("kinnor.context")?.getattr("Context")?;
         class.call1((c.backend, c.array_class, c.device_id))
     }
 
     /// Least number of outputs.
-    fn min_outputs(&self) -> usize {
-        self.function.outputs().len()
+    fn min_outputs(&self) -> Result<usize> {
+        Ok(self.function()?.outputs().len())
     }
 
     /// Whether an output shares memory with input `i`: 0 no, 1 unmodified, 2 modified.
     fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<u8> {
         self.has("input", i)?;
-        Ok(self.function.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies)))
+        Ok(self.function()?.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies)))
     }
 
     /// The output that shares memory with input `i`.
     fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<Option<usize>> {
         self.has("input", i)?;
-        Ok(self.function.alias(i).map(|alias| alias.output))
+        Ok(self.function()?.alias(i).map(|alias| alias.output))
     }
 
     /// Whether the gradient of input `i` reads the data of input `j`.
@@ -168,7 +196,7 @@ impl Function {
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
         self.have(i, "input", j)?;
-        Ok(self.function.op().facts().reads(i).input(j))
+        Ok(self.function()?.op().facts().reads(i).input(j))
     }
 
     /// Whether the gradient of input `i` reads the data of output `o`.
@@ -178,7 +206,7 @@ impl Function {
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
         self.have(i, "output", o)?;
-        Ok(self.function.op().facts().reads(i).output(o))
+        Ok(self.function()?.op().facts().reads(i).output(o))
     }
 
     /// As `grad_depends_input_data`, for the gradient as a graph.
@@ -188,7 +216,7 @@ impl Function {
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
         self.have(i, "input", j)?;
-        Ok(self.function.op().facts().symbol_reads(i).input(j))
+        Ok(self.function()?.op().facts().symbol_reads(i).input(j))
     }
 
     /// As `grad_depends_output_data`, for the gradient as a graph.
@@ -198,13 +226,13 @@ impl Function {
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
         self.have(i, "output", o)?;
-        Ok(self.function.op().facts().symbol_reads(i).output(o))
+        Ok(self.function()?.op().facts().symbol_reads(i).output(o))
     }
 
     /// Whether recomputing output `o` repeats random numbers.
     fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> PyResult<bool> {
         self.has("output", o)?;
-        Ok(self.function.op().facts().is_random)
+        Ok(self.function()?.op().facts().is_random)
     }
 
     /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)
@@ -217,19 +245,19 @@ impl Function {
     /// Gives outputs the shapes that the operation makes of the inputs.
     fn setup(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         let (x, y) = (variables("setup", inputs)?, variables("setup", outputs)?);
-        Ok(self.function.set_up_on(&refs(&x), &refs(&y))?)
+        Ok(self.function()?.set_up_on(&refs(&x), &refs(&y))?)
     }
 
     /// Computes the outputs from the inputs.
     fn forward(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         let (x, y) = (variables("forward", inputs)?, variables("forward", outputs)?);
-        Ok(self.function.forward_on(&refs(&x), &refs(&y), false)?)
+        Ok(self.function()?.forward_on(&refs(&x), &refs(&y), false)?)
     }
 
     /// Computes the outputs again: the same random numbers, no side effects.
     fn recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         let (x, y) = (variables("recompute", inputs)?, variables("recompute", outputs)?);
-        Ok(self.function.forward_on(&refs(&x), &refs(&y), true)?)
+        Ok(self.function()?.forward_on(&refs(&x), &refs(&y), true)?)
     }
 
     /// Computes the gradients of the inputs from those of the outputs.
@@ -247,7 +275,7 @@ impl Function {
     ) -> PyResult<()> {
         let (x, y) = (variables("backward", inputs)?, variables("backward", outputs)?);
         let accum = accum.unwrap_or_else(|| vec![true; x.len()]);
-        Ok(self.function.backward_on(&refs(&x), &refs(&y), &accum)?)
+        Ok(self.function()?.backward_on(&refs(&x), &refs(&y), &accum)?)
     }
 
     /// The same operation on other inputs.
@@ -262,7 +290,7 @@ impl Function {
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = (n_outputs, auto_forward);
         let x = variables("function", inputs.as_any())?;
-        let (op, wanted) = (self.function.op(), self.function.inputs().len());
+        let (op, wanted) = (self.function()?.op(), self.function()?.inputs().len());
         // The library's own operations count for themselves; some take any number.
         if op.on_arrays().is_some() && x.len() != wanted {
             let text = format!("{}: expected {wanted} inputs, got {}", op.type_name(), x.len());
@@ -278,20 +306,25 @@ impl Function {
         }
     }
 
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|o| o.get().function == self.function)
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> bool {
+        let own = slf.get().function.as_ref();
+        slf.is(other) || own.is_some() && other.cast::<Self>().is_ok_and(|o| o.get().function.as_ref() == own)
     }
 
-    fn __hash__(&self) -> u64 {
-        self.function.number() & (u64::MAX >> 2)
+    fn __hash__(slf: &Bound<'_, Self>) -> u64 {
+        let number = |function: &graph::Function| function.number() & (u64::MAX >> 2);
+        slf.get().function.as_ref().map_or_else(|| slf.as_ptr().addr() as u64 >> 4, number)
     }
 
-    fn __str__(&self) -> String {
-        self.function.type_name()
+    fn __str__(&self) -> Result<String> {
+        Ok(self.function()?.type_name())
     }
 
-    fn __repr__(&self) -> String {
-        let args: Vec<_> = self.function.arguments().iter().map(|(k, v)| format!("{k}={v}")).collect();
-        format!("<Function {}({})>", self.function.type_name(), args.join(", "))
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let Some(function) = &slf.get().function else {
+            return Ok(format!("<{} without a function of a graph>", slf.get_type().name()?));
+        };
+        let args: Vec<_> = function.arguments().iter().map(|(k, v)| format!("{k}={v}")).collect();
+        Ok(format!("<Function {}({})>", function.type_name(), args.join(", ")))
     }
 }

@@ -84,10 +84,10 @@ impl CommunicatorCallback for One {
 fn completed_gradients(
     function: &Bound<'_, Function>,
     grads: Vec<Bound<'_, NdArray>>,
-) -> Vec<(Function, Vec<usize>)> {
+) -> PyResult<Vec<(Function, Vec<usize>)>> {
     let grads: Vec<graph::NdArray> = grads.iter().map(|grad| grad.get().array.clone()).collect();
-    let run = function.get().graph_function().completed_gradients(&grads);
-    run.into_iter().map(|(f, complete)| (Function::wrap(f), complete)).collect()
+    let run = function.get().graph_function()?.completed_gradients(&grads);
+    Ok(run.into_iter().map(|(f, complete)| (Function::wrap(f), complete)).collect())
 }
 
 /// Warns in Python, where a filter may make an error of it.

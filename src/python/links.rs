@@ -50,7 +50,7 @@ impl Variable {
                 Error::Type(format!("parent: expected a Function or None, got {}", shown(parent))).into()
             );
         };
-        Ok(self.variable.set_parent(&f.get().graph_function())?)
+        Ok(self.variable.set_parent(&f.get().graph_function()?)?)
     }
 
     fn _clear_parent(&self) {

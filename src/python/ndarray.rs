@@ -1,7 +1,10 @@
 //! `NdArray`: an array without a graph, computed at once.
 
+use std::ops::Deref;
+use std::sync::OnceLock;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
 use super::operands::current_compute;
@@ -20,7 +23,51 @@ use crate::{Error, graph};
 ///     ValueError: If the shape is none.
 #[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
 pub(super) struct NdArray {
-    pub(super) array: graph::NdArray,
+    pub(super) array: Own,
+}
+
+/// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
+pub(super) enum Own {
+    Made(graph::NdArray),
+    Late(OnceLock<graph::NdArray>),
+}
+
+impl Deref for Own {
+    type Target = graph::NdArray;
+
+    /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
+    fn deref(&self) -> &graph::NdArray {
+        match self {
+            Self::Made(array) => array,
+            Self::Late(array) => array.get_or_init(|| {
+                let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
+                let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
+                array
+            }),
+        }
+    }
+}
+
+impl From<graph::NdArray> for NdArray {
+    fn from(array: graph::NdArray) -> Self {
+        Self { array: Own::Made(array) }
+    }
+}
+
+/// A new array of the shape that the arguments of `NdArray` give.
+fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<graph::NdArray> {
+    if let Some(key) = named.and_then(|named| named.keys().iter().next()) {
+        return Err(Error::Type(format!(
+            "NdArray: expected lengths of axes, got an argument {}",
+            shown(&key)
+        ))
+        .into());
+    }
+    let shape = match shape.len() {
+        1 => shape_from(&shape.get_item(0)?)?,
+        _ => shape_from(shape.as_any())?,
+    };
+    Ok(graph::NdArray::new(shape)?)
 }
 
 /// A shape from integers or one sequence of them.
@@ -40,20 +87,38 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
 
 impl NdArray {
     pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self { array })
+        Bound::new(py, Self::from(array))
     }
 }
 
 #[pymethods]
 impl NdArray {
     #[new]
-    #[pyo3(signature = (*shape))]
-    fn new(shape: &Bound<'_, PyTuple>) -> PyResult<Self> {
-        let shape = match shape.len() {
-            1 => shape_from(&shape.get_item(0)?)?,
-            _ => shape_from(shape.as_any())?,
-        };
-        Ok(Self { array: graph::NdArray::new(shape)? })
+    #[classmethod]
+    #[pyo3(signature = (*shape, **named), text_signature = "(*shape)")]
+    fn new(
+        cls: &Bound<'_, PyType>,
+        shape: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        match cls.is(&cls.py().get_type::<Self>()) {
+            true => of_arguments(shape, named).map(Self::from),
+            false => Ok(Self { array: Own::Late(OnceLock::new()) }),
+        }
+    }
+
+    /// Makes the array of an object of a derived class, whose own arguments may be others.
+    #[pyo3(signature = (*shape, **named))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
+        shape: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let Own::Late(array) = &slf.get().array else { return Ok(()) };
+        array.set(of_arguments(shape, named)?).map_err(|_| {
+            Error::Graph("NdArray.__init__: expected one call, before the array is used, got another".into())
+                .into()
+        })
     }
 
     /// An array with a copy of the elements of a NumPy array, of the same type.
@@ -65,7 +130,7 @@ impl NdArray {
     ///     An NdArray of its shape.
     #[staticmethod]
     fn from_numpy_array(nparr: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self { array: numpy::new_array(&numpy::as_numpy(nparr)?)? })
+        Ok(numpy::new_array(&numpy::as_numpy(nparr)?)?.into())
     }
 
     /// Lengths of the axes.
@@ -135,7 +200,7 @@ impl NdArray {
             let expected = format!("{} elements", self.array.shape.size());
             return Err(Error::shape("view", expected, [&shape]).into());
         }
-        Ok(Self { array: graph::NdArray { shape, storage: self.array.storage.clone() } })
+        Ok(graph::NdArray { shape, storage: self.array.storage.clone() }.into())
     }
 
     /// Address of the elements as a type, which becomes the type of the array.
@@ -284,7 +349,7 @@ impl NdArray {
         let row = shape.size_from(1);
         let storage = Storage::narrow(&self.array.storage, start as usize * row, length as usize * row)?;
         let shape = std::iter::once(length as usize).chain(shape[1..].iter().copied()).collect();
-        Ok(Self { array: graph::NdArray { shape, storage } })
+        Ok(graph::NdArray { shape, storage }.into())
     }
 
     /// Makes the elements `value` where `mask` is not zero.
@@ -326,7 +391,7 @@ impl NdArray {
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|o| o.get().array == self.array)
+        other.cast::<Self>().is_ok_and(|o| *o.get().array == *self.array)
     }
 
     fn __hash__(&self) -> u64 {
@@ -351,7 +416,7 @@ impl NdArray {
     }
 
     fn __copy__(&self) -> PyResult<Self> {
-        Ok(Self { array: graph::copied(&self.array)? })
+        Ok(graph::copied(&self.array)?.into())
     }
 
     fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> PyResult<Self> {

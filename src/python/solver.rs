@@ -1,15 +1,17 @@
 //! Solvers in Python: one class over the registry, whose rows `kinnor.solvers` makes classes of.
 
+use std::sync::OnceLock;
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{flag, number, texts};
+use super::arguments::{flag, number, shown, texts};
 use super::calls;
 use super::ndarray::NdArray;
 use super::values::{to_python, value, wrong};
 use super::variable::Variable;
-use crate::graph;
+use crate::graph::{self, settings};
 use crate::ops::Value;
 use crate::solvers::{self, Existing, Hooks, ParameterState, SOLVERS, SolverEntry, SolverState};
 use crate::{Error, Result};
@@ -17,7 +19,20 @@ use crate::{Error, Result};
 /// A solver: its rule, and the parameters that follow it with their states.
 #[pyclass(frozen, subclass, module = "kinnor._core")]
 pub(super) struct Solver {
-    solver: solvers::Solver<graph::Variable>,
+    /// Set by `__init__`, whose arguments are those of the class; a derived class may have others.
+    solver: OnceLock<solvers::Solver<graph::Variable>>,
+}
+
+impl Solver {
+    fn solver(&self) -> Result<&solvers::Solver<graph::Variable>> {
+        self.solver.get().ok_or_else(|| {
+            Error::Graph(
+                "Solver: expected the __init__ of a derived class to call that of a rule such as Sgd, got a solver without \
+                 a rule"
+                    .into(),
+            )
+        })
+    }
 }
 
 /// The dicts of hooks of all solvers, before and after: those of `kinnor.hooks`.
@@ -68,16 +83,14 @@ fn hooked<T: Send>(
     Ok(done?)
 }
 
-const OF_UPDATE: [&str; 2] = ["update_pre_hook", "update_post_hook"];
-const OF_STEP: [&str; 2] = ["pre_hook", "post_hook"];
-
-#[pymethods]
 impl Solver {
-    #[new]
-    #[pyo3(signature = (name, *args, **kwargs))]
-    fn new(name: &str, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let entry = solvers::find(name)
-            .ok_or_else(|| Error::Key(format!("Solver: expected the name of a solver, got '{name}'")))?;
+    /// The solver of a row of the registry, made of arguments.
+    fn made(
+        entry: &SolverEntry,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<solvers::Solver<graph::Variable>> {
+        let name = entry.spec.name;
         let declared = entry.spec.args;
         let fail = |what: String| PyErr::from(Error::Type(format!("{name}: {what}")));
         if args.len() > declared.len() {
@@ -103,20 +116,49 @@ impl Solver {
                 (None, None) => return Err(fail(format!("expected '{}', which is missing", arg.name))),
             });
         }
-        Ok(Self { solver: entry.solver(&values)? })
+        Ok(entry.solver(&values)?)
+    }
+}
+
+const OF_UPDATE: [&str; 2] = ["update_pre_hook", "update_post_hook"];
+const OF_STEP: [&str; 2] = ["pre_hook", "post_hook"];
+
+#[pymethods]
+impl Solver {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(name, *args, **kwargs)")]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { solver: OnceLock::new() }
+    }
+
+    /// Makes the solver. Under NNabla's names a solver without a rule may be made, as a base of wrappers.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __init__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        let name = args.get_item(0).ok().and_then(|name| name.extract::<String>().ok());
+        let Some(entry) = name.as_deref().and_then(solvers::find) else {
+            if settings::unwary() {
+                return Ok(());
+            }
+            let got = args.get_item(0).map_or_else(|_| "no argument".into(), |name| shown(&name));
+            return Err(Error::Key(format!("Solver: expected the name of a solver, got {got}")).into());
+        };
+        let made = Self::made(entry, &args.get_slice(1, args.len()), kwargs)?;
+        self.solver.set(made).map_err(|_| {
+            Error::Graph(format!("{}.__init__: expected one call, got another", entry.spec.name)).into()
+        })
     }
 
     /// Name of the solver.
     #[getter]
-    fn name(&self) -> &'static str {
-        self.solver.name()
+    fn name(&self) -> Result<&'static str> {
+        Ok(self.solver()?.name())
     }
 
     /// The arguments that it was made with, in single precision.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
-        for (name, v) in self.solver.info() {
+        for (name, v) in self.solver()?.info() {
             info.set_item(name, to_python(py, &v)?)?;
         }
         Ok(info)
@@ -138,10 +180,11 @@ impl Solver {
         #[pyo3(from_py_with = flag)] reset: bool,
         #[pyo3(from_py_with = flag)] retain_state: bool,
     ) -> PyResult<()> {
+        let solver = self.solver()?;
         let refuse = |what: String| {
             PyErr::from(Error::Type(format!(
                 "{}.set_parameters: expected Variables by name, got {what}",
-                self.name()
+                solver.name()
             )))
         };
         let Ok(items) = param_dict.call_method0("items") else {
@@ -161,7 +204,7 @@ impl Solver {
             (false, true) => Existing::Succeeded,
             (false, false) => Existing::Replaced,
         };
-        Ok(self.solver.set_parameters(parameters, existing)?)
+        Ok(solver.set_parameters(parameters, existing)?)
     }
 
     /// Forgets parameters and their states.
@@ -169,12 +212,13 @@ impl Solver {
     /// Args:
     ///     keys: Their names; those that are not there are passed over.
     fn remove_parameters(&self, #[pyo3(from_py_with = texts)] keys: Vec<String>) -> PyResult<()> {
-        Ok(self.solver.remove_parameters(keys.iter().map(String::as_str))?)
+        Ok(self.solver()?.remove_parameters(keys.iter().map(String::as_str))?)
     }
 
     /// Forgets all parameters and their states.
-    fn clear_parameters(&self) {
-        self.solver.clear_parameters();
+    fn clear_parameters(&self) -> Result<()> {
+        self.solver()?.clear_parameters();
+        Ok(())
     }
 
     /// The parameters.
@@ -183,7 +227,7 @@ impl Solver {
     ///     Variables by name, in the order in which they came.
     fn get_parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
-        for (name, v) in self.solver.parameters() {
+        for (name, v) in self.solver()?.parameters() {
             found.set_item(name, Variable::wrap(py, v)?)?;
         }
         Ok(found)
@@ -192,7 +236,7 @@ impl Solver {
     /// Number of updates and arrays by name, of each parameter: what `get_states` dresses up.
     fn _states<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
-        for (name, state) in self.solver.states() {
+        for (name, state) in self.solver()?.states() {
             let arrays = PyDict::new(py);
             for ParameterState { name, shape, data } in state.pstate {
                 arrays.set_item(name, NdArray::wrap(py, graph::NdArray { shape, storage: data })?)?;
@@ -218,12 +262,12 @@ impl Solver {
             }
             ready.push((key.extract()?, SolverState { t, pstate }));
         }
-        Ok(self.solver.set_states(ready)?)
+        Ok(self.solver()?.set_states(ready)?)
     }
 
     /// The learning rate, in single precision.
-    fn learning_rate(&self) -> f64 {
-        self.solver.learning_rate()
+    fn learning_rate(&self) -> Result<f64> {
+        Ok(self.solver()?.learning_rate())
     }
 
     /// Sets the learning rate of updates to come.
@@ -234,17 +278,17 @@ impl Solver {
     /// Raises:
     ///     ArgumentError: If it is something else.
     fn set_learning_rate(&self, #[pyo3(from_py_with = number)] learning_rate: f64) -> PyResult<()> {
-        Ok(self.solver.set_learning_rate(learning_rate)?)
+        Ok(self.solver()?.set_learning_rate(learning_rate)?)
     }
 
     /// Makes all gradients zero, without touching memory. A parameter whose gradient nobody writes is passed over until then.
     fn zero_grad(&self) -> PyResult<()> {
-        Ok(self.solver.zero_grad()?)
+        Ok(self.solver()?.zero_grad()?)
     }
 
     /// Whether weight decay is part of an update rather than added to gradients.
-    fn weight_decay_is_fused(&self) -> bool {
-        self.solver.weight_decay_is_fused()
+    fn weight_decay_is_fused(&self) -> Result<bool> {
+        Ok(self.solver()?.weight_decay_is_fused())
     }
 
     /// Moves each parameter by one step.
@@ -258,7 +302,8 @@ impl Solver {
     ///     ClearedError: If values or a gradient were cleared; nothing is changed then.
     #[pyo3(signature = (update_pre_hook = None, update_post_hook = None))]
     fn update(&self, py: Python<'_>, update_pre_hook: Callable, update_post_hook: Callable) -> PyResult<()> {
-        hooked(py, OF_UPDATE, [update_pre_hook, update_post_hook], |hooks| self.solver.update(hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_UPDATE, [update_pre_hook, update_post_hook], |hooks| solver.update(hooks))
     }
 
     /// Adds `decay_rate` times the values to gradients or, where decay is fused, has the next update use this rate.
@@ -278,7 +323,8 @@ impl Solver {
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.weight_decay(decay_rate, hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.weight_decay(decay_rate, hooks))
     }
 
     /// Scales down each gradient whose L2 norm is above `clip_norm`, so that it becomes that.
@@ -298,7 +344,8 @@ impl Solver {
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.clip_grad_by_norm(clip_norm, hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.clip_grad_by_norm(clip_norm, hooks))
     }
 
     /// Scales all gradients down together if their common L2 norm is above `max_norm`, so that it becomes that.
@@ -318,7 +365,7 @@ impl Solver {
         py: Python<'_>,
         #[pyo3(from_py_with = number)] max_norm: f64,
     ) -> PyResult<f64> {
-        Ok(py.detach(|| self.solver.clip_grad_by_global_norm(max_norm))?)
+        Ok(py.detach(|| self.solver()?.clip_grad_by_global_norm(max_norm))?)
     }
 
     /// Multiplies the gradients by `scale`.
@@ -338,19 +385,22 @@ impl Solver {
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<()> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.scale_grad(scale, hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.scale_grad(scale, hooks))
     }
 
     /// Whether any gradient has an infinite element.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
     fn check_inf_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_inf_grad(hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.check_inf_grad(hooks))
     }
 
     /// Whether any gradient has an element that is not a number.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
     fn check_nan_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_nan_grad(hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.check_nan_grad(hooks))
     }
 
     /// Whether any gradient has an element that is infinite or not a number.
@@ -361,17 +411,20 @@ impl Solver {
         pre_hook: Callable,
         post_hook: Callable,
     ) -> PyResult<bool> {
-        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| self.solver.check_inf_or_nan_grad(hooks))
+        let solver = self.solver()?;
+        hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.check_inf_or_nan_grad(hooks))
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let Some(solver) = slf.get().solver.get() else {
+            return Ok(format!("<{} without a rule>", slf.get_type().name()?));
+        };
         let plain = |v: &Value| match v {
             Value::Float(v) => (*v as f32).to_string(),
             other => other.to_string(),
         };
-        let args: Vec<_> =
-            self.solver.info().iter().map(|(name, v)| format!("{name}={}", plain(v))).collect();
-        format!("{}({})", self.solver.name(), args.join(", "))
+        let args: Vec<_> = solver.info().iter().map(|(name, v)| format!("{name}={}", plain(v))).collect();
+        Ok(format!("{}({})", solver.name(), args.join(", ")))
     }
 }
 

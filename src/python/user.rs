@@ -32,9 +32,9 @@ fn must_override<T>(slf: &Bound<'_, PythonFunction>, method: &str) -> PyResult<T
 #[pymethods]
 impl PythonFunction {
     #[new]
-    #[pyo3(signature = (ctx = None, *_args, **_kwargs))]
-    fn new(ctx: Option<Py<PyAny>>, _args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { ctx }
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { ctx: None } // The arguments are those of the derived class.
     }
 
     /// Takes the context, for classes that hand it on from an `__init__` of their own.
@@ -250,13 +250,13 @@ impl FunctionVariable {
     /// The values as an NdArray that shares them.
     #[getter]
     fn data(&self) -> NdArray {
-        NdArray { array: self.data_array() }
+        self.data_array().into()
     }
 
     /// The gradient as an NdArray that shares it.
     #[getter]
     fn grad(&self) -> NdArray {
-        NdArray { array: self.grad_array() }
+        self.grad_array().into()
     }
 
     /// The values as a NumPy array that shares them. Assigning writes into it.

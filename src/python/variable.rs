@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, number, some_flag, some_text};
 use super::ndarray::{NdArray, preview, shape_from};
 use super::protocols::Elements;
 use super::{autodiff, functions, numpy, scopes, user_operation};
-use crate::array::Access;
+use crate::array::{Access, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
 
@@ -38,6 +38,89 @@ impl Variable {
     }
 }
 
+/// The arguments of `Variable`.
+struct Given {
+    shape: Shape,
+    need_grad: Option<bool>,
+    info: Option<Py<PyAny>>,
+}
+
+impl Given {
+    fn of(given: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        const NAMES: [&str; 3] = ["shape", "need_grad", "info"];
+        let refuse = |what: String| PyErr::from(Error::Type(format!("Variable: expected {what}")));
+        if given.len() > NAMES.len() {
+            return Err(refuse(format!("at most {} arguments, got {}", NAMES.len(), given.len())));
+        }
+        let mut found = [None, None, None];
+        for (place, one) in found.iter_mut().zip(given) {
+            *place = Some(one);
+        }
+        for (key, one) in named.into_iter().flatten() {
+            let key = key.cast::<PyString>()?.to_str()?;
+            let Some(at) = NAMES.iter().position(|name| *name == key) else {
+                return Err(refuse(format!(
+                    "arguments {}, got an unexpected keyword argument '{key}'",
+                    NAMES.join(", ")
+                )));
+            };
+            if found[at].replace(one).is_some() {
+                return Err(refuse(format!("'{key}' once, got it twice")));
+            }
+        }
+        let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
+        Ok(Self {
+            shape: shape.as_ref().map_or(Ok(Shape::default()), shape_from)?,
+            need_grad: need_grad.as_ref().map_or(Ok(None), some_flag)?,
+            info: info.map(Bound::unbind),
+        })
+    }
+}
+
+/// True if a class derived from `Variable` defines a method anew.
+fn overrides(class: &Bound<'_, PyType>, method: &str) -> PyResult<bool> {
+    let own = class.py().get_type::<Variable>();
+    Ok(!class.is(&own) && !class.getattr(method)?.is(&own.getattr(method)?))
+}
+
+impl Variable {
+    /// A variable that waits for the arguments that a derived class gives `Variable.__init__`. Reading it fails until then.
+    fn unset() -> PyResult<Self> {
+        let variable = graph::Variable::new(Shape::default())?;
+        variable.data().storage.clear(true)?;
+        Ok(wrap(variable))
+    }
+
+    /// Takes the arguments of `Variable.__init__` that a derived class gives. Arguments for its own `__new__` are passed over
+    /// if that has `made` the variable.
+    fn set_up(
+        &self,
+        given: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+        made: bool,
+    ) -> PyResult<()> {
+        let is_unset = self.variable.data().storage.is_cleared();
+        if !is_unset && given.is_empty() && named.is_none_or(|named| named.is_empty()) {
+            return Ok(());
+        }
+        let given = match Given::of(given, named) {
+            Err(_) if made && !is_unset => return Ok(()),
+            given => given?,
+        };
+        self.variable.reset_shape(given.shape.clone(), true)?;
+        if self.variable.data().storage.is_cleared() {
+            self.variable.set_data(&graph::NdArray::new(given.shape)?)?;
+        }
+        match given.need_grad {
+            Some(on) => self.variable.set_need_grad(on),
+            None => self.variable.unset_need_grad(),
+        }
+        let old = std::mem::replace(&mut *self.info.lock(), given.info);
+        drop(old); // Which may run the user's code.
+        Ok(())
+    }
+}
+
 fn wrap(variable: graph::Variable) -> Variable {
     Variable { variable, info: Mutex::new(None) }
 }
@@ -57,28 +140,43 @@ fn set_array(
 #[pymethods]
 impl Variable {
     #[new]
-    #[pyo3(signature = (shape = None, need_grad = None, info = None))]
+    #[classmethod]
+    #[pyo3(signature = (*given, **named), text_signature = "(shape=None, need_grad=None, info=None)")]
     fn new(
-        py: Python<'_>,
-        shape: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = some_flag)] need_grad: Option<bool>,
-        info: Option<Py<PyAny>>,
+        cls: &Bound<'_, PyType>,
+        given: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        scopes::follow(py);
-        let shape = shape.map_or(Ok(crate::array::Shape::default()), shape_from)?;
-        let variable = graph::Variable::new(shape)?;
-        if let Some(on) = need_grad {
-            variable.set_need_grad(on);
+        scopes::follow(cls.py());
+        let made = Given::of(given, named).and_then(|given| {
+            let variable = graph::Variable::new(given.shape)?;
+            if let Some(on) = given.need_grad {
+                variable.set_need_grad(on);
+            }
+            Ok(Self { variable, info: Mutex::new(given.info) })
+        });
+        match made {
+            Err(_) if overrides(cls, "__init__")? => Self::unset(),
+            made => made,
         }
-        Ok(Self { variable, info: Mutex::new(info) })
     }
 
-    /// Has Python's collector look at a variable that was made with `info`. A derived class may give it what it likes.
-    #[pyo3(signature = (*_given, **_named))]
-    fn __init__(slf: &Bound<'_, Self>, _given: &Bound<'_, PyTuple>, _named: Option<&Bound<'_, PyDict>>) {
+    /// Gives a variable of a derived class the shape that the class asks for, which may have arguments of its own, and has
+    /// Python's collector look at a variable that was made with `info`.
+    #[pyo3(signature = (*given, **named))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
+        given: &Bound<'_, PyTuple>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let class = slf.get_type();
+        if overrides(&class, "__init__")? {
+            slf.get().set_up(given, named, overrides(&class, "__new__")?)?;
+        }
         if slf.get().info.lock().is_some() {
             autodiff::collected(slf, true);
         }
+        Ok(())
     }
 
     /// A variable with a copy of a NumPy array as its values, of the same type.
@@ -231,7 +329,7 @@ impl Variable {
         if array.storage.is_cleared() {
             self.variable.bring_back()?;
         }
-        Ok(NdArray { array })
+        Ok(array.into())
     }
 
     #[setter]
@@ -243,7 +341,7 @@ impl Variable {
     /// `None` gives the memory back.
     #[getter]
     fn grad(&self) -> NdArray {
-        NdArray { array: self.variable.grad() }
+        self.variable.grad().into()
     }
 
     #[setter]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["State", "load", "read_h5", "save"]
+__all__ = ["ENDINGS", "State", "load", "read_h5", "save"]
 
 
 class State(NamedTuple):
@@ -177,3 +177,6 @@ _FORMATS: dict[str, _Format] = {
     ".h5": (_write_h5, _read_h5),
     ".protobuf": (_write_protobuf, _read_protobuf),
 }
+
+ENDINGS = (*_FORMATS, ".nnp", ".nntxt", ".prototxt")
+"""Endings of names that are those of a format, here or in NNabla."""

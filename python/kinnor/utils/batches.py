@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import _check
+from .. import _check, _core
 from .cache_data_source import DataSourceWithFileCache
 from .data_source import (
+    DEFAULT_SEED,
     DataError,
     DataSource,
     DataSourceWithMemoryCache,
@@ -82,6 +83,7 @@ class DataIterator:
         if data_source.size < 1:
             raise DataError("DataIterator: expected a source with examples, got an empty one")
         self._data_source = data_source
+        self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng  # Which programs of NNabla read.
         self._batch_size = _check.count("DataIterator", "batch_size", batch_size, DataError)
         self._stop_exhausted = stop_exhausted
         self._epoch_begin_callbacks = list(epoch_begin_callbacks)
@@ -92,6 +94,7 @@ class DataIterator:
         self._reader: int | None = None  # the thread in which the source is being read
         self._rows: list[Sequence[Any]] = []  # of the batch that is being read
         self._wraps = 0
+        self._turns = 0  # epochs of the source that have ended
         self._threaded = use_thread
         data_source.reset()
         self._position = data_source.position
@@ -151,10 +154,32 @@ class DataIterator:
         """The names of the arrays of a batch."""
         return self._data_source.variables
 
+    # Names of NNabla's that programs read.
+
     @property
     def _shuffle(self) -> bool:
-        """Whether the examples come in random order; programs of NNabla's read it to describe a data set in a file."""
+        """Whether the examples come in random order."""
         return self._data_source.shuffle
+
+    @property
+    def _size(self) -> int:
+        """Number of examples in an epoch."""
+        return self._data_source.size
+
+    @property
+    def _variables(self) -> Sequence[str]:
+        """The names of the arrays of a batch."""
+        return self._data_source.variables
+
+    @property
+    def _current_epoch(self) -> int:
+        """How many epochs have ended."""
+        return self._epoch
+
+    @property
+    def _use_thread(self) -> bool:
+        """Whether batches are read ahead."""
+        return self._threaded
 
     @property
     def batch_size(self) -> int:
@@ -210,6 +235,9 @@ class DataIterator:
         with self._alone("_reset"):
             if self._ahead is not None:
                 wait([self._ahead])
+            if _core.unwary():
+                self._data_source.reset()  # The batch that was read ahead comes before the new epoch, as in NNabla.
+                return
             self._ahead, self._rows, self._wraps = None, [], 0
             self._data_source.reset()
             self._data_source.apply_order()
@@ -217,8 +245,13 @@ class DataIterator:
             self._read_ahead()
 
     def _read_ahead(self) -> None:
-        if self._thread is not None:
-            self._ahead = self._thread.submit(self._read)
+        if self._thread is None:
+            return
+        ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
+        self._ahead = self._thread.submit(self._read)
+        if ends_epoch and _core.unwary() and self._data_source.shuffle:
+            # It draws an order from a generator that others may share: without the wait their orders go by chance.
+            wait([self._ahead])
 
     def _read(self) -> _Batch | None:
         self._reader = threading.get_ident()
@@ -235,8 +268,12 @@ class DataIterator:
             self._rows.append(source.next())
             if source.position >= source.size and not self._stop_exhausted:
                 source.reset()
-                source.apply_order()
+                self._turns += 1
                 self._wraps += 1
+                if not _core.unwary():
+                    source.apply_order()
+        if self._wraps and _core.unwary():
+            source.apply_order()  # NNabla fills the batch up from the order of before.
         try:
             data = _stack(source.variables, self._rows)
         except DataError:
@@ -288,6 +325,8 @@ class DataIterator:
                 f"got {num_of_slices}, {slice_pos}, {slice_start} and {slice_end}"
             )
         if num_of_slices is not None and slice_pos is not None:
+            if drop_last is None and _core.unwary():
+                drop_last = False
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
             if self._ahead is not None:
@@ -295,9 +334,9 @@ class DataIterator:
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
-        if cache_dir is not None:
+        if cache_dir is not None and (use_cache or not _core.unwary()):
             source = DataSourceWithFileCache(source, cache_dir, shuffle=self._data_source.shuffle, rng=rng)
-        elif use_cache:
+        if use_cache and (cache_dir is None or _core.unwary()):
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
@@ -356,6 +395,9 @@ class DataIterator:
             self._rows, self._wraps, self._ahead = [], 0, None
             epoch, position = int(state["epoch"]), int(state["position"])
             source = self._data_source
+            if _core.unwary() and not isinstance(source, InterleavedDataSource):
+                self._repeat(epoch, position)
+                return
             if isinstance(source, InterleavedDataSource):
                 position = -(-(position - source._first) // source._step)
             while position >= source.size:  # The share is shorter than the others, and at its end already.
@@ -363,6 +405,23 @@ class DataIterator:
             source.seek(epoch, position)
             self._epoch, self._position = epoch, position
             self._read_ahead()
+
+    def _repeat(self, epoch: int, position: int) -> None:
+        """Go to a position in an epoch by drawing the orders of those before, which NNabla's sources do not keep."""
+        source = self._data_source
+        if epoch < self._turns:
+            raise DataError(
+                f"DataIterator.set_state: expected an iterator that has not read beyond epoch {epoch}, got one in "
+                f"epoch {self._turns}"
+            )
+        while self._turns < epoch:
+            source._position = source.size
+            source.reset()
+            source.apply_order()
+            self._turns += 1
+        source._position = position
+        self._epoch, self._position = epoch, position
+        self._read_ahead()
 
     def register_epoch_end_callback(self, callback: Callable[[int], object]) -> None:
         """Call a function with the number of an epoch when it ends."""

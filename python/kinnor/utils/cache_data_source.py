@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
 from ..files.progress import Progress
 from ..files.steady import steadily
-from .data_source import DataError, DataSource, Orders, check_source
+from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
     from numpy.typing import NDArray
 
-__all__ = ["CacheDataSource", "DataSourceWithFileCache", "DataSourceWithFileCacheError", "write_cache"]
+__all__ = [
+    "CacheDataSource",
+    "DataSourceInOrderOfFiles",
+    "DataSourceWithFileCache",
+    "DataSourceWithFileCacheError",
+    "write_cache",
+]
 
 EXAMPLES = 100
 """In one file."""
@@ -41,9 +48,9 @@ KEPT = 8
 class _FileOrders(Orders):
     """Orders that go through one file after the other, drawn as NNabla draws them."""
 
-    def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState) -> None:
+    def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
         self._starts = list(accumulate(lengths, initial=0))
-        super().__init__(self._starts[-1], shuffle, rng)
+        super().__init__(self._starts[-1], shuffle, rng, first_is_plain)
 
     def _permutation(self) -> NDArray[np.int64]:
         starts = self._starts
@@ -51,7 +58,22 @@ class _FileOrders(Orders):
         return np.concatenate([starts[i] + self._rng.permutation(starts[i + 1] - starts[i]) for i in files])
 
 
-class CacheDataSource(DataSource):
+class _FileCacheOrders(_FileOrders):
+    """Orders that go through one file after the other, each drawn from the one before, as those of caches in NNabla."""
+
+    def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState) -> None:
+        starts = list(accumulate(lengths, initial=0))
+        self._files: NDArray[np.int64] = np.arange(len(lengths))
+        self._within = [np.arange(start, start + n) for start, n in zip(starts, lengths, strict=False)]
+        super().__init__(lengths, shuffle, rng, first_is_plain=True)
+
+    def _permutation(self) -> NDArray[np.int64]:
+        self._files = self._rng.permutation(self._files)
+        self._within = [self._rng.permutation(examples) for examples in self._within]
+        return np.concatenate([self._within[i] for i in self._files])
+
+
+class CacheDataSource(DrawingDataSource):
     """A data set in a folder that `kinnor conv_dataset` or NNabla made.
 
     Args:
@@ -82,7 +104,10 @@ class CacheDataSource(DataSource):
         self._size = self._ends[-1] if self._ends else 0
         info = self._folder / "cache_info.csv"
         self._variables = [row[0] for row in _rows(info)] if info.exists() else list(self._read(0))
-        self._orders = _FileOrders(lengths, shuffle, self._rng)
+        self._orders = self._ordered(lengths)
+
+    def _ordered(self, lengths: Sequence[int]) -> Orders:
+        return _FileOrders(lengths, self._shuffle, self._rng)
 
     def _index(self) -> tuple[list[str], list[int]]:
         path = self._folder / "cache_index.csv"
@@ -119,9 +144,6 @@ class CacheDataSource(DataSource):
         self._kept[which] = found
         return found
 
-    def _get_data(self, position: int) -> Sequence[Any]:
-        return self._get_data_of_generation(position, self._generation)
-
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         index = int(self._orders[generation][position])
         which = bisect_right(self._ends, index)
@@ -134,9 +156,40 @@ class CacheDataSource(DataSource):
             return np.asarray(values * np.float32(1 / np.iinfo(values.dtype).max))
         return values
 
-    def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
-        self._generation += 1
+
+class DataSourceInOrderOfFiles(DrawingDataSource):
+    """A source in the orders of a `DataSourceWithFileCache` of it, without files: each example is read from the source.
+
+    Args:
+        data_source: The source that is read, in its order of this epoch.
+        shuffle: Whether the examples come in random order, a new one in each epoch.
+        rng: What the order is drawn from; `RandomState(313)` if it is None.
+    """
+
+    def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        super().__init__(shuffle, rng)
+        self._data_source = data_source
+        self._size = data_source.size
+        self._variables = data_source.variables
+        self._read_generation = data_source._generation
+        lengths = [min(EXAMPLES, self._size - start) for start in range(0, self._size, EXAMPLES)]
+        self._orders = _FileCacheOrders(lengths, shuffle, self._rng)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        index = int(self._orders[generation][position])
+        return self._data_source._get_data_of_generation(index, self._read_generation)
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        super().reset()
+        if _core.unwary():
+            self._data_source.reset()
+
+    def close(self) -> None:
+        """Close the source that was read."""
+        if not self._closed:
+            self._data_source.close()
+        super().close()
 
 
 class DataSourceWithFileCacheError(DataError):
@@ -183,6 +236,17 @@ class DataSourceWithFileCache(CacheDataSource):
         except DataError as error:
             self._remove()
             raise DataSourceWithFileCacheError(str(error)) from error
+
+    def _ordered(self, lengths: Sequence[int]) -> Orders:
+        if _core.unwary():
+            return _FileCacheOrders(lengths, self._shuffle, self._rng)
+        return super()._ordered(lengths)
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        super().reset()
+        if _core.unwary():
+            self._data_source.reset()
 
     def _remove(self) -> None:
         if self._temporary is not None:

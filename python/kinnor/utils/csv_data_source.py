@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .data_source import DataError, DataSource, Orders
+from .data_source import DataError, DrawingDataSource, Orders
 from .data_source_loader import FileReader, load
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class _Column(NamedTuple):
     """Whether it is an element of a vector."""
 
 
-class CsvDataSource(DataSource):
+class CsvDataSource(DrawingDataSource):
     """A data set in a CSV file.
 
     A column's header is the name of a variable, and may go on with `:` and a label. A cell is a number, which gives an
@@ -55,7 +55,7 @@ class CsvDataSource(DataSource):
         normalize: bool = False,
     ) -> None:
         super().__init__(shuffle, rng)
-        self._filename = os.fspath(filename)
+        self._filename = self._original_source_uri = os.fspath(filename)
         self._normalize = normalize
         self._reader = FileReader(filename)
         try:
@@ -94,9 +94,6 @@ class CsvDataSource(DataSource):
     def _order(self, order: Sequence[int]) -> None:
         self._orders.replace(self._generation, order)
 
-    def _get_data(self, position: int) -> Sequence[Any]:
-        return self._get_data_of_generation(position, self._generation)
-
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         return self.read(int(self._orders[generation][position]))
 
@@ -133,10 +130,6 @@ class CsvDataSource(DataSource):
         except (OSError, ValueError) as error:
             where = f"row {index + 1} of {self._filename}"
             raise DataError(f"CsvDataSource: expected a number or a file, got {cell!r} in {where}: {error}") from error
-
-    def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
-        self._generation += 1
 
 
 def _column(header: str) -> _Column:

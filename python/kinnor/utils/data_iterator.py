@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from .batches import DataIterator
-from .cache_data_source import DataSourceWithFileCache
+from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
 from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
 
@@ -69,8 +70,16 @@ def data_iterator(
 
 
 def _own(rng: RandomState | None) -> RandomState | None:
-    """A generator that is seeded by another one: threads of several iterators may draw from theirs at any time."""
-    return None if rng is None else np.random.RandomState(rng.permutation(4096)[:8])
+    """A generator that is seeded by another one: threads of several iterators may draw from theirs at any time.
+
+    Under NNabla's names it is the other one itself, from which NNabla draws.
+    """
+    return rng if rng is None or _core.unwary() else np.random.RandomState(rng.permutation(4096)[:8])
+
+
+def _of_helper(rng: RandomState | None) -> RandomState | None:
+    """What the functions below hand on to `data_iterator`: the generator, which NNabla's do not hand on."""
+    return None if _core.unwary() else rng
 
 
 def data_iterator_simple(
@@ -111,7 +120,7 @@ def data_iterator_simple(
     return data_iterator(
         SimpleDataSource(load_func, num_examples, shuffle, rng),
         batch_size,
-        rng,
+        _of_helper(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -157,7 +166,7 @@ def data_iterator_concat_datasets(
     return data_iterator(
         ConcatDataSource(data_source_list, shuffle, rng),
         batch_size,
-        rng,
+        _of_helper(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -176,7 +185,7 @@ def data_iterator_csv_dataset(
     use_thread: bool = True,
     normalize: bool = True,
     with_memory_cache: bool = True,
-    with_file_cache: bool = False,
+    with_file_cache: bool | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
@@ -192,7 +201,8 @@ def data_iterator_csv_dataset(
         use_thread: Whether to read ahead in a thread.
         normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
         with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
+        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on. If it is None,
+            they are not, but under NNabla's names come in the order of files.
         cache_dir: The folder for these files, which stay there, for `data_iterator_cache`; otherwise they are
             temporary. It implies `with_file_cache`.
         epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
@@ -202,13 +212,16 @@ def data_iterator_csv_dataset(
     Returns:
         The iterator.
     """
+    source: DataSource = CsvDataSource(uri, shuffle, rng, normalize)
+    if with_file_cache is None and cache_dir is None and _core.unwary():
+        source = DataSourceInOrderOfFiles(source, shuffle)
     return data_iterator(
-        CsvDataSource(uri, shuffle, rng, normalize),
+        source,
         batch_size,
-        rng,
+        _of_helper(rng),
         use_thread,
         with_memory_cache,
-        with_file_cache,
+        bool(with_file_cache),
         cache_dir,
         epoch_begin_callbacks=epoch_begin_callbacks,
         epoch_end_callbacks=epoch_end_callbacks,
@@ -248,7 +261,7 @@ def data_iterator_cache(
     return data_iterator(
         CacheDataSource(uri, shuffle, rng, normalize),
         batch_size,
-        rng,
+        _of_helper(rng),
         use_thread,
         with_memory_cache,
         epoch_begin_callbacks=epoch_begin_callbacks,

@@ -1,6 +1,9 @@
 """Where examples come from: sources that are read one example at a time.
 
 Knows positions, orders and examples; knows nothing of batches and threads.
+
+Under NNabla's names orders are drawn when NNabla draws them: most sources draw one in `reset()`, which an iterator also
+calls before it reads, and not in `apply_order()`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from .. import _core
 from .._core import CallError, Error
 from .._suggest import absence
 from ..config import nnabla_config
@@ -67,7 +71,7 @@ class Orders:
 
     def __init__(self, size: int, shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
         self._size = size
-        self._shuffle = shuffle
+        self.shuffle = shuffle
         self._rng = rng
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
@@ -89,7 +93,7 @@ class Orders:
         """
         with self._lock:
             while self._drawn <= generation:
-                self._draw(self._shuffle)
+                self._draw(self.shuffle)
             behind = self._drawn - generation
             if behind > len(self._orders):
                 raise DataError(
@@ -169,6 +173,7 @@ class DataSource:
         self._position = 0
         self._size = 0
         self._closed = False
+        self._original_source_uri: str | None = None  # Programs of NNabla read it.
 
     def _get_data(self, position: int) -> Sequence[Any]:
         raise NotImplementedError(f"{type(self).__name__}._get_data: expected the class to define it")
@@ -243,6 +248,9 @@ class DataSource:
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
 
+    def _generate_order(self, generation: int) -> None:
+        """Draw the order of an epoch, in sources that can tell epochs apart. Slices call it under NNabla's names."""
+
     def seek(self, generation: int, position: int) -> None:
         """Go to a position in the order of an epoch, to continue where another program stopped.
 
@@ -259,6 +267,35 @@ class DataSource:
                 f"cannot go to epoch {generation}"
             )
         self._generation, self._position = generation, position
+
+
+class DrawingDataSource(DataSource):
+    """A source with an order of its own in each epoch: `_orders`, which the constructor of a derived class makes.
+
+    Under NNabla's names `reset()` draws the next order, otherwise `apply_order()` goes on to it.
+    """
+
+    _orders: Orders
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        super().reset()
+        if _core.unwary():
+            self._draw()
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        if not _core.unwary():
+            self._generation += 1
+
+    def _draw(self) -> None:
+        """Draw the next order now: others may draw from the same generator later."""
+        self._generation += 1
+        self._orders.shuffle = self._shuffle
+        self._orders[self._generation]
 
 
 def check_source(op: str, source: Any) -> None:
@@ -290,16 +327,32 @@ class DataSourceWithMemoryCache(DataSource):
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
         self._loading = threading.RLock()  # Slices read the same source, each in its own thread.
         self._generation = self._cached_generation = data_source._generation
-        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=data_source.shuffle)
+        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.unwary() or data_source.shuffle)
+        self._turns = -1
+        self._order: NDArray[np.int64] | None = np.arange(self._size) if _core.unwary() else None
+
+    @property
+    def _on_memory(self) -> bool:
+        """True if examples are kept; programs of NNabla read it, and set it to False."""
+        return self._cache is not None
+
+    @_on_memory.setter
+    def _on_memory(self, value: bool) -> None:
+        self._cache = ({} if self._cache is None else self._cache) if value else None
 
     def _get_data(self, position: int) -> Sequence[Any]:
-        return self._get_data_of_generation(position, self._generation)
+        if self._order is None:
+            return self._get_data_of_generation(position, self._generation)
+        if self._cache is None:
+            return self._data_source._get_data(position)
+        return self._cached(self._cache, int(self._order[position]))
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
-        cache = self._cache
-        if cache is None:
+        if self._cache is None:
             return self._data_source._get_data_of_generation(position, generation)
-        index = int(self._orders[generation][position])
+        return self._cached(self._cache, int(self._orders[generation][position]))
+
+    def _cached(self, cache: dict[int, Sequence[Any]], index: int) -> Sequence[Any]:
         if index not in cache:
             with self._loading:
                 if index not in cache:
@@ -317,10 +370,24 @@ class DataSourceWithMemoryCache(DataSource):
         """Go back to the first position."""
         if self._cache is None:
             self._data_source.reset()
+        elif self._order is not None:
+            self._turn()
         super().reset()
+
+    def _turn(self) -> None:
+        """Take the order that NNabla takes: the first two epochs have that of the source."""
+        self._turns += 1
+        is_drawn = self._shuffle and self._turns > 0
+        self._order = self._rng.permutation(self._size) if is_drawn else np.arange(self._size)
+        if self._position == 0:
+            self._turns = -1
+        else:
+            self._data_source.reset()
 
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
+        if self._order is not None:
+            return
         if self._cache is None:
             self._data_source.apply_order()
         self._generation += 1
@@ -373,21 +440,35 @@ class SlicedDataSource(DataSource):
         self._data_source = data_source
         self._variables = data_source.variables
         self._slice_start = start
-        self._generation = data_source._generation
+        self._slice_end = end
+        # A slice of a cache in memory has no order in NNabla: it gives examples of other slices.
+        self._as_nnabla = _core.unwary() and not isinstance(data_source, DataSourceWithMemoryCache)
+        self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
         knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
-        self._orders = Orders(self._size, shuffle and not knows_epochs, self._rng)
+        self._orders = Orders(self._size, shuffle and not knows_epochs and not self._as_nnabla, self._rng)
 
     def _get_data(self, position: int) -> Sequence[Any]:
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         position = self._slice_start + int(self._orders[generation][position])
+        if self._as_nnabla and isinstance(self._data_source, DrawingDataSource):
+            return self._data_source._get_data(position)  # In the order that its `reset` has drawn.
         return self._data_source._get_data_of_generation(position, generation)
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        if self._as_nnabla:
+            self._data_source.reset()
+            self._data_source._position = self._slice_start
+        super().reset()
 
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
         self._generation += 1
+        if self._as_nnabla:
+            self._data_source._generate_order(self._generation)
 
 
 class InterleavedDataSource(DataSource):

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from .. import _check
+from .. import _check, _core
 from .cache_data_source import CacheDataSource
 from .csv_data_source import CsvDataSource
-from .data_source import DataError, DataSource, Orders
+from .data_source import DataError, DataSource, DrawingDataSource, Orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,9 +65,14 @@ class SimpleDataSource(DataSource):
     def apply_order(self) -> None:
         """Go on to the order of the next epoch."""
         self._generation += 1
+        if _core.unwary():
+            self._generate_order(self._generation)
+
+    def _generate_order(self, generation: int) -> None:
+        self._orders[generation]
 
 
-class ConcatDataSource(DataSource):
+class ConcatDataSource(DrawingDataSource):
     """Several sources, one after the other, as one.
 
     Args:
@@ -92,18 +97,11 @@ class ConcatDataSource(DataSource):
         self._variables = names[0]
         self._orders = Orders(self._size, shuffle, self._rng)
 
-    def _get_data(self, position: int) -> Sequence[Any]:
-        return self._get_data_of_generation(position, self._generation)
-
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         index = int(self._orders[generation][position])
         which = bisect_right(self._ends, index)
         start = self._ends[which - 1] if which else 0
         return self._data_sources[which]._get_data(index - start)
-
-    def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
-        self._generation += 1
 
     def close(self) -> None:
         """Close all the sources."""

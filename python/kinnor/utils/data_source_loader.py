@@ -323,6 +323,8 @@ LOADERS: dict[str, Callable[..., NDArray[Any]]] = {
 }
 """What reads files with an extension; called with a file, a shape or None, and whether to normalize."""
 
+_load_functions = LOADERS  # NNabla's name, which programs import.
+
 
 def load(ext: str) -> Callable[..., NDArray[Any]]:
     """The loader of files with an extension.

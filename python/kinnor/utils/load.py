@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from .. import functions as F
 from .. import initializer as I
 from .. import parameter as parameters
 from ..context import Context
 from ..files import network_file
 from ..graph_def import NetworkError, ProtoGraph, solvers
+from ..logger import logger
 from .data_iterator import data_iterator_cache, data_iterator_csv_dataset
 from .learning_rate_scheduler import (
     BaseLearningRateScheduler,
@@ -229,6 +232,8 @@ def base_load(
         NetworkError: If a file is malformed.
         OSError: If a file cannot be read.
     """
+    if _core.unwary():
+        filenames = _known(filenames)
     content = network_file.read(filenames, extension, parameters=not exclude_parameter, networks=not parameter_only)
     info = Info()
     info.proto, info.states = content.proto, content.states
@@ -249,6 +254,19 @@ def base_load(
     info.monitors = OrderedDict((m.name, Monitor(m.name, m)) for m in content.proto.monitor)
     info.executors = OrderedDict((e.name, _executor(e)) for e in content.proto.executor)
     return info
+
+
+def _known(filenames: PathOrFile | Sequence[PathOrFile]) -> list[PathOrFile]:
+    """The files whose ending is that of a format, or which have none: NNabla leaves the others out with a warning."""
+    each: Any = filenames if isinstance(filenames, (list, tuple)) else [filenames]
+    found = []
+    for file in each:
+        ending = Path(file).suffix.lower() if isinstance(file, (str, os.PathLike)) else ""
+        if ending and ending not in network_file.EXTENSIONS:
+            logger.warning(f"{file} is omitted.")
+        else:
+            found.append(file)
+    return found
 
 
 def link_components(info: Info) -> None:
@@ -291,28 +309,61 @@ def _context(proto: Any, wanted: str | None) -> Context:
     return Context(["cpu:half" if half else "cpu:float"], "CpuCachedArray", "0")
 
 
-def _reader(proto: Any) -> partial[DataIterator]:
+def _reader(uri: str, cache_dir: str | None, overwrite_cache: bool) -> partial[DataIterator]:
     """What reads a data set: a cache of it that is there and is not to be written anew, otherwise the file itself."""
-    if proto.uri.endswith(".cache"):
-        return partial(data_iterator_cache, proto.uri)
-    if proto.cache_dir and not proto.overwrite_cache and Path(proto.cache_dir, "cache_index.csv").is_file():
-        return partial(data_iterator_cache, proto.cache_dir)
-    return partial(data_iterator_csv_dataset, proto.uri)
+    if uri.endswith(".cache"):
+        return partial(data_iterator_cache, uri)
+    if cache_dir and not overwrite_cache and Path(cache_dir, "cache_index.csv").is_file():
+        return partial(data_iterator_cache, cache_dir)
+    return partial(data_iterator_csv_dataset, uri)
 
 
 def _dataset(proto: Any, number: int, prepare: bool) -> Dataset:
+    if prepare and proto.batch_size < 1:
+        raise NetworkError(f"load: expected a batch size of data set {proto.name!r}, got {proto.batch_size}")
+    return _create_dataset(
+        proto.uri,
+        proto.batch_size,
+        proto.shuffle,
+        proto.no_image_normalization,
+        proto.cache_dir,
+        proto.overwrite_cache,
+        proto.create_cache_explicitly,
+        prepare,
+        number,
+    )
+
+
+def _create_dataset(
+    uri: str,
+    batch_size: int,
+    shuffle: bool,
+    no_image_normalization: bool,
+    cache_dir: str | None,
+    overwrite_cache: bool,
+    create_cache_explicitly: bool,
+    prepare_data_iterator: bool,
+    dataset_index: int,
+) -> Dataset:
+    """A data set; programs of NNabla import this under its name and with its arguments.
+
+    Args:
+        uri: Path of a CSV file, or of a folder `.cache`.
+        batch_size: Examples in a batch.
+        shuffle: Whether they come in random order.
+        no_image_normalization: Whether pixels stay whole numbers.
+        cache_dir: A folder with the same examples as files, which is read if it is there.
+        overwrite_cache: Whether the folder is passed over.
+        create_cache_explicitly: Without effect: nothing is written.
+        prepare_data_iterator: Whether the data set gets an iterator.
+        dataset_index: Seed of the random order.
+    """
     make: Callable[[], DataIterator] | None = None
-    if prepare:
-        if proto.batch_size < 1:
-            raise NetworkError(f"load: expected a batch size of data set {proto.name!r}, got {proto.batch_size}")
-        make = partial(
-            _reader(proto),
-            proto.batch_size,
-            proto.shuffle,
-            rng=np.random.RandomState(number),
-            normalize=not proto.no_image_normalization,
-        )
-    return Dataset(proto.uri, proto.cache_dir, not proto.no_image_normalization, make)
+    if prepare_data_iterator:
+        rng = np.random.RandomState(dataset_index)
+        reader = _reader(uri, cache_dir, overwrite_cache)
+        make = partial(reader, batch_size, shuffle, rng=rng, normalize=not no_image_normalization)
+    return Dataset(uri, cache_dir or "", not no_image_normalization, make)
 
 
 # --- What feeds networks

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from .. import __version__, _check
+from .. import __version__, _check, cpu
 from .._core import ArgumentError, CallError, Variable
 from ..parameter import get_parameters
 from ..profiling.alone import times_alone
@@ -102,14 +102,17 @@ class GraphProfiler:
         self.time_scale, self.backward_accum = time_scale, backward_accum
         self._functions: list[Function] = []
         graph.visit(self._functions.append)
-        self._names = {variable: name for name, variable in get_parameters(grad_only=False).items()}
+        # As NNabla calls them: derived classes read them.
+        self.name2val = {variable: name for name, variable in get_parameters(grad_only=False).items()}
+        self.ext_module = cpu
         self.result: dict[str, Any] = {}
 
-    def _measure(self, run: Callable[[], object]) -> tuple[str, int]:
-        run()
+    def _measure_execution_time(self, execution: Callable[..., object], *execution_args: Any) -> tuple[str, int]:
+        """The mean time of a call, as text, and of how many calls. Derived classes may measure in another way."""
+        execution(*execution_args)
         start, n = time.perf_counter(), 0
         while n < self.n_run:
-            run()
+            execution(*execution_args)
             n += 1
             if time.perf_counter() - start > self.max_measure_execution_time:
                 break
@@ -117,7 +120,7 @@ class GraphProfiler:
         return f"{convert_time_scale(mean, self.time_scale):.8g}", n
 
     def _stat(self, f: Function, mean: str, n: int) -> ProfileStat:
-        name = next((self._names[v] for v in f.inputs if v in self._names), "")
+        name = next((self.name2val[v] for v in f.inputs if v in self.name2val), "")
         scope = name.rpartition("/")[0] or None
         return ProfileStat(scope, [v.shape for v in f.inputs], f.info.args.items(), f.info.type_name, mean, n)
 
@@ -126,8 +129,25 @@ class GraphProfiler:
         means = {f: convert_time_scale(sum(times) / len(times), self.time_scale) for f, times in found.items()}
         return [self._stat(f, f"{means[f]:.8g}", len(found[f])) for f in self._functions if f in found]
 
+    def _time_profiling(self, f: Function, target_process: str) -> None:
+        """Measure a function by itself, for derived classes that measure in another way."""
+        accum = ([self.backward_accum] * len(f.inputs),) if target_process == "backward" else ()
+        measured = self._measure_execution_time(getattr(f, target_process), f.inputs, f.outputs, *accum)
+        self.result[target_process].append(self._stat(f, *measured))
+
+    def _measures_otherwise(self) -> bool:
+        """True if a derived class says how a function is measured."""
+        names = ("_time_profiling", "_measure_execution_time")
+        return any(getattr(type(self), name) is not getattr(GraphProfiler, name) for name in names)
+
     def time_profiling_forward(self) -> None:
         """Measure each function forward."""
+        if self._measures_otherwise():
+            self.graph.forward()
+            self.result["forward"] = []
+            for f in self._functions:
+                self._time_profiling(f, "forward")
+            return
         self.result["forward"] = self._alone(self.graph.forward, backward=False)
 
     def time_profiling_backward(self) -> None:
@@ -136,14 +156,19 @@ class GraphProfiler:
         if not self.graph.need_grad:
             return
         self.graph.forward()
+        if self._measures_otherwise():
+            self.graph.backward()
+            for f in self._functions:
+                if any(v.need_grad for v in f.inputs):
+                    self._time_profiling(f, "backward")
+            return
         if not self.backward_accum:
             self.result["backward"] = self._alone(self.graph.backward, backward=True)
             return
         self.graph.backward()
         for f in self._functions:  # by hand, for a run of the graph decides by itself which gradients add up
             if any(v.need_grad for v in f.inputs):
-                measured = self._measure(lambda f=f: f.backward(f.inputs, f.outputs, [True] * len(f.inputs)))  # type: ignore[misc]
-                self.result["backward"].append(self._stat(f, *measured))
+                self._time_profiling(f, "backward")
 
     def training_function(self) -> None:
         """A step of training: gradients to zero, forward, backward, update."""
@@ -155,11 +180,11 @@ class GraphProfiler:
     def time_profiling_whole_graph(self) -> None:
         """Measure the graph forward and backward, and a step of training if there is a solver."""
         found = self.result
-        found["forward_all"], found["n_run_forward_all"] = self._measure(self.graph.forward)
+        found["forward_all"], found["n_run_forward_all"] = self._measure_execution_time(self.graph.forward)
         if self.graph.need_grad:
-            found["backward_all"], found["n_run_backward_all"] = self._measure(self.graph.backward)
+            found["backward_all"], found["n_run_backward_all"] = self._measure_execution_time(self.graph.backward)
         if self.solver is not None:
-            found["training"], found["n_run_training"] = self._measure(self.training_function)
+            found["training"], found["n_run_training"] = self._measure_execution_time(self.training_function)
 
     def run(self) -> None:
         """Measure everything.

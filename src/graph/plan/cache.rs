@@ -76,6 +76,8 @@ impl CachedPlan {
         let Plan::Forward(_, mut plan) = plan else { return None };
         if validity.take_moved() {
             plan.relocate(a);
+        } else {
+            plan.spare_what_is_held_now(a);
         }
         Some((plan, validity))
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::arena::{Arena, Ix, aliasing, order};
-use crate::graph::memory::in_place;
+use crate::graph::arena::{Arena, Ix, NONE, aliasing, flag, order};
 use crate::graph::memory::release::{Clearing, Policy};
+use crate::graph::memory::{clear_record, in_place};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
@@ -24,8 +24,10 @@ pub(crate) struct ForwardPlan {
     pub(crate) steps: Vec<ForwardStep>,
     /// Which input of which step is cleared after which step, in order.
     pub(crate) clears: Vec<(u32, u32)>,
-    /// What would be cleared, but a leaf has the same memory.
+    /// What would be cleared, but a leaf has the same memory, or Python holds the value and `spares_held`.
     held: Vec<(u32, u32)>,
+    /// True if values that Python holds and that need a gradient are not cleared, as under NNabla's names.
+    spares_held: bool,
     /// Under a memory budget: what is given back before the first step, if it is there.
     pub(crate) fresh: Vec<ReleasedStorage>,
     /// Which steps run as one pass: found when the plan is used again.
@@ -64,6 +66,11 @@ impl ForwardPlan {
             steps: Vec::new(),
             clears: Vec::new(),
             held: Vec::new(),
+            spares_held: modes::unwary()
+                && policy.clear_no_need_grad
+                && !policy.clear_buffer
+                && !policy.recomputation
+                && !clear_record::is_recording(), // A record shows what may be cleared, held or not.
             fresh: Vec::new(),
             passes: None,
             chains: Vec::new(),
@@ -88,21 +95,56 @@ impl ForwardPlan {
             plan.clears.extend(in_place::last_uses(a, &plan.functions, &plan.steps));
             plan.clears.sort_unstable();
         }
-        plan.spare_what_leaves_hold(a);
+        plan.spare(a);
         Ok(plan)
     }
 
-    /// Spares the values whose memory a leaf has too.
-    fn spare_what_leaves_hold(&mut self, a: &Arena) {
+    /// Spares the values whose memory a leaf has too, and those that Python holds if it has to.
+    fn spare(&mut self, a: &Arena) {
         let storage = |(n, i): &(u32, u32)| &self.steps[*n as usize].x[*i as usize].storage;
-        if self.held.is_empty() && !self.clears.iter().any(|clear| storage(clear).may_be_of_leaf()) {
+        if self.held.is_empty()
+            && !self.spares_held
+            && !self.clears.iter().any(|clear| storage(clear).may_be_of_leaf())
+        {
             return;
         }
-        self.clears.append(&mut self.held);
-        let held = held_by_leaves(a, &self.functions);
-        let is_held = |clear: &(u32, u32)| held.contains(&Arc::as_ptr(storage(clear)));
-        (self.held, self.clears) = self.clears.drain(..).partition(is_held);
-        self.clears.sort_unstable();
+        let mut all = std::mem::take(&mut self.clears);
+        all.append(&mut self.held);
+        let leaves = held_by_leaves(a, &self.functions);
+        let is_held =
+            |clear: &(u32, u32)| leaves.contains(&Arc::as_ptr(storage(clear))) || self.is_held(a, *clear);
+        let (held, mut clears): (Vec<_>, Vec<_>) = all.into_iter().partition(is_held);
+        clears.sort_unstable();
+        (self.held, self.clears) = (held, clears);
+    }
+
+    /// True if Python holds a value that needs a gradient and the run must spare it for that.
+    fn is_held(&self, a: &Arena, (n, i): (u32, u32)) -> bool {
+        if !self.spares_held {
+            return false;
+        }
+        let slot = &a.variables[a.functions[self.functions[n as usize]].inputs[i as usize]];
+        let users = || a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.users() > 0);
+        slot.parent != NONE
+            && slot.flags & flag::RECOMPUTE == 0
+            && a.functions[slot.parent].need_grad
+            && users()
+    }
+
+    /// Spares other values than in the run before, if Python holds others.
+    pub(crate) fn spare_what_is_held_now(&mut self, a: &Arena) {
+        if !self.spares_held {
+            return;
+        }
+        let is_spared = |clear: &(u32, u32)| {
+            let (n, i) = *clear;
+            self.is_held(a, *clear) || self.steps[n as usize].x[i as usize].storage.may_be_of_leaf()
+        };
+        if self.clears.iter().any(|clear| self.is_held(a, *clear)) || !self.held.iter().all(is_spared) {
+            self.unfuse();
+            self.instructions.clear();
+            self.spare(a);
+        }
     }
 
     /// Looks at the storages that the tensors have now, and has outputs in place share those of their inputs.
@@ -122,7 +164,9 @@ impl ForwardPlan {
         if any {
             self.unfuse();
             self.instructions.clear();
-            self.spare_what_leaves_hold(a);
+            self.spare(a);
+        } else {
+            self.spare_what_is_held_now(a);
         }
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }

@@ -1,6 +1,6 @@
 """NNabla's name for this library: importing this module makes `import nnabla` give Kinnor.
 
-    python -m kinnor.compat.nnabla script.py     # runs a program that was written for NNabla
+    python -m kinnor.compat.nnabla script.py     # runs a program that was written for NNabla, or -m module, or -c text
     pytest -p kinnor.compat.nnabla               # runs tests that were
 
 or `import kinnor.compat.nnabla` before the first `import nnabla`. NNabla's modules that have a counterpart are there
@@ -17,6 +17,7 @@ import importlib.util
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import spec_from_loader
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,16 @@ from kinnor._suggest import absence
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["install"]
+__all__ = ["STANDINS", "VERSION", "install"]
+
+VERSION = "1.39.0"
+"""NNabla's version whose API this is, for programs that ask for it. Kinnor's own is `nnabla.__kinnor__`."""
+
+STANDINS = str(Path(__file__).parent / "_standins")
+"""A folder with modules `nnabla` and `nnabla_ext` that import this package."""
 
 ALIASES = {
+    "_init": "kinnor.cpu",
     "_computation_graph": "kinnor._core",
     "_nd_array": "kinnor._core",
     "_variable": "kinnor._core",
@@ -152,6 +160,8 @@ def install() -> ModuleType:
     sys.modules["nnabla"] = nnabla
     sys.modules["nnabla_ext"] = package("nnabla_ext", "Extensions under the names that NNabla gives them.")
     sys.meta_path.insert(0, Finder())
+    # Processes that `multiprocessing` spawns get this path, and find there what puts the names into place.
+    sys.path.insert(min(1, len(sys.path)), STANDINS)
     for name in CALLABLE:
         setattr(nnabla, name, getattr(importlib.import_module(f"nnabla.{name}"), name))
     for name in EAGER:
@@ -161,6 +171,8 @@ def install() -> ModuleType:
         place(f"nnabla.backward_function.{name}", module)
     recorder = importlib.import_module("kinnor.compat.nnabla.clear_called_flag_recorder")
     place("nnabla.testing.clear_called_flag_recorder", recorder)
+    version = importlib.import_module("nnabla._version")
+    vars(nnabla).update({name: getattr(version, name) for name in version.__all__})
     for name in ("functions", "parametric_functions", "solvers", "initializer"):
         importlib.import_module(f"nnabla.{name}")
     return nnabla

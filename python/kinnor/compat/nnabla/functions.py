@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kinnor import _core
@@ -75,3 +77,18 @@ for _name, _type_name, _inputs, _arguments, _doc in _core.declarations():
         globals()[_name] = asserting(_function, None if _variadic else len(_inputs))
 
 __all__ = list(ours.__all__)
+
+_replaced = {name: (globals()[name], getattr(ours, name)) for name in __all__}
+
+
+class Functions(ModuleType):
+    """The class of this module: parametric functions call what a program assigns to a name of it, as in NNabla."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _replaced:
+            here, there = _replaced[name]
+            setattr(ours, name, there if value is here else value)
+
+
+sys.modules[__name__].__class__ = Functions

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from kinnor import ParameterError, no_grad
+from kinnor import ParameterError, autodiff, parameter_tree
 from kinnor import parameter as ours
+from kinnor._suggest import absence
+from kinnor.logger import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinnor import Variable
+    from kinnor.files.parameter_file import PathOrFile
+
+FORMATS = (".safetensors", ".h5", ".protobuf", ".nnp", ".nntxt", ".prototxt")
 
 globals().update({name: getattr(ours, name) for name in ours.__all__})
 
-__all__ = [*ours.__all__, "no_grad", "set_parameter_from_proto"]
+__all__ = [*ours.__all__, "set_parameter_from_proto"]
 
 
 def get_parameter_or_create(
@@ -44,6 +51,42 @@ def get_parameter_or_create(
         assert ours.get_parameter(name) is not None, f"get_parameter_or_create: expected a shape for '{name}', got none"
     found: Variable = ours.get_parameter_or_create(name, shape, initializer, need_grad, as_need_grad)
     return found
+
+
+def __getattr__(name: str) -> Any:
+    """What NNabla keeps as variables of the module."""
+    if name == "current_no_grad":
+        return not autodiff.is_grad_enabled()
+    if name == "current_scope":
+        return parameter_tree.here().scope
+    if name == "root_scope":
+        return parameter_tree.root
+    raise AttributeError(absence(f"nnabla.parameter.{name}", __all__))
+
+
+def load_parameters(
+    path: PathOrFile, proto: Any = None, needs_proto: bool = False, extension: str | None = ".nntxt"
+) -> Any:
+    """Load parameters into the current scope. A path whose ending is that of no format is left out with a warning.
+
+    Args:
+        path: Path, or a file open for reading bytes.
+        proto: A message that gets the parameters as well.
+        needs_proto: Whether to make such a message.
+        extension: Format of a file that is open.
+
+    Returns:
+        `proto`, or the message that was made, or None.
+
+    Raises:
+        ParameterError: If the file is malformed, or if a shape differs.
+        OSError: If the file cannot be read.
+    """
+    ending = PurePath(path).suffix if isinstance(path, (str, os.PathLike)) else extension
+    if ending and ending not in FORMATS:
+        logger.warning(f"{path} is omitted.")
+        return proto
+    return ours.load_parameters(path, proto, needs_proto, extension)
 
 
 def set_parameter_from_proto(proto: Any) -> None:

@@ -1,0 +1,210 @@
+"""Classes that Python derives from the library's own, with arguments of their own."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.solvers as S
+from kinnor import _core
+
+
+def derived(base, *given, calls=True, **named):
+    """A class whose constructor takes what it likes, and gives its base class `given`."""
+
+    class Derived(base):
+        def __init__(self, inner, bound=1, *, key=None):
+            if calls:
+                super().__init__(*given, **named)
+            self.inner, self.bound, self.key = inner, bound, key
+
+    return Derived
+
+
+OWN = [(("in", 2), {"key": 3}), ((np.zeros(3), object()), {}), ((object(),), {"key": "k"}), (((2,), True), {})]
+BASES = {
+    "NdArray": (nn.NdArray, ((2, 3),), {}),
+    "NdArray of lengths": (nn.NdArray, (2, 3), {}),
+    "NdArray of nothing": (nn.NdArray, (), {}),
+    "Variable": (nn.Variable, ((2, 3),), {"need_grad": True}),
+    "Variable of nothing": (nn.Variable, (), {}),
+    "Sgd": (S.Sgd, (0.5,), {}),
+    "Adam": (S.Adam, (), {"beta1": 0.5}),
+    "Solver": (S.Solver, ("Momentum",), {"momentum": 0.5}),
+    "PythonFunction": (_core.PythonFunction, (), {}),
+    "Function": (_core.Function, (), {}),
+    "Context": (nn.Context, (["cpu:half"],), {}),
+    "CommunicatorBackwardCallback": (_core.CommunicatorBackwardCallback, (), {}),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize(("given", "named"), OWN)
+@pytest.mark.parametrize("calls", [True, False])
+def test_own_arguments_are_taken(name, given, named, calls):
+    base, its, its_named = BASES[name]
+    made = derived(base, *its, calls=calls, **its_named)(*given, **named)
+    assert isinstance(made, base)
+    assert made.inner is given[0]
+    assert made.key == named.get("key")
+
+
+def test_an_array_is_made_of_what_its_class_gives():
+    class Grid(nn.NdArray):
+        def __init__(self, rows, columns):
+            super().__init__((rows * columns,))
+            self.rows = rows
+
+    a = Grid(2, 3)
+    assert a.shape == (6,)
+    a.data = 4
+    assert (F.sum(a).data, a.rows) == (24, 2)
+    assert (a + a).data.tolist() == [8] * 6
+    assert np.array_equal(copy.copy(a).data, a.data)
+    assert np.array_equal(pickle.loads(pickle.dumps(a)).data, a.data)
+    with pytest.raises(nn.GraphError, match=r"NdArray.__init__: expected one call"):
+        a.__init__(1, 1)
+
+
+@pytest.mark.parametrize(("arguments", "shape"), [((), ()), (((3, 2), True), (3, 2)), ((4,), (4,))])
+def test_a_variable_is_made_of_what_its_class_gives(arguments, shape):
+    class Tagged(nn.Variable):
+        def __init__(self, tag, *others):
+            super().__init__(*others)
+            self.tag = tag
+
+    v = Tagged("t", *arguments)
+    assert (v.tag, v.shape, v.need_grad) == ("t", shape, len(arguments) == 2)
+    v.d = 2
+    y = F.sum(v * v)
+    y.forward()
+    y.backward()
+    assert y.d == 4 * v.size
+    if v.need_grad:
+        assert (v.g == 4).all()
+
+
+def test_a_derived_variable_has_the_shape_that_it_asks_for_though_its_arguments_would_do_as_well():
+    class Square(nn.Variable):
+        def __init__(self, length, flag=False):
+            super().__init__((length, length))
+
+    v = Square(3, True)
+    assert (v.shape, v.need_grad) == ((3, 3), False)
+    assert (F.sum(v).shape, v.grad.shape) == ((), (3, 3))
+
+
+def test_a_derived_variable_without_a_constructor_takes_what_variables_take():
+    class Plain(nn.Variable):
+        pass
+
+    assert Plain((2, 3), need_grad=True, info="i").info == "i"
+    with pytest.raises(TypeError, match="Variable: expected arguments shape, need_grad, info, got"):
+        Plain((2, 3), key=1)
+    with pytest.raises(TypeError, match="Variable: expected at most 3 arguments, got 4"):
+        nn.Variable(1, 2, 3, 4)
+
+
+def test_a_solver_is_made_of_what_its_class_gives():
+    class Scaled(S.Momentum):
+        def __init__(self, rate, scale, *, note):
+            super().__init__(rate * scale, momentum=0.0)
+            self.note = note
+
+    solver = Scaled(0.25, 2, note="n")
+    w = nn.Variable.from_numpy_array([1.0], need_grad=True)
+    solver.set_parameters({"w": w})
+    w.g = 1
+    solver.update()
+    assert (solver.name, solver.note, w.d.tolist()) == ("Momentum", "n", [0.5])
+    with pytest.raises(nn.GraphError, match=r"Momentum.__init__: expected one call, got another"):
+        solver.__init__(1, 2, note="")
+
+
+@pytest.mark.parametrize(
+    ("base", "error", "use"),
+    [
+        (nn.NdArray, nn.ClearedError, lambda a: a.data),
+        (nn.NdArray, nn.ClearedError, F.sin),
+        (nn.NdArray, nn.ClearedError, lambda a: a + 1),
+        (nn.NdArray, nn.ClearedError, copy.copy),
+        (nn.Variable, nn.ClearedError, lambda v: v.d),
+        (nn.Variable, nn.ClearedError, lambda v: F.sin(v).forward()),
+        (nn.Variable, nn.ClearedError, lambda v: (v + 1).forward()),
+        *[
+            (kind, nn.GraphError, use)
+            for kind in (S.Sgd, S.Solver)
+            for use in (
+                lambda s: s.name,
+                lambda s: s.info,
+                lambda s: s.learning_rate(),
+                lambda s: s.set_learning_rate(0.5),
+                lambda s: s.set_parameters({}),
+                lambda s: s.remove_parameters([]),
+                lambda s: s.clear_parameters(),
+                lambda s: s.get_parameters(),
+                lambda s: s.get_states(),
+                lambda s: s.set_states({}),
+                lambda s: s.zero_grad(),
+                lambda s: s.update(),
+                lambda s: s.weight_decay(0.5),
+                lambda s: s.weight_decay_is_fused(),
+                lambda s: s.clip_grad_by_norm(1.0),
+                lambda s: s.clip_grad_by_global_norm(1.0),
+                lambda s: s.scale_grad(1.0),
+                lambda s: s.check_inf_grad(),
+                lambda s: s.check_nan_grad(),
+                lambda s: s.check_inf_or_nan_grad(),
+            )
+        ],
+        *[
+            (_core.Function, nn.GraphError, use)
+            for use in (
+                lambda f: f.name,
+                lambda f: f.info,
+                lambda f: f.args,
+                lambda f: f.tags,
+                lambda f: f.inputs,
+                lambda f: f.outputs,
+                lambda f: f.rank,
+                lambda f: f.need_grad,
+                lambda f: f.context,
+                lambda f: f.min_outputs(),
+                lambda f: f.inplace_data(0),
+                lambda f: f.forward([], []),
+                lambda f: f(nn.Variable()),
+                lambda f: setattr(nn.Variable(), "parent", f),
+                str,
+            )
+        ],
+    ],
+)
+def test_an_object_whose_own_constructor_was_not_called_says_so(base, error, use):
+    made = derived(base, calls=False)("in", "bound")
+    assert repr(made)
+    assert made == made
+    assert base is S.Solver or base is S.Sgd or made != derived(base, calls=False)("in", "bound")
+    with pytest.raises(error, match="expected"):
+        use(made)
+
+
+def test_a_context_whose_own_constructor_was_not_called_says_so():
+    made = derived(nn.Context, calls=False)("in", "bound")
+    with pytest.raises(nn.RangeError, match="Context: expected one of the backends"):
+        _ = made.compute_type
+
+
+def test_functions_are_made_by_calls():
+    with pytest.raises(TypeError, match=r"Function: expected a call of kinnor.functions"):
+        _core.Function()
+    with pytest.raises(nn.ParameterError, match=r"Solver: expected the name of a solver, got no argument"):
+        _core.Solver()
+
+
+def test_a_python_function_takes_its_context_from_its_base_alone():
+    given = nn.Context(["cpu:half"])
+    assert derived(_core.PythonFunction, calls=False)("in").ctx is None
+    assert derived(_core.PythonFunction, given)("in").ctx is given
