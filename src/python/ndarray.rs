@@ -8,6 +8,7 @@ use super::operands::current_compute;
 use super::protocols::Elements;
 use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
+use crate::graph::settings;
 use crate::{Error, graph};
 
 /// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
@@ -242,9 +243,12 @@ impl NdArray {
                 Error::shape("copy_from", format!("shape {}", own.shape), [&arr.get().array.shape]).into()
             );
         }
+        let from = &arr.get().array.storage;
+        let own_dtype = from.dtype().filter(|_| !use_current_context || !from.is_zeroing());
         let dtype = match use_current_context {
+            true if settings::unwary() => own_dtype.unwrap_or(current_compute().stored()), // as NNabla 1.39
             true => current_compute().stored(),
-            false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
+            false => own_dtype.unwrap_or(DType::F32),
         };
         own.storage.copy_if_changed(&arr.get().array.storage, dtype)?;
         Ok(slf)

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use crate::array::{Lasting, Shape};
+use crate::array::{DType, Lasting, Shape};
 use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
@@ -106,6 +106,7 @@ pub struct Run<'a, T> {
     recompute: bool,
     tail: Tail<'a>,
     lasting: Option<Lasting<'a>>,
+    rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
@@ -120,8 +121,8 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, recompute, tail, lasting, .. } = call;
-        Self { x, y, present, taken: 0, state, recompute, tail, lasting, of: PhantomData }
+        let Call { x, y, state, recompute, tail, lasting, rounds, .. } = call;
+        Self { x, y, present, taken: 0, state, recompute, tail, lasting, rounds, of: PhantomData }
     }
 
     /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
@@ -140,6 +141,11 @@ impl<'a, T: Float> Run<'a, T> {
         self.lasting
     }
 
+    /// The type that layers round to between each other, if they do: [`Call::rounds`].
+    pub(crate) fn rounds(&self) -> Option<DType> {
+        self.rounds
+    }
+
     /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
     pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
         let (y, tail, recompute) = (self.y, self.tail, self.recompute);
@@ -152,6 +158,7 @@ impl<'a, T: Float> Run<'a, T> {
             recompute,
             tail,
             lasting: None,
+            rounds: self.rounds,
             of: PhantomData,
         }
     }
@@ -165,7 +172,8 @@ impl<'a, T: Float> Run<'a, T> {
         gx: &'b [Option<(Memory<'b>, bool)>],
         present: u64,
     ) -> Backward<'b, T> {
-        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, of: PhantomData }
+        let rounds = self.rounds;
+        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, rounds, of: PhantomData }
     }
 
     /// Number of inputs that were given.
@@ -364,13 +372,19 @@ pub struct Backward<'a, T> {
     present: u64,
     state: &'a mut State,
     lasting: Option<Lasting<'a>>,
+    rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, lasting, .. } = call;
-        Self { x, y, gy, gx, present, state, lasting, of: PhantomData }
+        let Call { x, y, gy, gx, state, lasting, rounds, .. } = call;
+        Self { x, y, gy, gx, present, state, lasting, rounds, of: PhantomData }
+    }
+
+    /// As [`Run::rounds`].
+    pub(crate) fn rounds(&self) -> Option<DType> {
+        self.rounds
     }
 
     /// As [`Run::name`].
@@ -404,8 +418,8 @@ impl<'a, T: Float> Backward<'a, T> {
         x: &'b [Memory<'b>],
         gx: &'b [Option<(Memory<'b>, bool)>],
     ) -> Backward<'b, T> {
-        let (y, gy) = (self.y, self.gy);
-        Backward { x, y, gy, gx, present: u64::MAX, state: self.state, lasting: None, of: PhantomData }
+        let (y, gy, rounds) = (self.y, self.gy, self.rounds);
+        Backward { x, y, gy, gx, present: u64::MAX, state: self.state, lasting: None, rounds, of: PhantomData }
     }
 
     /// Where the gradient of input `i` is in memory and whether to add to it, if it is wanted: for [`Backward::on`].

@@ -43,7 +43,7 @@ pub(super) fn run<'a, T: Float>(
     Within { recompute, tail, lasting }: Within<'a>,
 ) -> Run<'a, T> {
     let double = is_double::<T>();
-    Run::new(Call { x, y, gy: &[], gx: &[], state, double, recompute, tail, lasting }, present)
+    Run::new(Call { x, y, gy: &[], gx: &[], state, double, recompute, tail, lasting, rounds: None }, present)
 }
 
 pub(super) fn run_backward<'a, T: Float>(
@@ -54,5 +54,5 @@ pub(super) fn run_backward<'a, T: Float>(
     lasting: Option<Lasting<'a>>,
 ) -> Backward<'a, T> {
     let (double, Within { recompute, tail, .. }) = (is_double::<T>(), Within::PLAIN);
-    Backward::new(Call { x, y, gy, gx, state, double, recompute, tail, lasting }, present)
+    Backward::new(Call { x, y, gy, gx, state, double, recompute, tail, lasting, rounds: None }, present)
 }
