@@ -87,7 +87,13 @@ impl Storage {
     ///
     /// # Errors
     /// As [`Storage::access`].
-    pub(crate) fn copy_rounded_to_buffer(&self, to: &Buffer, dtype: DType, n: usize, by: DType) -> Result<()> {
+    pub(crate) fn copy_rounded_to_buffer(
+        &self,
+        to: &Buffer,
+        dtype: DType,
+        n: usize,
+        by: DType,
+    ) -> Result<()> {
         Place::of_buffer(to, dtype).copy_from(&Place::of(self, by, Access::Read)?, n);
         Ok(())
     }

@@ -23,13 +23,16 @@ impl Function {
                 return Err(Error::Value(format!("set_active_input_mask: {text}")));
             }
             if a.functions[f].busy.is_some() {
-                let text = "set_active_input_mask: expected a function that is not being run, got one that is";
+                let text =
+                    "set_active_input_mask: expected a function that is not being run, got one that is";
                 return Err(Error::Graph(text.into()));
             }
             let all = a.all_inputs(f);
             if mask.len() != all.len() || !mask.contains(&true) {
                 let expected = format!("a mask of {} with one True at least", all.len());
-                return Err(Error::Value(format!("set_active_input_mask: expected {expected}, got {mask:?}")));
+                return Err(Error::Value(format!(
+                    "set_active_input_mask: expected {expected}, got {mask:?}"
+                )));
             }
             for ((v, was), is) in all.iter().zip(mask) {
                 a.outdate(a.variables[*v].tensor);

@@ -109,7 +109,11 @@ impl BackwardStep {
         }
         let state = &mut memo.state;
         let double = *compute == Precision::Double;
-        let kept = op.facts().cached_input.filter(|_| rounded.is_empty()).and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
+        let kept = op
+            .facts()
+            .cached_input
+            .filter(|_| rounded.is_empty())
+            .and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
         let call = Call {
             x: &xm,
             y: &ym,

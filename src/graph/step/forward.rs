@@ -161,7 +161,8 @@ impl ForwardStep {
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*cached_input, x, &xm, recompute);
             let rounds = None;
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting, rounds };
+            let call =
+                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting, rounds };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
         };
@@ -227,7 +228,8 @@ impl ForwardStep {
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             // What is kept of a rounded input would be found by functions that do not round.
             let lasting = lasting(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
-            let call = Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting, rounds };
+            let call =
+                Call { x: &xm, y: &ym, gy: &[], gx: &[], state, double, recompute, tail, lasting, rounds };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;
             store(temporaries)

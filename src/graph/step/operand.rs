@@ -134,7 +134,12 @@ impl Operand {
 
     /// The elements as [`Operand::resolve`] finds them at `ptr`, rounded to a type of 16 bits: elsewhere, unless they are
     /// kept as that type.
-    pub(crate) fn rounded(&self, ptr: *mut u8, to: Option<DType>, held: &mut RoundedInputs) -> Result<*mut u8> {
+    pub(crate) fn rounded(
+        &self,
+        ptr: *mut u8,
+        to: Option<DType>,
+        held: &mut RoundedInputs,
+    ) -> Result<*mut u8> {
         let Some(to) = to.filter(|to| self.dtype == DType::F32 && self.storage.dtype() != Some(*to)) else {
             return Ok(ptr);
         };

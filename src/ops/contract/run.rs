@@ -419,7 +419,17 @@ impl<'a, T: Float> Backward<'a, T> {
         gx: &'b [Option<(Memory<'b>, bool)>],
     ) -> Backward<'b, T> {
         let (y, gy, rounds) = (self.y, self.gy, self.rounds);
-        Backward { x, y, gy, gx, present: u64::MAX, state: self.state, lasting: None, rounds, of: PhantomData }
+        Backward {
+            x,
+            y,
+            gy,
+            gx,
+            present: u64::MAX,
+            state: self.state,
+            lasting: None,
+            rounds,
+            of: PhantomData,
+        }
     }
 
     /// Where the gradient of input `i` is in memory and whether to add to it, if it is wanted: for [`Backward::on`].

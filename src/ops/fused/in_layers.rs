@@ -43,7 +43,12 @@ impl FusedSteps {
         if self.normalizes(|i| x[i].is_some()) {
             let (inputs, present) = given(self.of_normalization(from, |i| x[i]));
             let within = Within { lasting: None, ..within };
-            self.normalization.forward(&mut run::<T>((&inputs, present), &y, &mut saved.normalization, within))?;
+            self.normalization.forward(&mut run::<T>(
+                (&inputs, present),
+                &y,
+                &mut saved.normalization,
+                within,
+            ))?;
             round(sums, to);
         }
         if let Some(other) = other {

@@ -216,8 +216,7 @@ impl<C: Moves> Moving<C> {
             for axis in (first..base).rev() {
                 group *= if C::TOGETHER { y[axis] } else { 1 };
                 let drawn_for = sample - sample % group;
-                let place =
-                    self.of.from(axis, x, &y, left % y[axis], drawn[drawn_for * axes + axis - first]);
+                let place = self.of.from(axis, x, &y, left % y[axis], drawn[drawn_for * axes + axis - first]);
                 source = source.filter(|_| place != OUTSIDE).map(|at| at + place * step);
                 (left, step) = (left / y[axis], step * x[axis]);
             }
