@@ -69,9 +69,22 @@ def test_malformed_files_are_refused(folder, text):
 
 def test_names_that_leave_the_folder_of_a_cache_are_refused(folder):
     write_cache(CsvDataSource(folder / "set.csv"), folder / "set.cache")
-    (folder / "set.cache/cache_index.csv").write_text("../a.npy,2\n")
-    with pytest.raises(DataError, match="expected the name of a file"):
-        CacheDataSource(folder / "set.cache")
+    index = folder / "set.cache/cache_index.csv"
+    for name in ("../a.npy", "b/a.npy", str(folder / "a.npy"), str(folder / "set.cache/b/../../a.npy")):
+        index.write_text(f"{name},2\n")
+        with pytest.raises(DataError, match="expected the name of a file"):
+            CacheDataSource(folder / "set.cache")
+
+
+def test_files_of_a_cache_may_be_named_by_whole_paths(folder):
+    write_cache(CsvDataSource(folder / "set.csv"), folder / "set.cache")
+    expected = [CacheDataSource(folder / "set.cache")._get_data(i) for i in range(5)]
+    index = folder / "set.cache/cache_index.csv"
+    index.write_text("".join(f"{folder / 'set.cache'}/{line}\n" for line in index.read_text().splitlines()))
+    source = CacheDataSource(folder / "set.cache")
+    for i, values in enumerate(expected):
+        for one, other in zip(source._get_data(i), values, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_pickles_are_not_loaded(folder):

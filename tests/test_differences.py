@@ -99,12 +99,17 @@ def decayed():
 @row("`x.d` of the inputs that `forward(clear_no_need_grad=True)` leaves")
 def left():
     x = leaf(1, 2)
-    for f in (F.gelu, F.leaky_relu, lambda x: F.mul_n(x, x), F.prod, F.norm):
+    for f in (F.gelu, F.leaky_relu, F.swish, lambda x: F.mul_n(x, x), F.prod, F.norm):
         h = F.identity(x)
         y = f(h)
         F.sum(y).forward(clear_no_need_grad=True)
         assert not h.data.clear_called
         assert y.data.clear_called is (f is not F.norm)
+    h = F.identity(x)
+    y = h[0]
+    F.sum(y).forward(clear_no_need_grad=True)
+    assert h.data.clear_called
+    assert y.data.clear_called
 
 
 @row("`y.d` and the rank of `y` after `nn.grad([y], [x])` ran")
@@ -255,6 +260,104 @@ def power_iterations():
     w.grad.zero()
     y.backward()
     assert u.d.tolist() == left
+
+
+@row("Normalizations of values whose spread is small")
+def small_spread():
+    values = 5.28 + 1e-3 * np.random.RandomState(0).uniform(-1, 1, (2, 2, 5, 5))
+    x, eps = array(values), 1e-8
+    zeros, ones = array(np.zeros((1, 2, 1, 1))), array(np.ones((1, 2, 1, 1)))
+    for y, axes in (
+        (F.group_normalization(x, zeros, ones, num_groups=1, eps=eps), (1, 2, 3)),
+        (F.layer_normalization(x, None, None, batch_axis=0, eps=eps), (1, 2, 3)),
+        (F.instance_normalization(x, zeros, ones, eps=eps), (2, 3)),
+        (
+            F.batch_normalization(x, zeros, ones, array(np.zeros((1, 2, 1, 1))), array(np.ones((1, 2, 1, 1))), eps=eps),
+            (0, 2, 3),
+        ),
+        (F.weight_standardization(x, channel_axis=0, eps=eps), (1, 2, 3)),
+    ):
+        y.forward()
+        given = x.d.astype(np.float64)
+        centred = given - given.mean(axes, keepdims=True)
+        np.testing.assert_allclose(y.d, centred / np.sqrt(given.var(axes, keepdims=True) + eps), atol=2e-6)
+
+
+@row("One variable as input and `gamma` of a normalization")
+def normalized_by_itself():
+    values, weights = np.random.RandomState(0).uniform(-2, 2, (2, 1, 3, 4))
+    x, eps = array(values), 0.01
+
+    def by_hand(v):
+        return ((v - v.mean()) / np.sqrt(v.var() + eps) * v * weights).sum()
+
+    def slope(i):
+        step = np.zeros(values.shape)
+        step[i] = 1e-6
+        return (by_hand(values + step) - by_hand(values - step)) / 2e-6
+
+    h = x * 1.0
+    y = F.sum(F.layer_normalization(h, None, h, eps=eps) * array(weights))
+    expected = [slope(i) for i in np.ndindex(values.shape)]
+    np.testing.assert_allclose(np.ravel(gradient(y, x)), expected, rtol=1e-4, atol=1e-5)
+
+
+@row("The order of equal elements from `top_k_data`")
+def equals_in_order():
+    _, index = F.top_k_data(array([[1, 3, 3, 3, 2, 3]]), 3, with_index=True)
+    index.forward()
+    assert index.d.tolist() == [[1, 2, 3]]
+
+
+@row("Two parameters of one solver on one array")
+def parameters_in_order():
+    for names in ("ab", "ba"):
+        a = leaf(0.5, 0.25)
+        b = nn.Variable((2,), need_grad=True)
+        b.data = a.data
+        a.g, b.g = [1, -1], [0, 0]
+        solver = S.SgdW(lr=0.05, wd=0.1)
+        solver.set_parameters({name: {"a": a, "b": b}[name] for name in names})
+        solver.update()
+        w = np.array([0.5, 0.25])
+        for name in names:
+            w = w * 0.9 - 0.05 * (np.array([1, -1]) if name == "a" else 0)
+        np.testing.assert_allclose(a.d, w, rtol=1e-6)
+
+
+@row("`need_grad` of values that follow from a leaf, after")
+def rewired():
+    x = leaf(0.3)
+    h = F.sin(x)
+    a = nn.Variable((1,), need_grad=False)
+    y = F.exp(a)
+    a.rewire_on(h)
+    y.forward()
+    u = y.get_unlinked_variable(need_grad=None)
+    assert u.need_grad
+    np.testing.assert_allclose(gradient(F.tanh(u), u), 1 - np.tanh(y.d) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(gradient(y, x), np.exp(np.sin(0.3)) * np.cos([0.3]), rtol=1e-6)
+
+
+@row("`y[0:1] = 0.5` of a `y` that needs no gradient")
+def need_grad_later():
+    a = leaf(0.3, 0.7, need_grad=False)
+    y = F.sin(a)
+    y[0:1] = 0.5
+    a.need_grad = True
+    z = F.sin(y)
+    np.testing.assert_allclose(gradient(z, a), [0, np.cos(np.sin(0.7)) * np.cos(0.7)], rtol=1e-6)
+    np.testing.assert_allclose(z.d, np.sin([0.5, np.sin(0.7)]), rtol=1e-6)
+
+
+@row("A call that fails, and `h` that it was to take")
+def failed_call():
+    h = leaf(1, 2) * 2.0
+    y = F.sum(h)
+    with pytest.raises(nn.Error):
+        F.transpose(h, axes=(0, 1, 2))
+    y.forward(clear_no_need_grad=True)
+    assert h.data.clear_called
 
 
 @pytest.mark.parametrize("text", ROWS)

@@ -22,8 +22,21 @@ CRATE = {
 }
 # Families of kernels: each may import from those that stand before it ...
 KERNELS = [
-    *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "channels"],
-    *["pairing", "strided", "rows", "regrid", "resample", "scan", "order", "reduce", "pooling", "random", "softmax"],
+    *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
+    *[
+        "channels",
+        "pairing",
+        "strided",
+        "rows",
+        "regrid",
+        "resample",
+        "scan",
+        "order",
+        "reduce",
+        "pooling",
+        "random",
+        "softmax",
+    ],
     *["normalization", "update", "sampling", "spread", "spectrum", "suppression", "gemm", "convolution", "integer"],
     *["triangular", "attention", "recurrent"],
 ]

@@ -510,6 +510,13 @@ def archive(**members):
     return file
 
 
+def test_an_archive_is_read_as_a_whole_however_often():
+    file = archive(**{"network.nntxt": REPEATED})
+    for _ in range(3):
+        assert list(nn.graph_def.load(file, extension=".nnp").networks) == ["net"]
+        assert list(load(file, extension=".nnp").networks) == ["net"]
+
+
 def test_archives_are_not_unpacked_and_no_bombs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bomb = b" " * (64 << 20)

@@ -123,7 +123,7 @@ def test_the_gradient_of_learned_ranges_is_what_lies_outside():
         (lambda x: F.top_k_data(x, 9), "top_k_data: expected `k` to be from 1 to the size of a sample, which is 3"),
         (lambda x: F.random_crop(x, (9,)), "random_crop: expected `shape`"),
         (lambda x: F.random_shift(x, (-1,)), "random_shift: expected `shifts`"),
-        (lambda x: F.random_flip(x, (0,)), "random_flip: expected `axes` to be axes of a sample"),
+        (lambda x: F.random_flip(x, (2,)), "random_flip: expected an axis"),
         (lambda x: F.image_augmentation(x, contrast=0.0), "`contrast` to be a positive number"),
         (lambda x: F.random_choice(x, x, (9,), replace=False), "random_choice: expected `shape` to be at most 3"),
         (lambda x: F.warp_by_flow(x, x), "warp_by_flow: expected images"),
@@ -210,6 +210,12 @@ def test_noise_of_virtual_adversarial_training():
     y.backward(np.array([[1.0, 2.0], [3.0, 4.0]]))
     assert w.d.tolist() == [[2.0, 4.0], [6.0, 8.0]]
     assert not x.g.any()
+    from_the_end = F.vat_noise(x, w, -1, eps=2.0)
+    from_the_end.forward()
+    np.testing.assert_array_equal(from_the_end.d, y.d)
+    for base_axis in (0, 2, -2):
+        with pytest.raises(nn.ArgumentError, match="vat_noise: expected `base_axis` to be from 1 to 1"):
+            F.vat_noise(x, w, base_axis)
 
 
 def test_a_derivative_that_is_not_there_is_an_error():

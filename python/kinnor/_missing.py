@@ -23,6 +23,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "module_scope",
         "proto_graph_builder",
     ),
+    "core.graph_optimizer": (
+        "IdentityRemover",
+        "remove_function",
+    ),
     "core.module": (
         "MetaClass",
         "ParamMemo",
@@ -32,7 +36,6 @@ NAMES: dict[str, tuple[str, ...]] = {
         "Data",
         "Worker",
     ),
-    "function.Function": ("set_active_input_mask",),
     "grad": (
         "Grad",
         "GradEndFunction",
@@ -121,7 +124,6 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Names that are missing, by the module of NNabla's, without the leading `nnabla.`, that has them."""
 
 MODULES: tuple[str, ...] = (
-    "core.graph_optimizer",
     "core.variable_batch_size",
     "experimental.framework.data",
     "experimental.framework.worker",

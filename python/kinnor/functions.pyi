@@ -4684,7 +4684,8 @@ def random_crop(
 
     Args:
         x: Input of any shape.
-        shape: Lengths of the last axes of the output, those of `x` by default; no longer than them.
+        shape: Lengths of the last axes of the output, those of `x` by default; no longer than them. Along an axis that
+            counts samples, neighbours stay together: the place is drawn once for each index of the axes before it.
         base_axis: The axes before it count samples, each of which has a place of its own.
         seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
 
@@ -4693,7 +4694,7 @@ def random_crop(
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If `shape` has a length out of range, or one for an axis that counts samples which is not its own.
+        ArgumentError: If `shape` has a length out of range.
     """
 
 def random_erase(
@@ -4751,7 +4752,8 @@ def random_flip(
 
     Args:
         x: Input of any shape.
-        axes: The axes, the last one by default; negative ones count from the end.
+        axes: The axes, the last one by default; negative ones count from the end. Along an axis that counts samples,
+            these are reversed together: the coin is tossed once for each index of the axes before it.
         base_axis: The axes before it count samples, each of which has tosses of its own.
         seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
 
@@ -4760,7 +4762,6 @@ def random_flip(
 
     Raises:
         AxisError: If `x` has no such axis.
-        ArgumentError: If one of `axes` counts samples.
     """
 
 def random_shift(
@@ -5401,6 +5402,9 @@ def sort(
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
     """The elements along an axis in ascending order. Equal ones keep their order; a NaN counts as the largest.
+
+    A gradient goes back to the place that its element had. Under NNabla's names it has NNabla's numbers instead, which
+    are permuted the other way (`docs/differences.md`).
 
     Args:
         x: Input of any shape.
@@ -6058,7 +6062,7 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
     Args:
         x: Noise; the axes from `base_axis` on make one sample.
         w: Array of the shape of `x`; overwritten by a backward run.
-        base_axis: First axis of a sample, 1 or more.
+        base_axis: First axis of a sample, 1 or more; a negative one counts from the end.
         eps: Euclidean norm of a sample's noise.
 
     Returns:

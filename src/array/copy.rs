@@ -82,4 +82,19 @@ impl Storage {
         Place::of_buffer(to, dtype).copy_from(&Place::of(self, dtype, Access::Read)?, n);
         Ok(())
     }
+
+    /// Copies its first `n` elements to a block, as `dtype`, rounded to the type `by`.
+    ///
+    /// # Errors
+    /// As [`Storage::access`].
+    pub(crate) fn copy_rounded_to_buffer(
+        &self,
+        to: &Buffer,
+        dtype: DType,
+        n: usize,
+        by: DType,
+    ) -> Result<()> {
+        Place::of_buffer(to, dtype).copy_from(&Place::of(self, by, Access::Read)?, n);
+        Ok(())
+    }
 }

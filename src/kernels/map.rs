@@ -149,6 +149,17 @@ pub fn update<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Sync) {
     });
 }
 
+/// Makes `f(y)` of each element of `y`.
+#[inline(always)]
+pub fn change<T: Float>(y: &mut [T], f: impl Fn(T) -> T + Sync) {
+    let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
+    threads::ranges(n, GRAIN, |range| {
+        // SAFETY: the range lies within `y`, and comes once.
+        let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(range.start), range.len()) };
+        y.iter_mut().for_each(|y| *y = f(*y));
+    });
+}
+
 /// Has `write` fill a range of `y`, or of memory that is then added to it.
 ///
 /// # Safety

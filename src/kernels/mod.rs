@@ -19,6 +19,7 @@ pub(crate) mod recurrent;
 pub mod reduce;
 pub mod regrid;
 pub mod resample;
+pub(crate) mod rounding;
 pub mod rows;
 pub mod sampling;
 pub mod scan;

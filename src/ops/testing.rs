@@ -100,6 +100,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
         recompute,
         tail: Tail::NOTHING,
         lasting: None,
+        rounds: None,
     };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.
     unsafe { op.forward(call) }?;
@@ -162,6 +163,7 @@ fn backward(
         recompute: false,
         tail: Tail::NOTHING,
         lasting: None,
+        rounds: None,
     };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.
     unsafe { op.backward(call) }.expect("backward runs");

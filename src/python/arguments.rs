@@ -65,6 +65,11 @@ pub(super) fn some_flags(v: &Bound<'_, PyAny>) -> PyResult<Option<Vec<bool>>> {
         .map_err(|_| refused("a list of True and False, or None", v))
 }
 
+/// A list of True and False.
+pub(super) fn flags(v: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    items(v, |one| flag(&one)).map_err(|_| refused("a list of True and False", v))
+}
+
 /// A dict.
 pub(super) fn dict<'py>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     v.cast::<PyDict>().cloned().map_err(|_| refused("a dict", v))

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::arguments::{count, dict, some_flag, some_flags, whole};
+use super::arguments::{count, dict, flags, some_flag, some_flags, whole};
 use super::operands::variables;
 use super::scopes;
 use super::values::to_python;
@@ -240,6 +240,19 @@ impl Function {
         variables("setup_recompute", inputs)?;
         variables("setup_recompute", outputs)?;
         Ok(())
+    }
+
+    /// Chooses the inputs that a function of type AddN or MulN takes from now on. The others, and what computes them, do
+    /// not run and get no gradient. Run forward before the next backward run.
+    ///
+    /// Args:
+    ///     mask: For each input, whether the function takes it; one at least.
+    ///
+    /// Raises:
+    ///     ValueError: If the function has another type, or the mask another length or no True.
+    ///     GraphError: If the function is being run.
+    fn set_active_input_mask(&self, #[pyo3(from_py_with = flags)] mask: Vec<bool>) -> PyResult<()> {
+        Ok(self.function.set_active_inputs(&mask)?)
     }
 
     /// Gives outputs the shapes that the operation makes of the inputs.

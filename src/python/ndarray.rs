@@ -12,6 +12,7 @@ use super::protocols::Elements;
 use super::scopes;
 use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
+use crate::graph::settings;
 use crate::{Error, graph};
 
 /// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
@@ -308,12 +309,17 @@ impl NdArray {
                 Error::shape("copy_from", format!("shape {}", own.shape), [&arr.get().array.shape]).into()
             );
         }
+        let from = &arr.get().array.storage;
+        let own_dtype = from.dtype().filter(|_| !use_current_context || !from.is_zeroing());
         let dtype = match use_current_context {
             true => {
                 scopes::follow(slf.py());
-                current_compute().stored()
+                match own_dtype.filter(|_| settings::unwary()) {
+                    Some(dtype) => dtype, // like NNabla 1.39
+                    None => current_compute().stored(),
+                }
             }
-            false => arr.get().array.storage.dtype().unwrap_or(DType::F32),
+            false => own_dtype.unwrap_or(DType::F32),
         };
         own.storage.copy_if_changed(&arr.get().array.storage, dtype)?;
         Ok(slf)

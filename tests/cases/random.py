@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from . import Row, sample
@@ -90,6 +92,40 @@ def moved(places):
         return check
 
     return reference
+
+
+def together(ways):
+    """As `moved`, along axes before `base_axis` too, where samples stay in the order that one of `ways` gives."""
+
+    def reference(x, base_axis=1, **args):
+        base = base_axis % x.ndim
+
+        def fits(before, after, axis):
+            chosen = ways(axis - x.ndim, before.shape[0], after.shape[0], **args)
+            if axis < base:
+                pairs = lambda way: zip(way, after, strict=True)  # noqa: E731
+                return any(all(fits(before[j], part, axis + 1) for j, part in pairs(way)) for way in chosen)
+            own = [
+                list(ways(a - x.ndim, n, m, **args))
+                for a, n, m in zip(range(axis, x.ndim), before.shape, after.shape, strict=True)
+            ]
+            return any(np.allclose(after, before[np.ix_(*places)], rtol=1e-6) for places in product(*own))
+
+        def check(y):
+            assert fits(x, y, 0)
+
+        return check
+
+    return reference
+
+
+def windows(axis, n, m, shape=None, seed=-1):
+    assert m == (shape[axis] if -axis <= len(shape) else n)
+    return [range(start, start + m) for start in range(n - m + 1)]
+
+
+def turns(axis, n, m, axes=None, seed=-1):
+    return [range(n), range(n - 1, -1, -1)] if axis in axes else [range(n)]
 
 
 def crops(x, shape=None, seed=-1):
@@ -195,6 +231,23 @@ ROWS: list[Row] = [
             ((2, 3), {}),
             ((0, 3, 4), {"shape": (2, 2)}),
             ((1, 1), {"shape": (1,)}),
+        )
+    ),
+    *(
+        Row("random_crop", (sample(*s),), together(windows), args, random=True)
+        for s, args in (
+            ((4, 3, 5), {"shape": (2, 2, 3), "base_axis": 2}),
+            ((4, 3, 5), {"shape": (3, 3, 2), "seed": 5}),
+            ((4, 3, 5), {"shape": (2, 3), "base_axis": -1}),
+            ((2, 3, 4), {"shape": (0, 3, 4)}),
+        )
+    ),
+    *(
+        Row("random_flip", (sample(*s),), together(turns), args, random=True)
+        for s, args in (
+            ((4, 3, 5), {"axes": (-1, -2, -3), "base_axis": 2}),
+            ((4, 3, 5), {"axes": (-3, -1), "seed": 5}),
+            ((4, 3, 5), {"axes": (-2,), "base_axis": -1}),
         )
     ),
     *(

@@ -194,7 +194,7 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
     Args:
         x: Noise; the axes from `base_axis` on make one sample.
         w: Array of the shape of `x`; overwritten by a backward run.
-        base_axis: First axis of a sample, 1 or more.
+        base_axis: First axis of a sample, 1 or more; a negative one counts from the end.
         eps: Euclidean norm of a sample's noise.
 
     Returns:
@@ -209,7 +209,8 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
     """
     if x.shape != w.shape:
         raise _core.ShapeError(f"vat_noise: expected x and w of one shape, got shapes {x.shape}, {w.shape}")
-    if not 0 < base_axis < x.ndim:
+    base = base_axis + x.ndim if base_axis < 0 else base_axis
+    if not 0 < base < x.ndim:
         raise ArgumentError(f"vat_noise: expected `base_axis` to be from 1 to {x.ndim - 1}, got {base_axis}")
-    result: Variable = VATNoise(base_axis, eps)(x, w)
+    result: Variable = VATNoise(base, eps)(x, w)
     return result

@@ -117,6 +117,8 @@ def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str
         raise NetworkError(f"{op}: expected a name that ends in {' or '.join(EXTENSIONS)}, got {name}")
     if isinstance(source, (str, os.PathLike)):
         return name, kind, steadily(op, parameter_file.regular(source), Path.read_bytes)
+    if kind == ".nnp" and source.seekable():
+        source.seek(0)  # An archive is read as a whole, however often.
     raw: Any = source.read()
     return name, kind, raw.encode() if isinstance(raw, str) else raw
 

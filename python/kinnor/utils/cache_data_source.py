@@ -113,9 +113,9 @@ class CacheDataSource(DrawingDataSource):
         path = self._folder / "cache_index.csv"
         files, lengths = [], []
         for row in _rows(path):
-            if len(row) != 2 or not row[1].isdecimal() or Path(row[0]).name != row[0]:
+            if len(row) != 2 or not row[1].isdecimal() or not self._has(Path(row[0])):
                 raise DataError(f"CacheDataSource: expected the name of a file and a length, got {row} in {path}")
-            files.append(row[0])
+            files.append(Path(row[0]).name)
             lengths.append(int(row[1]))
         if not files:
             raise DataError(f"CacheDataSource: expected files, got none in {path}")
@@ -124,6 +124,10 @@ class CacheDataSource(DrawingDataSource):
     def _arrays(self, path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file:
             return {name: np.load(file, allow_pickle=False) for name in self._variables}
+
+    def _has(self, file: Path) -> bool:
+        """True if a path is the name of a file, or a whole path to one in the folder."""
+        return str(file) == file.name or (file.is_absolute() and file.parent.resolve() == self._folder.resolve())
 
     def _read(self, which: int) -> dict[str, NDArray[Any]]:
         if which in self._kept:

@@ -210,6 +210,7 @@ impl Arena {
             count: 0,
             op: None,
             inputs: SmallVec::new(),
+            all_inputs: None,
             outputs: SmallVec::new(),
             rank: 0,
             need_grad: false,
@@ -258,6 +259,17 @@ impl Arena {
             consumers.retain(|c| functions[c.function].generation == c.generation);
         }
         consumers.push(Consumer { function, generation });
+    }
+
+    /// Notes that `function` uses `v` once less.
+    pub(crate) fn remove_consumer(&mut self, v: Ix, function: Ix) {
+        self.consumers_changed(v);
+        let generation = self.functions[function].generation;
+        let consumers = &mut self.variables[v].consumers;
+        let found = consumers.iter().position(|c| c.function == function && c.generation == generation);
+        if let Some(at) = found {
+            consumers.remove(at);
+        }
     }
 
     /// The live uses of a variable, one for each time that a function takes it.

@@ -116,7 +116,10 @@ impl Arena {
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
         let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());
-        let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
+        let (mut inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
+        if let Some(all) = slot.all_inputs.take() {
+            inputs = all.iter().map(|(v, _)| *v).collect();
+        }
         self.functions.free.push(f);
         // One that lives as long as the process has no destructor to wait for.
         if let Some(op @ Op::Shared(_)) = op {

@@ -135,6 +135,8 @@ pub(crate) struct FunctionSlot {
     pub(crate) count: u32,
     pub(crate) op: Option<Op>,
     pub(crate) inputs: SmallVec<[Ix; 3]>,
+    /// The inputs that it was built with and whether it takes them, if it takes some of them only; it holds all.
+    pub(crate) all_inputs: Option<Box<[(Ix, bool)]>>,
     pub(crate) outputs: SmallVec<[Output; 1]>,
     pub(crate) rank: u32,
     pub(crate) need_grad: bool,

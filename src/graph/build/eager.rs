@@ -105,6 +105,7 @@ impl EagerRun {
             recompute: false,
             tail: Tail::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
+            rounds: None,
         };
         // SAFETY: the arrays were made for this operation, of the shapes that it names.
         stop::guarded(|| unsafe { op.forward(call) })

@@ -45,11 +45,11 @@ impl Function {
         self.op().info(&shapes.iter().collect::<Vec<_>>())
     }
 
-    /// The inputs that were given.
+    /// The inputs that were given, also those that are set aside.
     pub fn inputs(&self) -> Vec<Variable> {
         arena::with(|a| {
-            let inputs = a.functions[self.0].inputs.clone();
-            let counted = |v: Ix| {
+            let inputs = a.all_inputs(self.0);
+            let counted = |(v, _): (Ix, bool)| {
                 a.variables[v].count += 1;
                 Variable::adopt(a, v)
             };

@@ -1,5 +1,6 @@
 //! What users hold: counted handles on nodes, arrays, and what is registered on them.
 
+pub(crate) mod active_inputs;
 pub(crate) mod callbacks;
 pub(crate) mod edit;
 pub(crate) mod flags;

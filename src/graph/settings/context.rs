@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::Result;
 use crate::array::DType;
+use crate::ops::contract::dialect;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,12 @@ impl Precision {
             Self::Half => DType::F16,
             Self::BFloat16 => DType::BF16,
         }
+    }
+
+    /// The type that functions round their inputs to, and the layers of a fused function round to between each other, as
+    /// NNabla's kernels do; none natively, where only the outputs are rounded.
+    pub(crate) fn rounds(self) -> Option<DType> {
+        (self.stored() != self.dtype() && dialect::is_nnabla()).then(|| self.stored())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::environment;
+use crate::ops::contract::dialect;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -284,7 +285,8 @@ pub fn set_leaves_in_place(on: bool) {
 }
 
 /// Whether calls that can only be mistakes pass in silence, as in NNabla: the truth of an array, a backward run before any
-/// forward run, an update of no parameters, indices with fractions.
+/// forward run, an update of no parameters, indices with fractions. Operations then also repeat NNabla's quirks
+/// ([`dialect::is_nnabla`]).
 pub fn unwary() -> bool {
     UNWARY.load(Ordering::Relaxed)
 }
@@ -292,6 +294,7 @@ pub fn unwary() -> bool {
 /// Sets [`unwary`].
 pub fn set_unwary(on: bool) {
     UNWARY.store(on, Ordering::Relaxed);
+    dialect::set_nnabla(on);
 }
 
 /// What a backward run does about a value that changed since the forward run and that a gradient reads.

@@ -113,7 +113,7 @@ impl Function {
     /// being run, or two of `y` are one variable; [`Error::Shape`] when one of `y` is one of `x`, and not of that shape.
     pub fn set_up_on(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let _alone = Alone::begin(self)?;
-        self.shape_outputs(x, y)
+        self.shape_outputs(&self.of_active(x), y)
     }
 
     fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
@@ -167,7 +167,7 @@ impl Function {
     /// # Errors
     /// As [`Function::set_up_on`], and whatever the operation fails with.
     pub fn forward_on(&self, x: &[&Variable], y: &[&Variable], recompute: bool) -> Result<()> {
-        let op = self.op();
+        let (op, x) = (self.op(), &*self.of_active(x));
         let _alone = Alone::begin(self)?;
         self.shape_outputs(x, y)?;
         let memo = self.memo_of_forward(x, y, recompute);
@@ -197,7 +197,7 @@ impl Function {
     /// [`Error::Shape`] when the first of `y` are not what the operation makes of `x`, [`Error::Graph`] when the function
     /// is being run or shapes changed since it ran forward, and whatever it fails with.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
-        let op = self.op();
+        let (op, x, accumulate) = (self.op(), &*self.of_active(x), &*self.of_active(accumulate));
         let _alone = Alone::begin(self)?;
         let mut y = y;
         if op.on_arrays().is_none() {

@@ -9,7 +9,7 @@ use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
-use crate::graph::step::operand::{Temporaries, store};
+use crate::graph::step::operand::{RoundedInputs, Temporaries, store};
 use crate::kernels::stop;
 use crate::ops::{Array, Call, Memory, Tail};
 use crate::{Error, Result};
@@ -41,9 +41,14 @@ impl BackwardStep {
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, memo, over, meets, .. } = self;
         let meets = !PLAIN && *meets;
+        let (rounds, mut rounded) = (if PLAIN { None } else { compute.rounds() }, RoundedInputs::new());
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, data) in x.iter().enumerate() {
-            let ptr = data.read().map_or(Ok(nowhere()), |s| s.read(op, i))?;
+            let ptr = match data.read() {
+                Some(slot) if PLAIN => slot.read(op, i)?,
+                Some(slot) => slot.rounded(slot.read(op, i)?, rounds, &mut rounded)?,
+                None => nowhere(),
+            };
             xm.push(Memory { ptr, shape: data.shape() });
         }
         let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
@@ -54,6 +59,7 @@ impl BackwardStep {
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
         for slot in gy.iter() {
             let ptr = slot.resolve(Access::Read)?;
+            let ptr = if PLAIN { ptr } else { slot.rounded(ptr, rounds, &mut rounded)? };
             gym.push(Memory { ptr, shape: &slot.shape });
         }
         // Where the kernel reads and writes, if a gradient may be written in the same place.
@@ -103,7 +109,11 @@ impl BackwardStep {
         }
         let state = &mut memo.state;
         let double = *compute == Precision::Double;
-        let kept = op.facts().cached_input.and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
+        let kept = op
+            .facts()
+            .cached_input
+            .filter(|_| rounded.is_empty())
+            .and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
         let call = Call {
             x: &xm,
             y: &ym,
@@ -116,6 +126,7 @@ impl BackwardStep {
             recompute: false,
             tail: Tail::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
+            rounds,
         };
         let mut refused = false;
         let done = stop::guarded(|| {

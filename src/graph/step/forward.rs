@@ -12,7 +12,7 @@ use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::{self, MemoPtr, Operand, Temporaries, store};
+use crate::graph::step::operand::{self, MemoPtr, Operand, RoundedInputs, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
 use crate::ops::{Array, Call, Memory, Op, Tail};
@@ -220,6 +220,7 @@ impl ForwardStep {
                 recompute,
                 tail,
                 lasting,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
@@ -257,10 +258,14 @@ impl ForwardStep {
             return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
+        let (rounds, mut rounded) = (self.compute.rounds(), RoundedInputs::new());
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = facts.overwrites(i) && !recompute;
-            x.push(if write { slot.resolve(Access::ReadWrite)? } else { slot.read(&self.op, i)? });
+            x.push(match write {
+                true => slot.resolve(Access::ReadWrite)?,
+                false => slot.rounded(slot.read(&self.op, i)?, rounds, &mut rounded)?,
+            });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
@@ -281,7 +286,8 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            let lasting = lasting(self.cached_input, &self.x, &xm, recompute);
+            // What is kept of a rounded input would be found by functions that do not round.
+            let lasting = lasting(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
             let narrow = (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {
                 x: &xm,
@@ -295,6 +301,7 @@ impl ForwardStep {
                 recompute,
                 tail,
                 lasting,
+                rounds,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { self.op.forward(call) }?;

@@ -154,6 +154,25 @@ impl Operand {
         start.addr()..start.addr() + self.shape.size() * self.dtype.size()
     }
 
+    /// The elements as [`Operand::resolve`] finds them at `ptr`, rounded to a type of 16 bits: elsewhere, unless they are
+    /// kept as that type.
+    pub(crate) fn rounded(
+        &self,
+        ptr: *mut u8,
+        to: Option<DType>,
+        held: &mut RoundedInputs,
+    ) -> Result<*mut u8> {
+        let Some(to) = to.filter(|to| self.dtype == DType::F32 && self.storage.dtype() != Some(*to)) else {
+            return Ok(ptr);
+        };
+        let n = self.shape.size();
+        let buffer = Buffer::new(n * self.dtype.size())?;
+        self.storage.copy_rounded_to_buffer(&buffer, self.dtype, n, to)?;
+        let at = buffer.ptr();
+        held.push(buffer);
+        Ok(at)
+    }
+
     /// A place for values on their way to the elements.
     pub(crate) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
@@ -171,6 +190,9 @@ impl Operand {
         Ok(ptr)
     }
 }
+
+/// Inputs that were rounded for one run of a step.
+pub(crate) type RoundedInputs = SmallVec<[Buffer; 2]>;
 
 /// Where elements are, for the time of the step under way.
 #[cold]

@@ -116,7 +116,7 @@ fn shown(key: &IndexKey, x: &Shape) -> Vec<(&'static str, Value)> {
     for (entry, n) in entries {
         let (from, to, step) = match *entry {
             Cut::At(i) => (i.rem_euclid(n.max(1)), i.rem_euclid(n.max(1)) + 1, 1),
-            Cut::Along(from, to, step) if step < 0 => (from.unwrap_or(n - 1), to.unwrap_or(-n - 1), step),
+            Cut::Along(from, to, step) if step < 0 => (from.unwrap_or(-1), to.unwrap_or(-n - 1), step),
             Cut::Along(from, to, step) => (from.unwrap_or(0), to.unwrap_or(n), step),
             Cut::New => continue,
         };

@@ -3,6 +3,7 @@
 pub(crate) mod bound;
 pub(crate) mod compute;
 pub(crate) mod derivative;
+pub(crate) mod dialect;
 pub(crate) mod elementwise;
 pub(crate) mod facts;
 pub(crate) mod loops;

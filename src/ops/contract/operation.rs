@@ -31,6 +31,8 @@ pub struct Call<'a> {
     pub tail: Tail<'a>,
     /// The input of `cached_input`, if what is made of its values may be kept.
     pub lasting: Option<Lasting<'a>>,
+    /// The type that the layers of a fused operation round to between each other; none if only its outputs are rounded.
+    pub rounds: Option<DType>,
 }
 
 /// An array as an operation on arrays sees it.

@@ -108,6 +108,7 @@ pub struct Run<'a, T> {
     integers: bool,
     tail: Tail<'a>,
     lasting: Option<Lasting<'a>>,
+    rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
@@ -122,8 +123,9 @@ pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, lasting, .. } = call;
-        Self { x, y, present, taken: 0, state, narrow, integers, recompute, tail, lasting, of: PhantomData }
+        let Call { x, y, state, narrow, integers, recompute, tail, lasting, rounds, .. } = call;
+        let (taken, of) = (0, PhantomData);
+        Self { x, y, present, taken, state, narrow, integers, recompute, tail, lasting, rounds, of }
     }
 
     /// The type in which outputs are kept, if that is narrower than `T`.
@@ -147,6 +149,11 @@ impl<'a, T: Float> Run<'a, T> {
         self.lasting
     }
 
+    /// The type that layers round to between each other, if they do: [`Call::rounds`].
+    pub(crate) fn rounds(&self) -> Option<DType> {
+        self.rounds
+    }
+
     /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
     pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
         let (y, tail, recompute, integers) = (self.y, self.tail, self.recompute, self.integers);
@@ -161,6 +168,7 @@ impl<'a, T: Float> Run<'a, T> {
             integers,
             tail,
             lasting: None,
+            rounds: self.rounds,
             of: PhantomData,
         }
     }
@@ -174,7 +182,8 @@ impl<'a, T: Float> Run<'a, T> {
         gx: &'b [Option<(Memory<'b>, bool)>],
         present: u64,
     ) -> Backward<'b, T> {
-        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, of: PhantomData }
+        let rounds = self.rounds;
+        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, rounds, of: PhantomData }
     }
 
     /// Number of inputs that were given.
@@ -378,13 +387,19 @@ pub struct Backward<'a, T> {
     present: u64,
     state: &'a mut State,
     lasting: Option<Lasting<'a>>,
+    rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, lasting, .. } = call;
-        Self { x, y, gy, gx, present, state, lasting, of: PhantomData }
+        let Call { x, y, gy, gx, state, lasting, rounds, .. } = call;
+        Self { x, y, gy, gx, present, state, lasting, rounds, of: PhantomData }
+    }
+
+    /// As [`Run::rounds`].
+    pub(crate) fn rounds(&self) -> Option<DType> {
+        self.rounds
     }
 
     /// As [`Run::name`].
@@ -418,8 +433,18 @@ impl<'a, T: Float> Backward<'a, T> {
         x: &'b [Memory<'b>],
         gx: &'b [Option<(Memory<'b>, bool)>],
     ) -> Backward<'b, T> {
-        let (y, gy) = (self.y, self.gy);
-        Backward { x, y, gy, gx, present: u64::MAX, state: self.state, lasting: None, of: PhantomData }
+        let (y, gy, rounds) = (self.y, self.gy, self.rounds);
+        Backward {
+            x,
+            y,
+            gy,
+            gx,
+            present: u64::MAX,
+            state: self.state,
+            lasting: None,
+            rounds,
+            of: PhantomData,
+        }
     }
 
     /// Where the gradient of input `i` is in memory and whether to add to it, if it is wanted: for [`Backward::on`].

@@ -77,6 +77,11 @@ impl FusedActivation {
         if let Self::ReLU(_) = self { Activation::Relu } else { Activation::Identity }
     }
 
+    /// True if it changes what it is given.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self, Self::Identity)
+    }
+
     /// Whether it is a run of its own.
     pub(super) fn is_apart(&self) -> bool {
         !matches!(self, Self::Identity | Self::ReLU(_))

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::array::Lasting;
+use crate::array::{DType, Lasting};
+use crate::kernels::rounding::round;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, scratch};
 use crate::ops::fused::layer::{WantedGradient, Within, given, memory, run_backward};
@@ -19,6 +20,8 @@ struct BackwardArrays<'a> {
     y: SmallVec<[Memory<'a>; 3]>,
     gy: SmallVec<[Memory<'a>; 3]>,
     lasting: Option<Lasting<'a>>,
+    /// The type that gradients between the layers are rounded to.
+    rounds: Option<DType>,
 }
 
 impl FusedSteps {
@@ -31,6 +34,7 @@ impl FusedSteps {
             y,
             gy,
             lasting: whole.lasting(),
+            rounds: whole.rounds(),
         };
         let (gy, of_z) = (whole.gy(0), whole.gx(self.z()));
         let saved = whole.state::<SavedSteps<T>>();
@@ -39,6 +43,7 @@ impl FusedSteps {
         }
         scratch::with(gy.len(), |g: &mut [T]| {
             arrays.of_activation(g, saved)?;
+            round(g, arrays.rounds);
             arrays.of_sum(g, of_z, saved)
         })
     }
@@ -83,6 +88,7 @@ impl BackwardArrays<'_> {
         scratch::with(if padded.is_some() { g.shape.size() } else { 0 }, |hidden: &mut [T]| {
             let of_hidden = padded.map(|_| (memory(hidden, g.shape), false));
             self.of_hidden(g, of_hidden, saved)?;
+            round(hidden, self.rounds);
             let (Some(padded), Some((of_hidden, _))) = (padded, of_hidden) else { return Ok(()) };
             self.of_convolution(padded, of_hidden, saved)
         })
@@ -106,10 +112,10 @@ impl BackwardArrays<'_> {
             return self.of_normalization(g, g, wanted, saved); // anything of the shape
         };
         scratch::with(g.shape.size(), |hidden: &mut [T]| {
-            let (hidden, within) =
-                (memory(hidden, g.shape), Within { lasting: self.lasting, ..Within::PLAIN });
-            FusedSteps::convolve::<T>(padded, &self.x, hidden, &mut saved.convolution, within)?;
-            self.of_normalization(hidden, g, wanted, saved)
+            let (at, within) = (memory(hidden, g.shape), Within { lasting: self.lasting, ..Within::PLAIN });
+            FusedSteps::convolve::<T>(padded, &self.x, at, &mut saved.convolution, within, self.rounds)?;
+            round(hidden, self.rounds);
+            self.of_normalization(at, g, wanted, saved)
         })
     }
 
@@ -138,7 +144,7 @@ impl BackwardArrays<'_> {
         saved: &mut SavedSteps<T>,
     ) -> Result<()> {
         let Some(x) = self.x[0] else { return Ok(()) };
-        padded.framed::<T>(x, self.gx[1].is_some(), |convolution, framed, frame| {
+        padded.framed::<T>(x, self.gx[1].is_some(), self.rounds, |convolution, framed, frame| {
             let through = frame.filter(|_| self.gx[0].is_some());
             scratch::with(through.map_or(0, |_| framed.shape.size()), |room: &mut [T]| {
                 let of_framed = through.map_or(self.gx[0], |_| Some((memory(room, framed.shape), false)));
@@ -150,6 +156,7 @@ impl BackwardArrays<'_> {
                 let arrays = ((&inputs[..], present), (&gy[..], &gy[..]));
                 let mut run = run_backward::<T>(arrays.0, arrays.1, &wanted, state, self.lasting);
                 convolution.backward(&mut run)?;
+                round(room, self.rounds);
                 let (Some(frame), Some((of_framed, _))) = (through, of_framed) else { return Ok(()) };
                 let (gy, gx, mut state) = ([of_framed], [self.gx[0]], State::default());
                 frame.backward(&mut run_backward::<T>((&[x], 1), (&gy, &gy), &gx, &mut state, None))

@@ -44,7 +44,7 @@ pub(super) fn run<'a, T: Float>(
 ) -> Run<'a, T> {
     let double = is_double::<T>();
     Run::new(
-        Call { x, y, gy: &[], gx: &[], state, double, integers: false, narrow: None, recompute, tail, lasting },
+        Call { x, y, gy: &[], gx: &[], state, double, integers: false, narrow: None, recompute, tail, lasting, rounds: None },
         present,
     )
 }
@@ -57,5 +57,5 @@ pub(super) fn run_backward<'a, T: Float>(
     lasting: Option<Lasting<'a>>,
 ) -> Backward<'a, T> {
     let (double, Within { recompute, tail, .. }) = (is_double::<T>(), Within::PLAIN);
-    Backward::new(Call { x, y, gy, gx, state, double, integers: false, narrow: None, recompute, tail, lasting }, present)
+    Backward::new(Call { x, y, gy, gx, state, double, integers: false, narrow: None, recompute, tail, lasting, rounds: None }, present)
 }

@@ -1,7 +1,8 @@
 //! A convolution of an input that may get a frame first.
 
 use crate::Result;
-use crate::array::Shape;
+use crate::array::{DType, Shape};
+use crate::kernels::rounding::round;
 use crate::kernels::{Float, scratch};
 use crate::ops::arrangement::regrid::Rearranged;
 use crate::ops::arrangement::slicing::Pad;
@@ -37,12 +38,13 @@ impl PaddedConvolution {
         Some((frame, Convolution { pad: None, ..convolution.clone() }))
     }
 
-    /// Calls `work` with the convolution, with what it takes in the place of `x`, whose elements are there if it `reads` them, and with
-    /// the frame.
+    /// Calls `work` with the convolution, with what it takes in the place of `x`, whose elements are there if it `reads` them
+    /// (rounded to a type, if one is given), and with the frame.
     pub(super) fn framed<T: Float>(
         &self,
         x: Memory<'_>,
         reads: bool,
+        rounds: Option<DType>,
         work: impl FnOnce(&Convolution, Memory<'_>, Option<&Rearranged<Pad>>) -> Result<()>,
     ) -> Result<()> {
         let Some((frame, convolution)) = self.frame(x.shape) else { return work(&self.convolution, x, None) };
@@ -51,6 +53,7 @@ impl PaddedConvolution {
             let framed = memory(room, &shapes[0]);
             if reads {
                 frame.forward(&mut run::<T>((&[x], 1), &[framed], &mut State::default(), Within::PLAIN))?;
+                round(room, rounds);
             }
             work(&convolution, framed, Some(&frame))
         })

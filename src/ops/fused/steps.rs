@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::Shape;
+use crate::array::{DType, Shape};
 use crate::kernels::normalization::NormalizeAdd;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, scratch};
@@ -115,15 +115,19 @@ impl FusedSteps {
         to: Memory<'_>,
         state: &mut State,
         within: Within<'_>,
+        rounds: Option<DType>,
     ) -> Result<()> {
         let Some(first) = x[0] else { return Ok(()) };
-        padded.framed::<T>(first, true, |convolution, first, _| {
+        padded.framed::<T>(first, true, rounds, |convolution, first, _| {
             let (inputs, present) = given([Some(first), x[1], x[2]]);
             convolution.forward(&mut run::<T>((&inputs, present), &[to], state, within))
         })
     }
 
     pub(super) fn forward<T: Float>(&self, whole: &mut Run<'_, T>) -> Result<()> {
+        if let Some(to) = whole.rounds() {
+            return self.forward_in_layers(whole, to);
+        }
         let (n, shape) = (whole.y_shape(0).size(), whole.y_shape(0));
         let x: SmallVec<[_; 8]> = (0..=self.z()).map(|i| whole.has(i).then(|| whole.x_memory(i))).collect();
         let mut y: SmallVec<[_; 3]> = (0..whole.n_outputs()).map(|o| whole.y_memory(o)).collect();
@@ -149,12 +153,12 @@ impl FusedSteps {
             (Some(padded), Some(_)) if !self.normalizes(|i| x[i].is_some()) => {
                 let rows = finish(None);
                 let within = Within { tail: rows.tail(), ..within };
-                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within)?;
+                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within, None)?;
             }
             (Some(padded), Some(_)) if self.normalization.batch_stat => {
                 saved.hidden.resize(n, T::ZERO);
                 let hidden = memory(&mut saved.hidden, shape);
-                Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within)?;
+                Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within, None)?;
                 normalize(hidden, &mut saved.normalization)?;
             }
             (Some(padded), Some(_)) if self.normalizes_in_place(shape, |i| x[i].map(|x| x.shape)) => {
@@ -162,12 +166,12 @@ impl FusedSteps {
                 let by = run::<T>((&inputs, present), &[], &mut saved.normalization, Within::PLAIN);
                 let rows = finish(self.normalization.in_place(by));
                 let within = Within { tail: rows.tail(), ..within };
-                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within)?;
+                Self::convolve::<T>(padded, &x, to, &mut saved.convolution, within, None)?;
             }
             (Some(padded), Some(_)) => {
                 scratch::with(n, |hidden: &mut [T]| {
                     let hidden = memory(hidden, shape);
-                    Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within)?;
+                    Self::convolve::<T>(padded, &x, hidden, &mut saved.convolution, within, None)?;
                     normalize(hidden, &mut saved.normalization)
                 })?;
             }

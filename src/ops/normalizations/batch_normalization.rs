@@ -287,6 +287,7 @@ mod tests {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }.expect("forward runs");

@@ -27,7 +27,8 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shape: Lengths of the last axes of the output, those of `x` by default; no longer than them.
+    ///     shape: Lengths of the last axes of the output, those of `x` by default; no longer than them. Along an axis that
+    ///         counts samples, neighbours stay together: the place is drawn once for each index of the axes before it.
     ///     base_axis: The axes before it count samples, each of which has a place of its own.
     ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
     ///
@@ -36,7 +37,7 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If `shape` has a length out of range, or one for an axis that counts samples which is not its own.
+    ///     ArgumentError: If `shape` has a length out of range.
     RandomCrop = random_crop(x; shape: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
 }
 
@@ -45,7 +46,8 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     axes: The axes, the last one by default; negative ones count from the end.
+    ///     axes: The axes, the last one by default; negative ones count from the end. Along an axis that counts samples,
+    ///         these are reversed together: the coin is tossed once for each index of the axes before it.
     ///     base_axis: The axes before it count samples, each of which has tosses of its own.
     ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
     ///
@@ -54,7 +56,6 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
-    ///     ArgumentError: If one of `axes` counts samples.
     RandomFlip = random_flip(x; axes: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
 }
 
@@ -99,6 +100,8 @@ pub(crate) trait Moves: Declared {
     fn first(&self, _: &Shape, base: usize) -> usize {
         base
     }
+    /// True if samples that differ along an axis before `base` alone move together along it, by one number that is drawn.
+    const TOGETHER: bool = true;
     /// Where along `axis`, of these lengths in input and output, element `i` of the output comes from, a number between
     /// 0 and 1 having been `drawn` for sample and axis.
     fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize;
@@ -195,7 +198,7 @@ impl<C: Moves> Moving<C> {
     /// Number of random numbers for an input of this shape.
     fn numbers(&self, x: &Shape) -> Result<usize> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
-        Ok(x.size_to(base) * (x.ndim() - self.of.first(x, base)))
+        Ok(self.of.shape(x, base)?.size_to(base) * (x.ndim() - self.of.first(x, base)))
     }
 
     /// How the elements of an input of this shape move with these random numbers.
@@ -203,20 +206,22 @@ impl<C: Moves> Moving<C> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
         let y = self.of.shape(x, base)?;
         let first = self.of.first(x, base);
-        let (samples, axes) = (x.size_to(base), x.ndim() - first);
+        let (samples, axes) = (y.size_to(base), x.ndim() - first);
         let mut drawn = Zeros::<f64>::new(samples * axes);
         key.uniform(0.0, 1.0, &mut drawn);
         let mut sources = List::with_capacity(samples);
         let mut from = List::with_capacity(samples * y[base..].iter().sum::<usize>());
         for sample in 0..samples {
-            let (across, own) = drawn[sample * axes..][..axes].split_at(base - first);
-            let (mut source, mut left, mut step) = (Some(0), sample, 1);
-            for (axis, u) in (first..base).zip(across).rev() {
-                let place = self.of.from(axis, x, &y, left % x[axis], *u);
+            let (mut source, mut left, mut step, mut group) = (Some(0), sample, 1, 1);
+            for axis in (first..base).rev() {
+                group *= if C::TOGETHER { y[axis] } else { 1 };
+                let drawn_for = sample - sample % group;
+                let place = self.of.from(axis, x, &y, left % y[axis], drawn[drawn_for * axes + axis - first]);
                 source = source.filter(|_| place != OUTSIDE).map(|at| at + place * step);
-                (left, step) = (left / x[axis], step * x[axis]);
+                (left, step) = (left / y[axis], step * x[axis]);
             }
             sources.push(source.map_or(OUTSIDE, |at| at + left * step));
+            let own = &drawn[sample * axes..][base - first..axes];
             for (axis, u) in (base..x.ndim()).zip(own) {
                 (0..y[axis]).for_each(|i| from.push(self.of.from(axis, x, &y, i, *u)));
             }
@@ -373,21 +378,24 @@ impl Moves for RandomCrop {
     fn seed(&self) -> i64 {
         self.seed
     }
-    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
+    fn shape(&self, x: &Shape, _: usize) -> Result<Shape> {
         let Some(given) = &self.shape else { return Ok(x.clone()) };
         let mut y = x.clone();
         let fits = given.len() <= x.ndim();
         let first = x.ndim() - given.len().min(x.ndim());
         let each = (first..).zip(given);
-        let length =
-            |axis: usize| if axis < base { x[axis] as i64..=x[axis] as i64 } else { 0..=x[axis] as i64 };
-        if !fits || each.clone().any(|(axis, n)| !length(axis).contains(n)) {
-            let expected =
-                format!("lengths of the last axes of {x}, those from {base} on no longer than they are");
+        if !fits || each.clone().any(|(axis, n)| !(0..=x[axis] as i64).contains(n)) {
+            let expected = format!("lengths of the last axes of {x}, no longer than they are");
             return Err(Error::argument("random_crop", "shape", expected, format!("{given:?}")));
         }
         each.for_each(|(axis, n)| y[axis] = *n as usize);
         Ok(y)
+    }
+    fn first(&self, x: &Shape, base: usize) -> usize {
+        let given = self.shape.as_deref().unwrap_or_default();
+        let first = x.ndim() - given.len().min(x.ndim());
+        let cut = (first..).zip(given).find(|(axis, n)| **n != x[*axis] as i64);
+        cut.map_or(base, |(axis, _)| axis.min(base))
     }
     fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize {
         whole(drawn, x[axis] - y[axis] + 1) + i
@@ -404,14 +412,13 @@ impl Moves for RandomFlip {
     fn seed(&self) -> i64 {
         self.seed
     }
-    fn shape(&self, x: &Shape, base: usize) -> Result<Shape> {
-        for axis in self.axes.iter().flatten() {
-            if x.axis("random_flip", *axis)? < base {
-                let expected = format!("axes of a sample, from {base} on");
-                return Err(Error::argument("random_flip", "axes", expected, axis));
-            }
-        }
+    fn shape(&self, x: &Shape, _: usize) -> Result<Shape> {
+        self.axes.iter().flatten().try_for_each(|axis| x.axis("random_flip", *axis).map(drop))?;
         Ok(x.clone())
+    }
+    fn first(&self, x: &Shape, base: usize) -> usize {
+        let axes = self.axes.iter().flatten().filter_map(|axis| x.axis("random_flip", *axis).ok());
+        axes.min().map_or(base, |first| first.min(base))
     }
     fn from(&self, axis: usize, x: &Shape, _: &Shape, i: usize, drawn: f64) -> usize {
         let n = x.ndim() as i64;
@@ -455,6 +462,7 @@ impl Moves for RandomShift {
         let moved = shifts.iter().position(|s| *s != 0).map_or(base, |at| x.ndim() - shifts.len() + at);
         moved.min(base)
     }
+    const TOGETHER: bool = false;
     fn from(&self, axis: usize, x: &Shape, _: &Shape, i: usize, drawn: f64) -> usize {
         let shifts = self.shifts.as_deref().unwrap_or_default();
         let most = (axis + shifts.len()).checked_sub(x.ndim()).map_or(0, |at| shifts[at]);

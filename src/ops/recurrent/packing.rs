@@ -2,6 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
+use crate::ops::contract::dialect;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
@@ -217,11 +218,11 @@ impl Compute for PadPackedSequence {
             return Err(Error::shape("pad_packed_sequence", expected, [packed, x.get(1)]));
         }
         let time = match self.total_length {
-            Some(total) if total >= 0 && (total as usize) < steps => {
+            Some(total) if total >= 0 && (total as usize) < steps && !dialect::is_nnabla() => {
                 let expected = format!("at least {steps}, the longest length");
                 return Err(Error::argument("pad_packed_sequence", "total_length", expected, total));
             }
-            Some(total) if total >= 0 => total as usize,
+            Some(total) if total >= 0 => steps.max(total as usize),
             _ => steps,
         };
         let batch = values.first().copied().unwrap_or(0.0) as usize;
@@ -238,7 +239,9 @@ impl Compute for PadPackedSequence {
         let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
         check_sum("pad_packed_sequence", sizes, run.x_shape(0)[0], time, batch)?;
         let y = run.y(0);
-        y.fill(run.constant(self.padding_value.unwrap_or(0.0)));
+        // NNabla's kernel pads with zeros.
+        let padding = self.padding_value.filter(|_| !dialect::is_nnabla());
+        y.fill(run.constant(padding.unwrap_or(0.0)));
         PackedPlaces::new(shape, self.batch_first).put(x, sizes, y);
         sizes_of(sizes, run.y_index(1));
         Ok(())

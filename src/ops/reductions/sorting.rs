@@ -3,6 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, map, order, threads};
+use crate::ops::contract::dialect;
 use crate::ops::indexing::scatter::ScatterAdd;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -12,6 +13,9 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<Sort>(), Entry::of::<SearchSorted
 
 op! {
     /// The elements along an axis in ascending order. Equal ones keep their order; a NaN counts as the largest.
+    ///
+    /// A gradient goes back to the place that its element had. Under NNabla's names it has NNabla's numbers instead, which
+    /// are permuted the other way (`docs/differences.md`).
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -62,7 +66,13 @@ impl Compute for Sort {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
         let Some(gx) = run.gx(0).map(Grad::adding) else { return Ok(()) };
-        if !self.only_index {
+        if dialect::is_nnabla() {
+            let from = &**run.state::<SavedMemory<usize>>();
+            assert!(gx.len() == from.len() && gy.len() == from.len(), "as many places as elements");
+            threads::in_turn(from.len(), map::GRAIN, |range| {
+                from[range.clone()].iter().zip(&mut gx[range]).for_each(|(from, gx)| *gx = *gx + gy[*from]);
+            });
+        } else if !self.only_index {
             let from = &**run.state::<SavedMemory<usize>>();
             threads::in_turn(from.len(), map::GRAIN, |range| {
                 from[range.clone()].iter().zip(&gy[range]).for_each(|(from, gy)| gx[*from] = gx[*from] + *gy);
@@ -72,10 +82,15 @@ impl Compute for Sort {
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        if self.only_index {
+        let is_nnabla = dialect::is_nnabla();
+        if self.only_index && !is_nnabla {
             return vec![None];
         }
-        let index = Sym::apply(Self { only_index: true, ..*self }, &[s.x(0)]);
+        let mut index = Sym::apply(Self { only_index: true, ..*self }, &[s.x(0)]);
+        if is_nnabla {
+            // The inverse permutation: NNabla reads at the places that the gradient belongs to.
+            index = Sym::apply(Self { only_index: true, reverse: false, ..*self }, &[index]);
+        }
         let zeros = Sym::Const(0.0).broadcast(&s.x(0).shape());
         vec![Some(Sym::apply(ScatterAdd { axis: Some(self.axis) }, &[zeros, index, s.gy(0)]))]
     }

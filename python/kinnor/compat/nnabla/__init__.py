@@ -45,6 +45,7 @@ ALIASES = {
     "callback": "kinnor.hooks",
     "communicator": "kinnor.communicators",
     "core.graph_def": "kinnor.graph_def",
+    "core.graph_optimizer": "kinnor.compat.nnabla.graph_optimizer",
     "grad": "kinnor.symbolic",
     "lms": "kinnor.compat.nnabla.lms",
     "recompute": "kinnor.modes",

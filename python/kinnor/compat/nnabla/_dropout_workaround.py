@@ -69,9 +69,9 @@ class DropoutFactors(PythonFunction):
 def dropout_backward(
     grad_inputs: Sequence[Variable],
     inputs: Sequence[Variable | None],
-    input_shapes: Sequence[tuple[int, ...]],
+    input_shapes: Sequence[tuple[int, ...] | None],
     outputs: Sequence[Variable | None],
-    output_shapes: Sequence[tuple[int, ...]],
+    output_shapes: Sequence[tuple[int, ...] | None],
     p: float = 0.5,
     seed: int = -1,
 ) -> Any:
@@ -80,4 +80,4 @@ def dropout_backward(
     Raises:
         GraphError: If there is no dropout on the input.
     """
-    return grad_inputs[0] * DropoutFactors(dropout_on(inputs[0]), input_shapes[0])()
+    return grad_inputs[0] * DropoutFactors(dropout_on(inputs[0]), grad_inputs[0].shape)()

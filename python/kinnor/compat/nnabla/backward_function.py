@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kinnor import Variable, _core
 from kinnor import functions as F
 
+from ._composite import Composite
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -110,6 +112,49 @@ class BatchNormalizationBackward:
         return found[0] if len(found) == 1 else tuple(found)
 
 
+class FusedBatchNormalizationBackward(Composite):
+    """The gradients of a fused batch normalization.
+
+    `(gx, gbeta, ggamma[, gz]) = f(gy, x, beta, gamma, mean, variance, y[, z])`; set `is_add` before the call if there
+    is a `z`. No gradients flow to `y` and `z`.
+    """
+
+    def __init__(
+        self,
+        ctx: Any,
+        axes: Sequence[int] = (1,),
+        decay_rate: float = 0.9,
+        eps: float = 1e-5,
+        batch_stat: bool = True,
+        nonlinearity: str = "relu",
+    ) -> None:
+        super().__init__(ctx)
+        self.args: dict[str, Any] = {
+            "axes": list(axes),
+            "decay_rate": decay_rate,
+            "eps": eps,
+            "batch_stat": batch_stat,
+        }
+        self.nonlinearity, self.is_add = nonlinearity, False
+
+    @property
+    def name(self) -> str:
+        """The name of the class, which is that of the operation."""
+        return type(self).__name__
+
+    def min_outputs(self) -> int:
+        """One for each input of the normalization that has a gradient."""
+        return 4 if self.is_add else 3
+
+    def compose(self, *inputs: Variable) -> list[Variable]:
+        """See `Composite.compose`."""
+        gy, x, beta, gamma, mean, variance, y, *_ = inputs
+        if self.nonlinearity == "relu":
+            gy = gy * F.greater_scalar(y, 0)
+        found = list(BatchNormalizationBackward(self.ctx, **self.args)(gy, x, beta, gamma, mean, variance))
+        return [*found, F.identity(gy)] if self.is_add else found
+
+
 LINEAR: dict[str, dict[str, type[LinearGrad]]] = {
     "affine": {"AffineDataGrad": DataGrad, "AffineFilterGrad": FilterGrad},
     "average_pooling": {"AveragePoolingDataGrad": DataGrad},
@@ -143,4 +188,6 @@ def modules() -> dict[str, ModuleType]:
             setattr(made[name], title, type(title, (base,), {**members, "__doc__": base.__doc__}))
     normalization = ModuleType(f"{__name__}.batch_normalization", "Gradients of `batch_normalization`.")
     vars(normalization)["BatchNormalizationBackward"] = BatchNormalizationBackward
-    return {**made, "batch_normalization": normalization}
+    fused = ModuleType(f"{__name__}.fused_batch_normalization", "Gradients of `fused_batch_normalization`.")
+    vars(fused)["FusedBatchNormalizationBackward"] = FusedBatchNormalizationBackward
+    return {**made, "batch_normalization": normalization, "fused_batch_normalization": fused}

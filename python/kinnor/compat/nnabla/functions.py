@@ -13,6 +13,8 @@ from kinnor import functions as ours
 from kinnor._core import CallError, NdArray, Variable
 from kinnor.context import get_current_context
 
+from ._composite import Einsum
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -68,6 +70,14 @@ def _fused_convolution(*args: Any, **kwargs: Any) -> Any:
     return _core.functions.fused_convolution(**given)
 
 
+@functools.wraps(ours.einsum)
+def _einsum(*x: Any, equation: str = "") -> Any:
+    """As ours, and one function of the graph."""
+    if x and all(isinstance(each, Variable) for each in x):
+        return Einsum(None, equation)(*x)
+    return ours.einsum(*x, equation=equation)
+
+
 _of_nnabla = {"fused_convolution": _fused_convolution}
 globals().update({name: getattr(ours, name) for name in ours.__all__})
 for _name, _type_name, _inputs, _arguments, _doc in _core.declarations():
@@ -75,6 +85,7 @@ for _name, _type_name, _inputs, _arguments, _doc in _core.declarations():
     if hasattr(ours, _name):
         _function = _of_nnabla.get(_name, getattr(ours, _name))
         globals()[_name] = asserting(_function, None if _variadic else len(_inputs))
+globals()["einsum"] = asserting(_einsum, None)
 
 __all__ = list(ours.__all__)
 

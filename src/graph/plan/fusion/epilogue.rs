@@ -188,6 +188,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 recompute: false,
                 tail,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));

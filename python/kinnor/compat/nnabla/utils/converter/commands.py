@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinnor import UnsupportedError
+from kinnor import ArgumentError, UnsupportedError
 from kinnor.cli import convert, formats
 from kinnor.logger import logger
 
@@ -32,13 +32,16 @@ def convert_files(args: Any, ifiles: Sequence[str], output: str) -> bool:
         Whether there is such a format.
 
     Raises:
-        UnsupportedError: If `split`, `config` or `nnp_version` is set.
+        UnsupportedError: If `split` or `config` is set.
+        ArgumentError: If `nnp_version` is set: files have the version that this library writes.
         NetworkError: If a file is malformed, or if the format cannot hold it.
         OSError: If a file cannot be read or written.
     """
-    for name in ("split", "config", "nnp_version"):
+    for name in ("split", "config"):
         if getattr(args, name, None) is not None:
             raise UnsupportedError(f"convert_files: expected no `{name}`: networks are converted whole")
+    if (version := getattr(args, "nnp_version", None)) is not None:
+        raise ArgumentError(f"convert_files: expected no `nnp_version`, as files have one version, got {version}")
     ending = Path(output).suffix.lower()
     if not Path(output).is_dir() and ending not in formats.FORMATS:
         logger.error(f"Output file ({ending}) is not supported or output directory does not exist.")
