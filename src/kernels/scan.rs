@@ -162,9 +162,12 @@ impl Scan {
         let mut later = Zeros::<T>::new(x.len());
         let to = Shared::new(later.as_mut_ptr());
         assert!(x.len() == self.outer * self.n * self.inner && gy.len() == x.len());
+        let last = if self.reverse { 0 } else { self.n.saturating_sub(1) };
         self.reverse(!self.reverse).rows(
             |_| (),
             |(), row, after, columns| {
+                // No product comes after that of the last element, whatever that element is.
+                let is_last = after.is_some_and(|after| after / self.inner % self.n == last);
                 for j in columns.start + row..columns.end + row {
                     // SAFETY: rows and columns are those of all arrays, and no other run has them.
                     unsafe {
@@ -172,6 +175,7 @@ impl Scan {
                         to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {
                             (None, true) => T::ZERO,
                             (None, false) => gy[j],
+                            (Some(after), true) if is_last => gy[after],
                             (Some(after), true) => gy[after] + x[after] * at(after),
                             (Some(after), false) => gy[j] + x[after] * at(after),
                         });

@@ -258,7 +258,9 @@ impl ForwardStep {
             return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
-        let (rounds, mut rounded) = (self.compute.rounds(), RoundedInputs::new());
+        // Integers are moved as they are.
+        let rounds = self.compute.rounds().filter(|_| self.integers.is_none());
+        let mut rounded = RoundedInputs::new();
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = facts.overwrites(i) && !recompute;
@@ -288,7 +290,8 @@ impl ForwardStep {
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             // What is kept of a rounded input would be found by functions that do not round.
             let lasting = lasting(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
-            let narrow = (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
+            let narrow =
+                (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {
                 x: &xm,
                 y: &ym,

@@ -44,7 +44,20 @@ pub(super) fn run<'a, T: Float>(
 ) -> Run<'a, T> {
     let double = is_double::<T>();
     Run::new(
-        Call { x, y, gy: &[], gx: &[], state, double, integers: false, narrow: None, recompute, tail, lasting, rounds: None },
+        Call {
+            x,
+            y,
+            gy: &[],
+            gx: &[],
+            state,
+            double,
+            integers: false,
+            narrow: None,
+            recompute,
+            tail,
+            lasting,
+            rounds: None,
+        },
         present,
     )
 }
@@ -57,5 +70,21 @@ pub(super) fn run_backward<'a, T: Float>(
     lasting: Option<Lasting<'a>>,
 ) -> Backward<'a, T> {
     let (double, Within { recompute, tail, .. }) = (is_double::<T>(), Within::PLAIN);
-    Backward::new(Call { x, y, gy, gx, state, double, integers: false, narrow: None, recompute, tail, lasting, rounds: None }, present)
+    Backward::new(
+        Call {
+            x,
+            y,
+            gy,
+            gx,
+            state,
+            double,
+            integers: false,
+            narrow: None,
+            recompute,
+            tail,
+            lasting,
+            rounds: None,
+        },
+        present,
+    )
 }
