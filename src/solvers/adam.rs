@@ -4,7 +4,7 @@ use super::{Rule, Step, average};
 use crate::kernels::Number;
 use crate::ops::contract::spec::op;
 
-/// The learning rate that makes up for both means having begun at zero.
+/// The learning rate with the correction for both averages starting at zero.
 fn corrected(step: &Step, beta1: f64, beta2: f64) -> f64 {
     step.rate * step.progress(beta2).sqrt() / step.progress(beta1)
 }
@@ -39,10 +39,10 @@ impl Rule<2> for Adam {
 }
 
 op! {
-    /// Adam with weight decay apart from the gradient: Adam's step, minus `(alpha / alpha_0) wd w`.
+    /// Adam with decoupled weight decay: Adam's step, minus `(alpha / alpha_0) wd w`.
     ///
-    /// `alpha_0` is the learning rate that the solver was made with, so that decay follows its schedule. A rate given to
-    /// `weight_decay` takes the place of `wd` in the next update.
+    /// `alpha_0` is the initial learning rate, so decay follows the schedule. A rate given to `weight_decay` replaces
+    /// `wd` in the next update.
     ///
     /// Args:
     ///     alpha: Learning rate.
@@ -99,7 +99,7 @@ op! {
 }
 
 impl AdaBelief {
-    /// The factor that rectifies a step, or `None` while too little is known.
+    /// The rectification factor, or `None` while the variance is not known well enough.
     fn rectified(&self, step: &Step) -> Option<f64> {
         let last = 2.0 / (1.0 - self.beta2) - 1.0;
         let now = last - 2.0 * step.t * (1.0 - step.progress(self.beta2)) / step.progress(self.beta2);
@@ -140,7 +140,7 @@ impl Rule<3> for AdaBelief {
     }
 }
 
-/// Where the learning rates of elements are held at step `t`; both ends approach that of plain descent.
+/// The bounds of the learning rates at step `t`. Both approach the rate of plain gradient descent.
 fn bounds(step: &Step, final_lr: f64, gamma: f64) -> (f64, f64) {
     let (last, at) = (final_lr * step.schedule, (gamma * step.t).max(f64::MIN_POSITIVE));
     (last * (1.0 - 1.0 / (at + 1.0)), (last * (1.0 + 1.0 / at)).min(f64::MAX))
@@ -312,7 +312,7 @@ op! {
 }
 
 impl Lamb {
-    /// The direction of a step, from the value and the means.
+    /// The direction of a step, from the value and the averages.
     fn direction<N: Number>(&self, step: &Step) -> impl Fn(N, N, N) -> N {
         let correction = |beta| N::all(if self.bias_correction { 1.0 / step.progress(beta) } else { 1.0 });
         let (m_scale, v_scale) = (correction(self.beta1), correction(self.beta2));

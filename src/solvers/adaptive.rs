@@ -1,4 +1,4 @@
-//! Steps scaled for each element by a running size of its gradients.
+//! Solvers that scale each element's step by a running average of its gradient's size.
 
 use super::{Rule, Step, average};
 use crate::kernels::Number;
@@ -106,7 +106,7 @@ impl Rule<3> for RMSpropGraves {
         move |g, w, [n, a, d]| {
             *n = mean(*n, g * g);
             *a = mean(*a, g);
-            // Of gradients that hardly change, rounding may leave less than nothing.
+            // If the gradient hardly changes, rounding may make the variance negative.
             let variance = (*n - *a * *a).max(zero);
             *d = keep * *d - rate * g / (variance + eps).sqrt();
             w + *d

@@ -1,4 +1,4 @@
-//! What a solver does to the gradients of its parameters besides updating: decay, clipping, scaling, looking for trouble.
+//! Operations on gradients outside of an update: decay, clipping, scaling, and checks for infinity and NaN.
 
 use super::check;
 use super::solver::{Hooks, Parameter, Solver, Source, cells, real};
@@ -23,7 +23,7 @@ impl<P: Source> Solver<P> {
     /// Multiplies the gradients by `scale`.
     ///
     /// # Errors
-    /// [`Error::Argument`] when it is not finite; otherwise as [`Solver::update`].
+    /// [`Error::Argument`] if it is not finite; otherwise as [`Solver::update`].
     pub fn scale_grad(&self, scale: f64, hooks: Hooks<'_>) -> Result<()> {
         if !scale.is_finite() {
             return Err(Error::argument(self.op("scale_grad"), "scale", "a finite number", scale));
@@ -35,10 +35,10 @@ impl<P: Source> Solver<P> {
         })
     }
 
-    /// Scales down each gradient whose L2 norm is above `clip_norm`, so that it becomes that; 0 clips nothing.
+    /// Scales down each gradient whose L2 norm exceeds `clip_norm` to that norm. 0 disables clipping.
     ///
     /// # Errors
-    /// [`Error::Argument`] when it is negative or not finite; otherwise as [`Solver::update`].
+    /// [`Error::Argument`] if it is negative or not finite; otherwise as [`Solver::update`].
     pub fn clip_grad_by_norm(&self, clip_norm: f64, hooks: Hooks<'_>) -> Result<()> {
         check(&self.op("clip_grad_by_norm"), "clip_norm", clip_norm)?;
         if clip_norm == 0.0 {
@@ -54,12 +54,12 @@ impl<P: Source> Solver<P> {
         })
     }
 
-    /// The L2 norm of all gradients together. If it is above `max_norm`, all are scaled down so that it becomes that.
+    /// Returns the L2 norm over all gradients, and scales all of them down to `max_norm` if it is larger.
     ///
-    /// A norm that is infinite or not a number is returned and leaves the gradients as they are. 0 clips nothing.
+    /// A norm that is infinite or NaN is returned and leaves the gradients unchanged. 0 disables clipping.
     ///
     /// # Errors
-    /// [`Error::Argument`] when `max_norm` is negative or not a number; otherwise as [`Solver::update`].
+    /// [`Error::Argument`] if `max_norm` is negative or NaN; otherwise as [`Solver::update`].
     pub fn clip_grad_by_global_norm(&self, max_norm: f64) -> Result<f64> {
         const METHOD: &str = "clip_grad_by_global_norm";
         if max_norm.is_nan() || max_norm < 0.0 {
@@ -78,7 +78,7 @@ impl<P: Source> Solver<P> {
         Ok(norm)
     }
 
-    /// Whether any gradient has an infinite element.
+    /// True if any gradient has an infinite element.
     ///
     /// # Errors
     /// As [`Solver::update`].
@@ -86,7 +86,7 @@ impl<P: Source> Solver<P> {
         self.any("check_inf_grad", Trouble::Infinite, hooks)
     }
 
-    /// Whether any gradient has an element that is not a number.
+    /// True if any gradient has a NaN element.
     ///
     /// # Errors
     /// As [`Solver::update`].
@@ -94,7 +94,7 @@ impl<P: Source> Solver<P> {
         self.any("check_nan_grad", Trouble::NotANumber, hooks)
     }
 
-    /// Whether any gradient has an element that is infinite or not a number.
+    /// True if any gradient has an infinite or NaN element.
     ///
     /// # Errors
     /// As [`Solver::update`].
@@ -112,7 +112,7 @@ impl<P: Source> Solver<P> {
     }
 }
 
-/// Prepares what reads and writes the gradient alone.
+/// Prepares a pass that reads and writes the gradient only.
 fn with_gradient<P>(_: &Parameter<P>, _: &Storage, grad: &Storage) -> Result<()> {
     grad.prepare(real(grad))
 }

@@ -1,8 +1,9 @@
-//! Solvers: how parameters follow their gradients. Knows storages and the arithmetic of a step; knows no graphs (but for
-//! `variables`) and no Python.
+//! Solvers: updates of parameters from their gradients. Knows storages and the arithmetic of a step, but no graphs
+//! (except `variables`) and no Python.
 //!
-//! A new solver is one `op!` declaration (its arguments, the learning rate first) and one [`Rule`] impl (its states and
-//! one formula on numbers), listed in [`SOLVERS`]. Its Python class, stub and documentation follow from the declaration.
+//! A new solver is one `op!` declaration (its arguments, the learning rate first) and one [`Rule`] impl (its states
+//! and one formula on numbers), listed in [`SOLVERS`]. Its Python class, stub and documentation follow from the
+//! declaration.
 
 mod adam;
 mod adaptive;
@@ -31,78 +32,79 @@ use crate::kernels::{Float, Number};
 use crate::ops::{Declared, Spec, Value};
 use crate::{Error, Result};
 
-/// What a formula may depend on besides the element, its gradient and its states.
+/// Inputs of a formula besides the element, its gradient and its states.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The learning rate now.
+    /// The current learning rate.
     pub rate: f64,
-    /// The learning rate over the one that the solver was made with.
+    /// The current learning rate divided by the initial one.
     pub schedule: f64,
-    /// Number of this step for the parameter, from 1 on.
+    /// Number of this step for the parameter, starting at 1.
     pub t: f64,
-    /// Rate of weight decay, where it is part of the step.
+    /// Rate of weight decay, if it is part of the step.
     pub decay: f64,
-    /// L2 norms over the parameter of what [`Rule::measured`] gives.
+    /// L2 norms over the parameter of the values that [`Rule::measured`] returns.
     pub norms: [f64; 2],
 }
 
 impl Step {
-    /// `1 - beta^t`: how far an average that began at zero has come.
+    /// `1 - beta^t`: the weight collected by an average that started at zero.
     fn progress(&self, beta: f64) -> f64 {
         1.0 - beta.powf(self.t)
     }
 }
 
-/// A solver as its author writes it, with `S` states an element.
+/// A solver as its author writes it, with `S` states for each element.
 pub trait Rule<const S: usize>: Declared {
-    /// Names of the states, as files of NNabla have them.
+    /// Names of the states, as in NNabla's files.
     const STATES: [&'static str; S];
 
-    /// The step of one element: new value from gradient, value and states, which it changes in place.
+    /// The step of one element: returns the new value from gradient, value and states, and updates the states.
     fn formula<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> N;
 
-    /// Whether the formula needs [`Step::norms`].
+    /// True if the formula reads [`Step::norms`].
     const NORMS: bool = false;
 
-    /// What [`Step::norms`] are norms of, from gradient, value and states: runs over the parameter before the formula.
+    /// The values whose norms are [`Step::norms`], from gradient, value and states. Runs over the whole parameter
+    /// before the formula.
     fn measured<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> [N; 2] {
         let _ = step;
         |g, w, _| [g, w]
     }
 
-    /// Number of states that these arguments need: the first so many of [`Rule::STATES`].
+    /// Number of states that these arguments need: a prefix of [`Rule::STATES`].
     fn n_states(&self) -> usize {
         S
     }
 
-    /// The rate of weight decay unless told otherwise, where decay is part of the step.
+    /// The default rate of weight decay, if decay is part of the step.
     fn decay(&self) -> Option<f64> {
         None
     }
 }
 
-/// The exponential moving average that keeps `beta` of the old and takes the rest from the new.
+/// The exponential moving average: `beta` times the old value plus `1 - beta` times the new.
 #[inline(always)]
 fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
     let (keep, take) = (N::all(beta), N::all(1.0 - beta));
     move |old, new| keep * old + take * new
 }
 
-/// The memory of one parameter.
+/// The memory of one parameter during a step.
 struct StateMemory<'a> {
     n: usize,
     g: Cells,
     w: Cells,
     states: &'a [*mut u8],
-    /// Of the states.
+    /// Type of the states.
     dtype: DType,
 }
 
 impl<'a> StateMemory<'a> {
-    /// Memory of `g`, `w` and `states`, those of the type that the step computes in.
+    /// Wraps the memory of gradient, value and states. The states have the type that the step computes in.
     ///
     /// # Safety
-    /// Each has `n` elements, which nobody else uses as long as this lives.
+    /// Each must have `n` elements that no one else accesses while this value lives.
     unsafe fn new(n: usize, g: Cells, w: Cells, states: &'a [*mut u8], dtype: DType) -> Self {
         Self { n, g, w, states, dtype }
     }
@@ -124,7 +126,7 @@ impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
         let StateMemory { n, g, w, states, dtype } = *memory;
         assert!(dtype == T::DTYPE, "states of the type that the step computes in");
         let s: [*mut T; S] = from_fn(|k| states.get(k).map_or(null_mut(), |s| s.cast()));
-        // SAFETY: promised when the memory was made.
+        // SAFETY: guaranteed when the memory was wrapped.
         unsafe {
             if R::NORMS {
                 let squares = update::squares(n, g, w, s, || self.0.measured::<T>(&step));
@@ -159,7 +161,7 @@ impl<R: Rule<S>, const S: usize> Stepper for BoundRule<R, S> {
 
 /// One row of the registry: how to make a solver from its arguments.
 pub struct SolverEntry {
-    /// The declaration; it has no inputs, and its first argument is the learning rate.
+    /// The declaration. It has no inputs, and its first argument is the learning rate.
     pub spec: &'static Spec,
     make: fn(&[Value]) -> Result<Box<dyn Stepper>>,
 }
@@ -169,10 +171,10 @@ impl SolverEntry {
         Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(BoundRule(R::bind(values)?))) }
     }
 
-    /// A solver with these arguments, in order; those left out have their defaults.
+    /// Makes a solver from its arguments, in order. Missing ones have their defaults.
     ///
     /// # Errors
-    /// [`Error::Type`] for too many arguments, [`Error::Argument`] for one of the wrong type or out of its range.
+    /// [`Error::Type`] for too many arguments, [`Error::Argument`] for one of the wrong type or range.
     pub fn solver<P: Source>(&self, values: &[Value]) -> Result<Solver<P>> {
         let args = self.spec.args;
         if values.len() > args.len() {
@@ -198,7 +200,7 @@ impl SolverEntry {
     }
 }
 
-/// Refuses what can be no rate, factor or norm.
+/// Refuses a negative, infinite or NaN rate, factor or norm.
 fn check(op: &str, arg: &str, v: f64) -> Result<()> {
     if v.is_finite() && v >= 0.0 {
         return Ok(());
@@ -228,7 +230,7 @@ pub const SOLVERS: &[SolverEntry] = &[
     SolverEntry::of::<Lion, 1>(),
 ];
 
-/// The solver that Python calls `name`.
+/// Finds a solver by its Python name.
 pub fn find(name: &str) -> Option<&'static SolverEntry> {
     SOLVERS.iter().find(|e| e.spec.name == name)
 }

@@ -1,4 +1,4 @@
-//! Steps along the gradient, or along a running mean of it.
+//! Solvers that step along the gradient, or along a running average of it.
 
 use super::{Rule, Step, average};
 use crate::kernels::Number;

@@ -1,4 +1,4 @@
-//! The parameters of a solver, in the order in which they came, and the step that updates them all.
+//! A solver's parameters, in order of registration, and the update of all of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::kernels::update::Cells;
 use crate::ops::{Spec, Value};
 use crate::{Error, Result};
 
-/// What a solver updates: a variable, held by reference, so that a storage given to it later is seen.
+/// A parameter: a variable, held by reference, so that a storage assigned to it later is seen.
 pub trait Source: Clone + Send + Sync {
     /// Its shape.
     fn shape(&self) -> Shape;
@@ -22,7 +22,7 @@ pub trait Source: Clone + Send + Sync {
     fn data(&self) -> Arc<Storage>;
     /// Its gradient.
     fn grad(&self) -> Arc<Storage>;
-    /// Adds the values and the gradient of each of `all` to a list.
+    /// Appends the values and the gradient of each of `all` to a list.
     fn add_pairs<'a>(all: impl Iterator<Item = &'a Self>, pairs: &mut Vec<Pair>)
     where
         Self: 'a,
@@ -31,31 +31,31 @@ pub trait Source: Clone + Send + Sync {
     }
 }
 
-/// Values and gradient.
+/// Values and gradient of a parameter.
 pub type Pair = (Arc<Storage>, Arc<Storage>);
 
-/// What becomes of the parameters that a solver has already when it is given more.
+/// How `set_parameters` treats parameters that the solver already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// They are removed, with their states.
+    /// Removes them and their states.
     Removed,
-    /// One of the same name is replaced and its states begin anew.
+    /// Replaces a parameter of the same name and resets its states.
     Replaced,
-    /// One of the same name is replaced and the new one takes over its states.
+    /// Replaces a parameter of the same name and keeps its states.
     Succeeded,
 }
 
-/// Calls to make around the operation on each parameter. An error stops the operation and is passed on.
+/// Callbacks around the work on each parameter. An error stops the work and is returned.
 #[derive(Default)]
 pub struct Hooks<'a> {
-    /// Before each.
+    /// Called before each.
     pub pre: Option<&'a mut dyn FnMut() -> Result<()>>,
-    /// After each.
+    /// Called after each.
     pub post: Option<&'a mut dyn FnMut() -> Result<()>>,
 }
 
 impl Hooks<'_> {
-    /// No calls.
+    /// No callbacks.
     pub fn none() -> Self {
         Self::default()
     }
@@ -71,23 +71,23 @@ pub(super) struct Parameter<P> {
 
 pub(super) struct Held<P> {
     rate: f64,
-    /// A rate of fused decay that was asked for, until the next update.
+    /// Rate of fused decay for the next update, if one was requested.
     decay: Option<f64>,
     pub(super) parameters: Vec<Parameter<P>>,
     places: HashMap<String, usize>,
-    /// Room for a list that each method makes.
+    /// A list that every method needs, reused to avoid allocations.
     pairs: Vec<Pair>,
 }
 
 impl<P: Source> Held<P> {
-    /// Values and gradients of all parameters.
+    /// Takes values and gradients of all parameters.
     fn take_pairs(&mut self) -> Vec<Pair> {
         let mut pairs = std::mem::take(&mut self.pairs);
         P::add_pairs(self.parameters.iter().map(|p| &p.source), &mut pairs);
         pairs
     }
 
-    /// Keeps the room of the list, and lets go of what is in it.
+    /// Returns the list for reuse and drops its contents.
     fn put_back(&mut self, mut pairs: Vec<Pair>) {
         pairs.clear();
         self.pairs = pairs;
@@ -104,9 +104,9 @@ impl<P> Held<P> {
     }
 }
 
-/// An optimizer: its rule, and the parameters that follow it with their states.
+/// An optimizer: a rule, its parameters and their states.
 ///
-/// Methods may be called from a hook of another: nothing is locked while a hook runs.
+/// Methods may be called from a hook of another method: no lock is held while a hook runs.
 pub struct Solver<P> {
     pub(super) rule: Box<dyn Stepper>,
     initial_rate: f64,
@@ -138,17 +138,17 @@ impl<P: Source> Solver<P> {
         format!("{}.{method}", self.name())
     }
 
-    /// Its name: `Adam`.
+    /// The name, such as `Adam`.
     pub fn name(&self) -> &'static str {
         self.rule.spec().name
     }
 
-    /// Its declaration.
+    /// The declaration.
     pub fn spec(&self) -> &'static Spec {
         self.rule.spec()
     }
 
-    /// The arguments that it was made with, in single precision as NNabla shows them.
+    /// The arguments that it was made with, in single precision like NNabla's.
     pub fn info(&self) -> Vec<(&'static str, Value)> {
         let single = |v| match v {
             Value::Float(v) => Value::Float(f64::from(v as f32)),
@@ -157,25 +157,25 @@ impl<P: Source> Solver<P> {
         self.spec().args.iter().map(|a| a.name).zip(self.rule.values().into_iter().map(single)).collect()
     }
 
-    /// The learning rate, in single precision as NNabla shows it.
+    /// The learning rate, in single precision like NNabla's.
     pub fn learning_rate(&self) -> f64 {
         f64::from(self.lock().rate as f32)
     }
 
-    /// Sets the learning rate of updates to come.
+    /// Sets the learning rate of later updates.
     ///
     /// # Errors
-    /// [`Error::Argument`] when it is negative or not finite.
+    /// [`Error::Argument`] if it is negative or not finite.
     pub fn set_learning_rate(&self, rate: f64) -> Result<()> {
         check(&self.op("set_learning_rate"), "learning_rate", rate)?;
         self.lock().rate = rate;
         Ok(())
     }
 
-    /// Takes parameters to update, by name.
+    /// Registers parameters to update, by name.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a parameter should take over states of another shape; nothing is changed then.
+    /// [`Error::Shape`] if a parameter would take over states of another shape. Nothing is changed then.
     pub fn set_parameters(&self, parameters: Vec<(String, P)>, existing: Existing) -> Result<()> {
         let parameters: Vec<_> = parameters.into_iter().map(|(name, p)| (name, p.shape(), p)).collect();
         let mut held = self.lock();
@@ -189,7 +189,7 @@ impl<P: Source> Solver<P> {
                 }
             }
         }
-        // What is replaced is dropped after unlocking.
+        // Replaced parameters are dropped after the lock is released.
         let mut dropped = Vec::new();
         if existing == Existing::Removed {
             dropped.append(&mut held.parameters);
@@ -245,7 +245,7 @@ impl<P: Source> Solver<P> {
         Ok(())
     }
 
-    /// Forgets all parameters and their states.
+    /// Removes all parameters and their states.
     pub fn clear_parameters(&self) {
         let mut held = self.lock();
         held.places.clear();
@@ -254,12 +254,12 @@ impl<P: Source> Solver<P> {
         drop(dropped);
     }
 
-    /// Its parameters by name, in the order in which they came.
+    /// The parameters by name, in order of registration.
     pub fn parameters(&self) -> Vec<(String, P)> {
         self.lock().parameters.iter().map(|p| (p.name.clone(), p.source.clone())).collect()
     }
 
-    /// Makes all gradients zero, without touching memory. Until a backward run writes it, such a parameter is passed over.
+    /// Sets all gradients to zero lazily. A parameter is skipped by updates until a backward run writes its gradient.
     ///
     /// # Errors
     /// As [`Storage::zero`].
@@ -271,16 +271,16 @@ impl<P: Source> Solver<P> {
         done
     }
 
-    /// Whether weight decay is part of an update rather than added to gradients.
+    /// True if weight decay is part of an update instead of being added to gradients.
     pub fn weight_decay_is_fused(&self) -> bool {
         self.rule.decay().is_some()
     }
 
-    /// Moves each parameter by one step, in one pass over its values, gradient and states.
+    /// Updates every parameter by one step, in one pass over values, gradient and states.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Cleared`] when values, gradients and states do not fit or are not there, and
-    /// [`Error::Memory`]: unless a hook brings this about, nothing is changed then. Also what hooks raise.
+    /// [`Error::Shape`] or [`Error::Cleared`] if values, gradients and states do not fit or were cleared, and
+    /// [`Error::Memory`]. Nothing is changed then, unless a hook caused it. Also errors of hooks.
     pub fn update(&self, hooks: Hooks<'_>) -> Result<()> {
         let prepare = |p: &Parameter<P>, data: &Storage, grad: &Storage| {
             data.prepare(real(data))?;
@@ -300,7 +300,7 @@ impl<P: Source> Solver<P> {
             for state in &p.states {
                 states.push(state.access(dtype, Access::ReadWrite)?);
             }
-            // SAFETY: all have as many elements (`each` looked), and the run guard keeps them where they are.
+            // SAFETY: all have as many elements (checked by `each`), and the run guard keeps them allocated.
             let memory = unsafe { StateMemory::new(data.len(), g, w, &states, dtype) };
             self.rule.step(step, &memory);
             p.states.iter().map(|state| &**state).chain([data]).for_each(Storage::wrote);
@@ -311,10 +311,10 @@ impl<P: Source> Solver<P> {
         Ok(())
     }
 
-    /// Adds `rate` times the values to gradients or, where decay is fused, has the next update use this rate.
+    /// Adds `rate` times the values to the gradients. If decay is fused, the next update uses this rate instead.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the rate is negative or not finite; otherwise as [`Solver::update`].
+    /// [`Error::Argument`] if the rate is negative or not finite; otherwise as [`Solver::update`].
     pub fn weight_decay(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
         check(&self.op("weight_decay"), "decay_rate", rate)?;
         if self.weight_decay_is_fused() {
@@ -345,8 +345,8 @@ impl<P: Source> Solver<P> {
         Ok(())
     }
 
-    /// Runs `act` on each parameter with a gradient, its values and its gradient, with hooks around it, until it returns
-    /// false. Says what is wrong with a parameter before any is touched, and has `prepare` do all that may fail.
+    /// Calls `act` with the values and the gradient of each parameter that has a gradient, with hooks around it,
+    /// until it returns false. Checks all parameters before the first call. `prepare` does everything that may fail.
     pub(super) fn each(
         &self,
         method: &str,
@@ -393,7 +393,7 @@ impl<P: Source> Solver<P> {
                 pre()?;
             }
             let mut held = self.lock();
-            // The hook may have removed it, or put something else in its place.
+            // The hook may have removed or replaced the parameter.
             let Some(p) = held.parameters.get(at) else { break };
             let pair = (p.source.data(), p.source.grad());
             self.check_parameter(method, p, &pair)?;
@@ -410,20 +410,20 @@ impl<P: Source> Solver<P> {
     }
 }
 
-/// The type of the elements if that is a real one, `f32` otherwise.
+/// The element type if it is a floating-point type, else `f32`.
 pub(super) fn real(storage: &Storage) -> DType {
     storage.dtype().filter(|d| d.is_float()).unwrap_or(DType::F32)
 }
 
-/// The type in which to compute with elements of another.
+/// The type in which to compute with elements of `dtype`.
 fn precision(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// The elements as their [`real`] type, under the run guard of [`Solver::each`] and for one call of its.
+/// The elements as their [`real`] type, valid under the run guard of [`Solver::each`] for one call.
 pub(super) fn cells(storage: &Storage, access: Access) -> Result<Cells> {
     let dtype = real(storage);
     let ptr = storage.access(dtype, access)?;
-    // SAFETY: the storage says how many elements it has; the run guard keeps them where they are.
+    // SAFETY: the storage knows its length, and the run guard keeps the elements allocated.
     Ok(unsafe { Cells::new(ptr, dtype, storage.len()) })
 }

@@ -1,4 +1,4 @@
-//! What a solver remembers of each parameter, to be saved and brought back.
+//! The states of a solver, for saving and restoring.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct ParameterState {
     pub data: Arc<Storage>,
 }
 
-/// What a solver remembers of one parameter.
+/// The states of one parameter.
 #[derive(Clone)]
 pub struct SolverState {
     /// Number of updates so far.
@@ -27,7 +27,7 @@ pub struct SolverState {
 }
 
 impl<P: Source> Solver<P> {
-    /// The states of all parameters by name, which go on changing with updates.
+    /// The states of all parameters by name. The arrays are shared and change with updates.
     pub fn states(&self) -> Vec<(String, SolverState)> {
         let names = self.rule.states();
         let held = self.lock();
@@ -42,11 +42,11 @@ impl<P: Source> Solver<P> {
         states.collect()
     }
 
-    /// Takes copies of these states for the parameters of these names; others keep theirs.
+    /// Copies these states to the parameters of the same names. Other parameters keep theirs.
     ///
     /// # Errors
-    /// [`Error::Graph`] for a parameter that was not set, [`Error::Key`] when the arrays are not those of this solver,
-    /// [`Error::Shape`] when one does not have the parameter's shape; nothing is changed then.
+    /// [`Error::Graph`] for an unknown parameter, [`Error::Key`] if the arrays are not those of this solver,
+    /// [`Error::Shape`] if a shape differs. Nothing is changed then.
     pub fn set_states(&self, states: Vec<(String, SolverState)>) -> Result<()> {
         let op = self.op("set_states");
         let names = self.rule.states();

@@ -1,4 +1,4 @@
-//! Parameters to test solvers on, and what steps on them should give: by plain formulas, and by NNabla.
+//! Test parameters, and the expected result of steps on them: from plain formulas, and from NNabla.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn gradient(k: usize) -> [f64; 5] {
     [0.3, -0.2, 0.1, 0.7, -0.4].map(|g| g * scale)
 }
 
-/// Five steps with a learning rate that changes and, where `decays`, weight decay in all but one.
+/// Five steps with a changing learning rate and, if `decays`, weight decay in all but one.
 fn run(name: &str, values: &[Value], dtype: DType, decays: bool) -> Vec<f64> {
     let leaf = Leaf::new(dtype, &W);
     let solver = solver(name, values, &[("w", &leaf)]);
@@ -96,7 +96,7 @@ fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// What a plain formula reads: step, learning rate, the rate over the first one, gradients.
+/// Inputs of a plain formula: step, learning rate, its ratio to the initial one, gradients.
 struct At<'a> {
     t: i32,
     lr: f64,

@@ -1,4 +1,4 @@
-//! What solvers do around their formulas: which parameters they touch, states, gradients, hooks, refusals.
+//! Tests of solvers apart from their formulas: affected parameters, states, gradients, hooks, refusals.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Variables of a graph as what a solver updates: the one place of the solvers that knows the graph.
+//! Variables of a graph as parameters of a solver: the only file here that knows the graph.
 
 use std::sync::Arc;
 

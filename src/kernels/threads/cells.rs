@@ -1,4 +1,4 @@
-//! Elements that several threads change one by one. Knows where they are; knows nothing of who changes which.
+//! Array elements that several threads change individually. Knows addresses, not the work.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::Shared;
 use crate::kernels::Float;
 
-/// Elements that threads read and write one by one, as few operations must: who writes where is decided by values. Threads are to
-/// change different ones: of two changes to one element at the same time, one is lost.
+/// Elements that threads read and write individually, for operations whose values decide the target. Threads should
+/// change different elements: of two concurrent changes to one element, one is lost.
 pub struct SharedCells<'a, T> {
     first: Shared<T>,
     n: usize,
@@ -15,19 +15,19 @@ pub struct SharedCells<'a, T> {
 }
 
 impl<'a, T: Float> SharedCells<'a, T> {
-    /// The elements of an array.
+    /// Wraps the elements of an array.
     pub fn of(all: &'a mut [T]) -> Self {
         Self { first: Shared::new(all.as_mut_ptr()), n: all.len(), of: PhantomData }
     }
 
-    /// Puts `f` of an element in its place.
+    /// Replaces an element by `f` of it.
     ///
     /// # Panics
-    /// There is no such element.
+    /// If the index is out of bounds.
     #[inline(always)]
     pub fn change(&self, i: usize, f: impl FnOnce(T) -> T) {
         assert!(i < self.n, "an element that an array has not");
-        // SAFETY: there is such an element, a number of that size, and while it is lent to this all look at it in this way.
+        // SAFETY: the index is in bounds, and while the array is borrowed every access is atomic.
         unsafe {
             let at = self.first.get().add(i);
             if size_of::<T>() == size_of::<f32>() {

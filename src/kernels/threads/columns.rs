@@ -1,35 +1,35 @@
-//! Columns of matrices, written by several threads. Knows where they are; knows nothing of what they mean.
+//! Columns of matrices that several threads write. Knows addresses, not the meaning.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Shared, ranges};
 
-/// Neighbouring columns of a matrix that lies row by row. Nobody else has them.
+/// Adjacent columns of a row-major matrix, exclusively borrowed.
 pub struct Columns<'a, T> {
     first: *mut T,
     rows: usize,
-    /// From one row to the next.
+    /// Distance between rows.
     step: usize,
     n: usize,
     of: PhantomData<&'a mut [T]>,
 }
 
 impl<T> Columns<'_, T> {
-    /// What these columns have of a row.
+    /// The part of a row in these columns.
     ///
     /// # Panics
-    /// The matrix has no such row.
+    /// If the matrix has no such row.
     #[inline(always)]
     pub fn row(&mut self, row: usize) -> &mut [T] {
         let [row] = self.rows([row]);
         row
     }
 
-    /// What they have of several rows, in order.
+    /// The parts of several rows in these columns, in order.
     ///
     /// # Panics
-    /// The matrix has no such row, or one comes after another that follows it.
+    /// If the matrix has no such row, or the rows are not ascending.
     #[inline(always)]
     pub fn rows<const N: usize>(&mut self, rows: [usize; N]) -> [&mut [T]; N] {
         assert!(rows.is_sorted_by(|a, b| a < b), "rows of a matrix in order");
@@ -41,12 +41,11 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Runs `work` on the columns of the matrices that lie one after the other in each array of `all`, `width` of them together,
-/// with the number of the matrix and which columns these are; so many times `width` are one piece of work. A matrix is
-/// `rows` x `columns`.
+/// Calls `work` on groups of `width` columns of the consecutive matrices in each array of `all`, with the number of
+/// the matrix and the range of columns. A task has `grain` times `width` columns. A matrix is `rows` x `columns`.
 ///
 /// # Panics
-/// The arrays are not as long as each other.
+/// If the arrays differ in length.
 pub fn columns_mut<T: Send, const N: usize>(
     mut all: [&mut [T]; N],
     [rows, columns]: [usize; 2],
@@ -64,7 +63,7 @@ pub fn columns_mut<T: Send, const N: usize>(
             let (matrix, start) = (i / cuts, i % cuts * width.max(1));
             let some = start..columns.min(start + width.max(1));
             let of = |first: Shared<T>| {
-                // SAFETY: the first row of the matrix has the column. No other piece has these columns of this matrix.
+                // SAFETY: the first row of the matrix has the column. No other task has these columns of this matrix.
                 let first = unsafe { first.get().add(matrix * rows * columns + start) };
                 Columns { first, rows, step: columns, n: some.len(), of: PhantomData }
             };

@@ -1,6 +1,6 @@
-//! Loops over chunks on all cores. Knows chunks and threads; knows nothing of what a chunk computes.
+//! Parallel loops over chunks. Knows chunks and threads, not what a chunk computes.
 //!
-//! Callers divide work by its shape, never by the number of threads, so that results do not depend on it.
+//! Callers divide work by its shape, never by the number of threads, so results do not depend on that number.
 
 mod cells;
 mod columns;
@@ -19,18 +19,18 @@ pub(super) use pool::is_ended;
 
 use crate::environment::{self, WrongSetting};
 
-/// More than this are not asked for.
+/// The largest number of threads that may be requested.
 pub const MOST_THREADS: usize = 1024;
 
-/// Zero until it is set or asked for.
+/// Zero until it is set or first read.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many threads share the work, the caller among them.
+/// The number of threads that share a loop, including the caller.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {
             let default = default_threads();
-            // Whoever set a number in the meantime is right.
+            // A number set concurrently takes precedence.
             match THREADS.compare_exchange(0, default, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => default,
                 Err(set) => set,
@@ -40,13 +40,13 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// Sets how many threads share the work, from the next loop on; one at least.
+/// Sets the number of threads for later loops, at least one.
 pub fn set_num_threads(n: usize) {
     THREADS.store(n.max(1), Ordering::Relaxed);
     Pool::end_surplus(n.max(1) - 1);
 }
 
-/// How many threads there are to be, if the environment says so.
+/// The number of threads requested by the environment.
 pub(crate) fn threads_of_environment() -> Result<Option<usize>, WrongSetting> {
     let number = |text: &str| text.parse().ok().filter(|n| (1..=MOST_THREADS).contains(n));
     environment::setting("KINNOR_NUM_THREADS", &format!("a number from 1 to {MOST_THREADS}"), number)
@@ -62,12 +62,12 @@ fn default_threads() -> usize {
         .unwrap_or(1)
 }
 
-/// Whose threads share the work.
+/// The thread pool that loops run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadPool {
-    /// Threads of this crate's own, which wait awake for a moment: the quickest for many small kernels.
+    /// This crate's own threads, which spin briefly between loops. The fastest for many small kernels.
     Own,
-    /// Those of the crate `rayon`: of the pool that the calling thread belongs to, or of the global one.
+    /// Threads of the crate `rayon`: the pool of the calling thread, or the global one.
     #[cfg(feature = "rayon")]
     Rayon,
 }
@@ -75,7 +75,7 @@ pub enum ThreadPool {
 #[cfg(feature = "rayon")]
 static ON_RAYON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Sets whose threads share the work, from the next loop on.
+/// Sets the thread pool for later loops.
 ///
 /// ```
 /// use kinnor::threads::{ThreadPool, set_thread_pool};
@@ -90,7 +90,7 @@ pub fn set_thread_pool(pool: ThreadPool) {
     let ThreadPool::Own = pool;
 }
 
-/// Runs a loop on the pool. `false`, with nothing done: another loop is under way.
+/// Runs a loop on the pool. Returns `false` and does nothing if another loop is running.
 fn on_pool(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) -> bool {
     #[cfg(feature = "rayon")]
     if ON_RAYON.load(Ordering::Relaxed) {
@@ -99,17 +99,17 @@ fn on_pool(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) -> bool
     Pool::run(threads, count, chunk)
 }
 
-/// Runs `chunk(i)` once for each `i` below `count`, on several threads and in no particular order.
+/// Calls `chunk(i)` once for each `i` below `count`, on several threads and in any order.
 ///
-/// A loop inside a chunk, or beside another loop, runs on its own thread alone. Handing work over costs about a
-/// microsecond: smaller work should be one chunk. A panic in a chunk is raised again here once all threads are out. Between
-/// chunks the loop may end, see [`stop`]: those that take long [poll](stop::poll) on their own.
+/// A loop inside a chunk, or concurrent with another loop, runs on the calling thread only. Starting a parallel loop
+/// costs about a microsecond, so smaller work should be one chunk. A panic in a chunk is propagated after all threads
+/// have left. The loop may be interrupted between chunks, see [`stop`]. Long chunks should [poll](stop::poll).
 #[inline]
 pub fn parallel(count: usize, chunk: impl Fn(usize) + Sync) {
     chunks(count, &chunk);
 }
 
-/// As [`parallel`]. What a chunk does is compiled once, not once more for each way to run it.
+/// As [`parallel`], compiled once instead of for each way to run.
 #[inline(never)]
 fn chunks(count: usize, chunk: &(dyn Fn(usize) + Sync)) {
     let threads = num_threads().min(count);
@@ -122,7 +122,7 @@ fn chunks(count: usize, chunk: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// Runs `work` on ranges that together are `0..len`, each of `grain` elements but the last.
+/// Calls `work` on consecutive ranges of `grain` elements that cover `0..len`.
 #[inline]
 pub fn ranges(len: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
     pieces(len, grain, &work);
@@ -141,8 +141,8 @@ fn pieces(len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     chunks(len.div_ceil(grain), &|i| work(i * grain..len.min((i + 1) * grain)));
 }
 
-/// Runs `work` on the rows of `all`, `row` elements each, with the number of the row; so many rows are one piece of work.
-/// What is left over of a last row is not touched.
+/// Calls `work` on each row of `all`, `row` elements long, with the number of the row. A task has `grain` rows. An
+/// incomplete last row is not touched.
 #[inline]
 pub fn rows_mut<T: Send>(all: &mut [T], row: usize, grain: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     row_ranges_mut(all, row, grain, |some, rows| {
@@ -150,7 +150,7 @@ pub fn rows_mut<T: Send>(all: &mut [T], row: usize, grain: usize, work: impl Fn(
     });
 }
 
-/// As [`rows_mut`], with all rows of a piece of work at once, and their numbers.
+/// As [`rows_mut`], with all rows of a task together and their numbers.
 #[inline]
 pub fn row_ranges_mut<T: Send>(
     all: &mut [T],
@@ -160,14 +160,15 @@ pub fn row_ranges_mut<T: Send>(
 ) {
     let (rows, to) = (all.len().checked_div(row).unwrap_or(0), Shared::new(all.as_mut_ptr()));
     ranges(rows, grain, |some| {
-        // SAFETY: each row comes once, and they lie within the slice one after the other.
+        // SAFETY: each row is used once, and the rows are consecutive within the slice.
         let rows =
             unsafe { std::slice::from_raw_parts_mut(to.get().add(some.start * row), some.len() * row) };
         work(some, rows);
     });
 }
 
-/// Runs `work` on ranges that together are `0..len`, one after the other: the loop may end in between, see [`stop`].
+/// Calls `work` on consecutive ranges that cover `0..len`, sequentially. The loop may be interrupted in between, see
+/// [`stop`].
 #[inline]
 pub fn in_turn(len: usize, grain: usize, mut work: impl FnMut(Range<usize>)) {
     for start in (0..len).step_by(grain.max(1)) {
@@ -176,7 +177,7 @@ pub fn in_turn(len: usize, grain: usize, mut work: impl FnMut(Range<usize>)) {
     }
 }
 
-/// A pointer that the chunks of a loop share. That no two of them write the same element is up to the loop.
+/// A pointer shared by the chunks of a loop. The loop must ensure that no two chunks write the same element.
 pub struct Shared<T>(*mut T);
 
 impl<T> Clone for Shared<T> {
@@ -187,7 +188,7 @@ impl<T> Clone for Shared<T> {
 
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: only an address; each use of it is an unsafe operation with its own reason.
+// SAFETY: this is only an address. Each use of it is an unsafe operation with its own reason.
 unsafe impl<T> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Shared<T> {}

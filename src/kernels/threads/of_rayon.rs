@@ -1,4 +1,5 @@
-//! Loops on the threads of the crate `rayon`, for programs that have these anyway: the machine is not shared between two pools.
+//! Loops on the threads of the crate `rayon`, for programs that use it anyway, so that two pools do not compete for
+//! the cores.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::pool::{ENDED, lock};
 use crate::kernels::stop;
 
-/// Whether a loop is under way: there is one at a time, as in the own pool.
+/// True while a loop runs. As in the own pool, there is one at a time.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Runs a loop on this thread and up to `threads - 1` of the pool that it belongs to. `false`, with nothing done: another loop
-/// is under way.
+/// Runs a loop on this thread and up to `threads - 1` threads of its pool. Returns `false` and does nothing if
+/// another loop is running.
 pub(super) fn run(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) -> bool {
     if TAKEN.swap(true, Ordering::Acquire) {
         return false;
@@ -20,7 +21,7 @@ pub(super) fn run(threads: usize, count: usize, chunk: &(dyn Fn(usize) + Sync)) 
     ENDED.store(false, Ordering::Relaxed);
     let next = AtomicUsize::new(0);
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
-    // The first panic is that of the loop, and its end: nobody claims another chunk.
+    // The first panic ends the loop: no further chunk is claimed.
     let claim = || {
         let chunks = || {
             loop {

@@ -1,4 +1,4 @@
-//! Threads that wait for a loop: they spin for a moment, then sleep.
+//! The thread pool: threads that spin briefly for the next loop, then sleep.
 //!
 //! There is one loop at a time. Each thread has its share of the chunks, the same part of every loop, so that what one
 //! kernel wrote is in the cache of the core that reads it in the next; once its own are done it helps with those of others.
@@ -19,8 +19,8 @@ use crate::array::has_addresses;
 use crate::kernels::begin_thread;
 use crate::kernels::stop;
 
-/// How long a thread waits awake: longer than most gaps between kernels, those where Python runs in between too, and short
-/// enough to be kind to other programs.
+/// How long a thread spins before it sleeps: longer than most gaps between kernels, including those where Python
+/// runs, and short enough not to disturb other programs.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Addresses that a thread takes when it begins: a stack of 2 MiB, and what the C library allocates for it.
@@ -35,7 +35,8 @@ const LOOP: u64 = 1 << 32;
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// A loop: `body(i)` for each `i` below `count`. The body outlives the loop, as the caller waits for all who are inside.
+/// A loop: `body(i)` for each `i` below `count`. The caller waits for every thread inside, so the body outlives the
+/// loop.
 #[derive(Clone, Copy)]
 struct LoopWork {
     body: *const (dyn Fn(usize) + Sync),
@@ -44,7 +45,7 @@ struct LoopWork {
 }
 
 impl LoopWork {
-    /// The chunks of a thread; the caller is the first.
+    /// The chunks that a thread owns. The caller is the first thread.
     fn share(&self, of: usize) -> Range<usize> {
         let threads = self.helpers + 1;
         of * self.count / threads..(of + 1) * self.count / threads
@@ -76,7 +77,7 @@ struct Signals {
 
 pub(super) struct Pool {
     gate: Line<AtomicU64>,
-    /// How many chunks of its share are claimed, for each thread of the widest loop so far.
+    /// Number of claimed chunks in each thread's share, for the widest loop so far.
     claimed: UnsafeCell<Vec<Line<AtomicUsize>>>,
     work: UnsafeCell<LoopWork>,
     taken: AtomicBool,
@@ -86,15 +87,16 @@ pub(super) struct Pool {
     last_out: Condvar,
 }
 
-// SAFETY: `work` and the list `claimed` are written only by whoever has `taken` the pool, while the gate is shut and nobody
-// is inside, and read only by threads inside; `workers` is touched only by whoever has taken the pool.
+// SAFETY: `work` and the list `claimed` are written only by the thread that has `taken` the pool, while the gate is
+// closed and no thread is inside, and read only by threads inside. `workers` is accessed only by the thread that has
+// taken the pool.
 unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether the loop under way was ended by a panic.
+/// True if the current loop was ended by a panic.
 pub(super) static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the loop under way was ended: those who help with it need not finish their chunks.
+/// True if the current loop was ended, so helpers need not finish their chunks.
 pub(in crate::kernels) fn is_ended() -> bool {
     ENDED.load(Ordering::Relaxed)
 }
@@ -103,7 +105,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits awake until `done`, or until the time is over: then `false`.
+/// Spins until `done`, or until the time is over and then returns `false`.
 fn spin(done: impl Fn() -> bool) -> bool {
     let mut start = None;
     loop {
@@ -113,7 +115,7 @@ fn spin(done: impl Fn() -> bool) -> bool {
             }
             std::hint::spin_loop();
         }
-        // The clock costs as much as a short wait.
+        // Reading the clock costs as much as a short wait.
         if start.get_or_insert_with(Instant::now).elapsed() > SPIN {
             return done();
         }
@@ -121,13 +123,13 @@ fn spin(done: impl Fn() -> bool) -> bool {
 }
 
 impl Pool {
-    /// Runs a loop on up to `threads` threads. `false`, with nothing done: another loop is under way.
+    /// Runs a loop on up to `threads` threads. Returns `false` and does nothing if another loop is running.
     pub(super) fn run(threads: usize, count: usize, body: &(dyn Fn(usize) + Sync)) -> bool {
         let pool = Self::global();
         if pool.taken.load(Ordering::Relaxed) || pool.taken.swap(true, Ordering::Acquire) {
             return false;
         }
-        // SAFETY: only the lifetime is forgotten, and the loop ends before `body` does.
+        // SAFETY: only the lifetime is erased, and the loop ends before `body` does.
         let body: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(body) };
         let work = LoopWork { body, count, helpers: threads - 1 };
         let caught = pool.share(work);
@@ -145,7 +147,7 @@ impl Pool {
 
     fn global() -> &'static Self {
         let pool = POOL.load(Ordering::Acquire);
-        // SAFETY: pools are leaked, so a pointer to one stays good.
+        // SAFETY: pools are leaked, so the pointer stays valid.
         if let Some(pool) = unsafe { pool.as_ref() } {
             return pool;
         }
@@ -167,10 +169,10 @@ impl Pool {
             last_out: Condvar::new(),
         }));
         match POOL.compare_exchange(std::ptr::null_mut(), pool, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just made, and leaked.
+            // SAFETY: just created, and leaked.
             Ok(_) => unsafe { &*pool },
             Err(first) => {
-                // SAFETY: nobody else has seen this one; the other is leaked.
+                // SAFETY: no other thread has seen this pool, and the other one is leaked.
                 unsafe {
                     drop(Box::from_raw(pool));
                     &*first
@@ -179,9 +181,9 @@ impl Pool {
         }
     }
 
-    /// Opens the gate, works, shuts the gate, and waits for those inside. The caller has taken the pool.
+    /// Opens the gate, works, closes the gate, and waits for the threads inside. The caller has taken the pool.
     fn share(&'static self, work: LoopWork) -> Option<Box<dyn Any + Send>> {
-        // SAFETY: the pool is taken by this thread, the gate is shut, and nobody is inside.
+        // SAFETY: this thread has taken the pool, the gate is closed, and no thread is inside.
         let (workers, claimed) = unsafe {
             *self.work.get() = work;
             (&mut *self.workers.get(), &mut *self.claimed.get())
@@ -203,9 +205,9 @@ impl Pool {
         lock(&self.panic).take()
     }
 
-    /// Runs chunks until all are claimed, those of thread `me` first. After a panic nobody claims another.
+    /// Runs chunks until all are claimed, the own share of thread `me` first. After a panic no chunk is claimed.
     fn claim(&self, work: &LoopWork, me: usize) {
-        // SAFETY: this thread is inside, so nobody writes the list.
+        // SAFETY: this thread is inside, so the list is not being written.
         let claimed = unsafe { &*self.claimed.get() };
         let chunks = || {
             for of in (me..=work.helpers).chain(0..me) {
@@ -224,19 +226,20 @@ impl Pool {
         self.run_or_end(work, chunks);
     }
 
-    /// Runs a part of the loop, of which a panic is the end.
+    /// Runs a part of the loop. A panic in it ends the loop.
     fn run_or_end(&self, work: &LoopWork, part: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(part)) {
             lock(&self.panic).get_or_insert(panic);
             ENDED.store(true, Ordering::Relaxed);
-            // SAFETY: this thread is inside or made the loop, so nobody writes the list.
+            // SAFETY: this thread is inside or started the loop, so the list is not being written.
             for claimed in unsafe { &*self.claimed.get() } {
                 claimed.0.store(work.count, Ordering::Relaxed);
             }
         }
     }
 
-    /// Waits until nobody is inside: awake at first, as most chunks are short. Meanwhile the loop may end.
+    /// Waits until no thread is inside, spinning first because most chunks are short. The loop may be interrupted
+    /// meanwhile.
     fn wait(&self, work: &LoopWork) {
         let empty = || self.gate.0.load(Ordering::Acquire) & INSIDE == 0;
         if spin(empty) {
@@ -301,7 +304,7 @@ impl Pool {
             };
             if !spin(|| waiting(Ordering::Relaxed)) {
                 asleep.store(true, Ordering::SeqCst);
-                // Either this sees the gate open, or the caller sees the flag after opening it.
+                // Either this thread sees the open gate, or the caller sees the flag after opening it.
                 while asleep.load(Ordering::SeqCst) && !waiting(Ordering::SeqCst) {
                     std::thread::park();
                 }
@@ -311,7 +314,8 @@ impl Pool {
             let gate = self.gate.0.fetch_add(1, Ordering::AcqRel);
             if gate & OPEN != 0 && gate / LOOP != seen {
                 seen = gate / LOOP;
-                // SAFETY: this thread is inside an open gate: the caller wrote the loop before and waits for this thread.
+                // SAFETY: this thread is inside an open gate: the caller wrote the loop before and waits for this
+                // thread.
                 let work = unsafe { *self.work.get() };
                 if index < work.helpers {
                     self.claim(&work, index + 1);
@@ -326,7 +330,7 @@ impl Pool {
     }
 }
 
-/// The threads of a pool do not live on in a forked child: it forgets the pool and makes another when it needs one.
+/// Threads do not survive in a forked child: it forgets the pool and creates another on demand.
 #[cfg(unix)]
 fn forget_pool_in_children() {
     extern "C" fn child() {
