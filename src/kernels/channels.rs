@@ -1,18 +1,18 @@
-//! Sums over all but the channels of an array. Knows arrays of (outer, channels, inner) elements.
+//! Sums over all axes but the channels, for arrays of (outer, channels, inner) elements.
 //!
-//! Sums keep several partial ones in a fixed order: closer to the exact sum than one running sum, and quicker.
+//! Several partial sums in a fixed order are more exact than one running sum, and faster.
 
 use super::threads::{Shared, ranges};
 use super::{Float, scratch};
 
-/// Elements that one lane may sum up before its sum is added to the next level.
+/// Elements that one lane sums before its sum moves to the next level.
 const BLOCK: usize = 256;
 
 /// The sum of a slice.
 pub fn sum<T: Float>(x: &[T]) -> T {
     const LANES: usize = 16;
     if x.len() > LANES * BLOCK {
-        // Halves of whole blocks, so that no running sum is long.
+        // Split at whole blocks, so that no running sum is long.
         let (left, right) = x.split_at((x.len() / 2).next_multiple_of(LANES * BLOCK).min(x.len() - 1));
         return sum(left) + sum(right);
     }
@@ -49,7 +49,7 @@ fn wide_mean<T: Float>(x: &[T]) -> T {
 /// Elements that are worth handing over to a thread.
 const GRAIN: usize = 1 << 14;
 
-/// Adds to `gb[c]` the sum of the elements of channel `c`: the gradient of a bias.
+/// Adds the sum of the elements of channel `c` to `gb[c]`: the gradient of a bias.
 pub fn add_sums<T: Float>(gy: &[T], gb: &mut [T], inner: usize) {
     let channels = gb.len();
     if channels == 0 || inner == 0 || gy.is_empty() {
@@ -60,7 +60,7 @@ pub fn add_sums<T: Float>(gy: &[T], gb: &mut [T], inner: usize) {
         let outer = gy.len() / (channels * inner);
         ranges(channels, GRAIN / (outer * inner), |some| {
             for c in some {
-                // SAFETY: each channel has its own element.
+                // SAFETY: each channel has an element of its own.
                 let g = unsafe { &mut *gb_at.get().add(c) };
                 for o in 0..outer {
                     *g = *g + sum(&gy[(o * channels + c) * inner..][..inner]);
@@ -74,7 +74,7 @@ pub fn add_sums<T: Float>(gy: &[T], gb: &mut [T], inner: usize) {
         let parts_at = Shared::new(parts.as_mut_ptr());
         ranges(blocks, GRAIN / (BLOCK * channels), |some| {
             for block in some {
-                // SAFETY: each block has its own part.
+                // SAFETY: each block has a part of its own.
                 let part =
                     unsafe { std::slice::from_raw_parts_mut(parts_at.get().add(block * channels), channels) };
                 part.fill(T::ZERO);

@@ -1,4 +1,4 @@
-//! Elementwise loops over raw memory: an output may be the memory of an input.
+//! Elementwise loops over raw memory. An output may alias an input.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -8,39 +8,38 @@ use super::Float;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 
-/// Elements of one piece of work: handing over less costs more than it saves.
+/// Elements of one task. Smaller tasks cost more to hand over than they save.
 pub const GRAIN: usize = 1 << 14;
-/// Elements of what is kept in the innermost cache between two loops.
+/// Elements of a tile, which stays in the first-level cache between two loops.
 pub(super) const TILE: usize = 512;
 
-/// Memory of a function's own that starts with a cache line: what a register has written there is read by the next one in a few
-/// cycles, and in three times as many where it lies across two lines.
+/// A local buffer aligned to a cache line. Store-to-load forwarding is slow for registers that cross a cache line.
 #[repr(align(64))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
-/// Memory for a tile.
+/// A buffer for a tile.
 pub(super) type LaneBuffer<T> = Aligned<[MaybeUninit<T>; TILE]>;
 
 impl<T> LaneBuffer<T> {
-    /// With nothing in it.
+    /// An uninitialized tile.
     pub(super) const EMPTY: Self = Self([const { MaybeUninit::uninit() }; TILE]);
 }
 
 /// Bytes that a thread copies at a time.
 const COPY: usize = 1 << 18;
 
-/// Copies `n` bytes, on several threads if they are many.
+/// Copies `n` bytes, on several threads if `n` is large.
 ///
 /// # Safety
-/// Both must hold as many; they may overlap.
+/// Both pointers must be valid for `n` bytes. They may overlap.
 pub unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
     if from.addr().abs_diff(to.addr()) < n {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { std::ptr::copy(from, to, n) };
     }
     let (from, to) = (Shared::read_only(from), Shared::new(to));
     threads::ranges(n, COPY, |range| {
-        // SAFETY: the range lies within both, which lie apart.
+        // SAFETY: the range is within both blocks, which do not overlap.
         unsafe { from.get().add(range.start).copy_to_nonoverlapping(to.get().add(range.start), range.len()) };
     });
 }
@@ -48,18 +47,18 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
 /// Adds `n` elements to others, which may be the same.
 ///
 /// # Safety
-/// Both must hold as many.
+/// Both pointers must be valid for `n` elements.
 pub unsafe fn add<T: Float>(from: *const T, to: *mut T, n: usize) {
     let (from, to) = (Shared::read_only(from), Shared::new(to));
     threads::ranges(n, GRAIN, |range| {
         for i in range {
-            // SAFETY: `i < n`, and comes once.
+            // SAFETY: `i < n`, and each `i` is used once.
             unsafe { to.get().add(i).write(*to.get().add(i) + *from.get().add(i)) };
         }
     });
 }
 
-/// Whether angles are all small: below [`Float::SMALL_ANGLE`].
+/// True if all angles are below [`Float::SMALL_ANGLE`].
 pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
     vectorised(
         #[inline(always)]
@@ -73,7 +72,7 @@ pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
     )
 }
 
-/// Writes `f(i)` at each `i`, or adds it to what is there.
+/// Writes or adds `f(i)` to each `y[i]`.
 #[inline(always)]
 pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {
     let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
@@ -82,14 +81,14 @@ pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Syn
             #[inline(always)]
             move || {
                 for i in range.clone() {
-                    // SAFETY: the caller has as much room as the range is long.
+                    // SAFETY: the caller's buffer is as long as the range.
                     unsafe { to.add(i - range.start).write(f(i)) };
                 }
             },
         );
     };
     threads::ranges(n, GRAIN, |range| {
-        // SAFETY: the range lies within `y`.
+        // SAFETY: the range is within `y`.
         unsafe { write_or_add(y.get(), range, accumulate, &write) };
     });
 }
@@ -97,19 +96,19 @@ pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Syn
 /// Element `i` of each array.
 ///
 /// # Safety
-/// Each must have it.
+/// `i` must be in bounds of each array.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 pub(super) unsafe fn elements<T: Float, const N: usize>(of: [&[T]; N], i: usize) -> [T; N] {
     let mut all = [T::ZERO; N];
     for k in 0..N {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         all[k] = unsafe { *of[k].get_unchecked(i) };
     }
     all
 }
 
-/// Writes `f` of the elements of `x` at each place, or adds it to what is there. It must be `#[inline(always)]`.
+/// Writes or adds `f` of the elements of `x` at each index. `f` must be `#[inline(always)]`.
 #[inline(always)]
 pub fn put_of<T: Float, const N: usize>(
     y: &mut [T],
@@ -122,28 +121,28 @@ pub fn put_of<T: Float, const N: usize>(
         y,
         accumulate,
         #[inline(always)]
-        // SAFETY: the index is one of `y`, and all are as long.
+        // SAFETY: the index is within `y`, and all arrays have its length.
         move |i| f(unsafe { elements(x, i) }),
     );
 }
 
-/// Writes `f(i)` at each `i`, whatever it is.
+/// Writes `f(i)` to each `y[i]`, for any type.
 #[inline(always)]
 pub fn fill<V: Copy + Send + Sync>(y: &mut [V], f: impl Fn(usize) -> V + Sync) {
     let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
     threads::ranges(n, GRAIN, |range| {
-        // SAFETY: the range lies within `y`.
+        // SAFETY: the range is within `y`.
         range.for_each(|i| unsafe { y.get().add(i).write(f(i)) });
     });
 }
 
-/// Makes `f(y, x)` of each element of `y` and that of `x`.
+/// Replaces each element of `y` by `f(y, x)`.
 #[inline(always)]
 pub fn update<T: Float>(y: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Sync) {
     assert_eq!(y.len(), x.len());
     let y = Shared::new(y.as_mut_ptr());
     threads::ranges(x.len(), GRAIN, |range| {
-        // SAFETY: the range lies within both, and comes once.
+        // SAFETY: the range is within both, and is used once.
         let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(range.start), range.len()) };
         y.iter_mut().zip(&x[range]).for_each(|(y, x)| *y = f(*y, *x));
     });
@@ -163,7 +162,7 @@ pub fn change<T: Float>(y: &mut [T], f: impl Fn(T) -> T + Sync) {
 /// Has `write` fill a range of `y`, or of memory that is then added to it.
 ///
 /// # Safety
-/// The range must lie within `y`, and `write` must write as many elements as the range that it is given has.
+/// The range must be within `y`, and `write` must write every element of the range it gets.
 pub(super) unsafe fn write_or_add<T: Float>(
     y: *mut T,
     range: Range<usize>,
@@ -171,7 +170,7 @@ pub(super) unsafe fn write_or_add<T: Float>(
     write: &dyn Fn(Range<usize>, *mut T),
 ) {
     if !accumulate {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return write(range.clone(), unsafe { y.add(range.start) });
     }
     let mut room = LaneBuffer::<T>::EMPTY;
@@ -183,7 +182,7 @@ pub(super) unsafe fn write_or_add<T: Float>(
             #[inline(always)]
             move || {
                 for i in 0..n {
-                    // SAFETY: `write` has filled the room, and the tile lies within `y`.
+                    // SAFETY: `write` has filled the buffer, and the tile is within `y`.
                     unsafe {
                         let y = y.add(start + i);
                         y.write(y.read() + room.add(i).read());

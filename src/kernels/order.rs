@@ -1,4 +1,4 @@
-//! Sorting, and the choice of the largest elements. Knows lines of numbers; knows no shapes.
+//! Sorting, and selection of the largest elements. Knows lines of numbers, not shapes.
 
 use std::cmp::Ordering;
 
@@ -9,22 +9,22 @@ use super::simd::vectorised;
 use super::stop;
 use super::threads::{self, Shared};
 
-/// Numbers in order, NaN behind all others.
+/// Compares numbers, with NaN last.
 fn compare<T: Float>(a: T, b: T) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Which of two elements of a line comes first: of equal ones the one that was first.
+/// Compares two elements of a line. Equal ones keep their order.
 fn before<T: Float>(a: &(T, usize), b: &(T, usize), reverse: bool) -> Ordering {
     let by_size = if reverse { compare(b.0, a.0) } else { compare(a.0, b.0) };
     by_size.then(a.1.cmp(&b.1))
 }
 
-/// Comparisons after which a line that is sorted may be given up.
+/// Number of comparisons after which sorting a line may be interrupted.
 const LONG: usize = 1 << 16;
 
-/// Writes to `from` for each place where in `x` the element is that belongs there when the middle axis, of length
-/// `n`, is sorted; `inner` elements lie inside of it.
+/// Sorts along the middle axis of length `n`, with `inner` elements inside of it. Writes the source position of each
+/// element of the sorted array to `from`.
 pub fn sorted<T: Float>(x: &[T], n: usize, inner: usize, reverse: bool, from: &mut [usize]) {
     let Some(blocks) = x.len().checked_div(n * inner) else { return };
     let to = Shared::new(from.as_mut_ptr());
@@ -46,7 +46,7 @@ pub fn sorted<T: Float>(x: &[T], n: usize, inner: usize, reverse: bool, from: &m
                     before(a, b, reverse)
                 });
             }
-            // SAFETY: each line comes once.
+            // SAFETY: each line is used once.
             line.iter()
                 .enumerate()
                 .for_each(|(i, (_, at))| unsafe { to.get().add(start + i * inner).write(*at) });
@@ -54,25 +54,25 @@ pub fn sorted<T: Float>(x: &[T], n: usize, inner: usize, reverse: bool, from: &m
     });
 }
 
-/// Which elements of a line are chosen.
+/// Which elements of a line are selected.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// How many.
+    /// Number of elements.
     pub k: usize,
-    /// They are compared by absolute value.
+    /// Compare absolute values.
     pub abs: bool,
-    /// The largest, rather than the smallest.
+    /// Select the largest instead of the smallest.
     pub largest: bool,
 }
 
 impl Choice {
-    /// Writes for each line of `n` elements where the chosen ones are, in order, the first of equal ones first. A NaN counts as the
-    /// largest.
+    /// Writes the positions of the selected elements of each line of `n`, in order, equal ones by position. NaN
+    /// counts as the largest.
     pub fn places<T: Float>(self, x: &[T], n: usize, index: &mut [usize]) {
         let (k, lines) = (self.k, x.len().checked_div(n).unwrap_or(0));
         assert!(index.len() == lines * k && k <= n);
         let before = |a: &(T, usize), b: &(T, usize)| before(a, b, self.largest);
-        // Each column of a line, laid out in rows of so many, has a highest element.
+        // Arrange a line in rows of this many columns. Each column has a maximum.
         let columns = if 8 * k <= n { (4 * k).next_multiple_of(64) } else { 0 };
         let columns = if 2 * columns <= n { columns } else { 0 };
         threads::row_ranges_mut(index, k, (GRAIN / (4 * n.max(1))).max(1), |range, index| {
@@ -83,7 +83,7 @@ impl Choice {
                 all.clear();
                 let x = &x[line * n..][..n];
                 if columns > 0 && self.highest(x, highest) {
-                    // So many columns have an element that is at least that high: no lower one is chosen.
+                    // `k` columns have an element at least this large, so no smaller one is selected.
                     sorted.copy_from_slice(highest);
                     let least = *sorted.select_nth_unstable_by(k - 1, |a, b| compare(*b, *a)).1;
                     for column in (0..columns).filter(|column| highest[*column] >= least) {

@@ -1,4 +1,4 @@
-//! Arrays whose every axis is a rearrangement of the axis of another: cut, padded, flipped, shifted, tiled, repeated.
+//! Rearrangement of each axis separately: slicing, padding, flipping, shifting, tiling, repeating.
 
 use std::ops::Range;
 
@@ -11,26 +11,26 @@ use super::scratch::List;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
 
-/// A stretch of a new axis.
+/// A regular run of positions along a new axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Position in the old axis of its first element and the distance to the next; `None` outside of it.
+    /// Position of its first element on the old axis and the step to the next. `None` if outside of the old axis.
     pub from: Option<(usize, isize)>,
     /// Number of elements.
     pub n: usize,
 }
 
-/// A new axis, from its start to its end.
+/// A new axis as a list of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegridAxis(SmallVec<[Piece; 3]>);
 
 impl RegridAxis {
-    /// An axis of length `n` as it was.
+    /// The unchanged axis of length `n`.
     pub fn whole(n: usize) -> Self {
         Self::default().then(0, 1, n)
     }
 
-    /// With `n` more elements: those at `from`, `from + step`, ….
+    /// Appends `n` elements at `from`, `from + step`, and so on.
     pub fn then(mut self, from: usize, step: isize, n: usize) -> Self {
         if n > 0 {
             self.0.push(Piece { from: Some((from, step)), n });
@@ -38,7 +38,7 @@ impl RegridAxis {
         self
     }
 
-    /// With `n` more elements outside of the old axis.
+    /// Appends `n` elements outside of the old axis.
     pub fn then_outside(mut self, n: usize) -> Self {
         if n > 0 {
             self.0.push(Piece { from: None, n });
@@ -46,7 +46,7 @@ impl RegridAxis {
         self
     }
 
-    /// With an element more for each position; regular stretches become one piece.
+    /// Appends an element for each position. Regular runs are merged.
     pub fn then_each(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
         for at in positions {
             if let Some(Piece { from: Some((from, step)), n }) = self.0.last_mut() {
@@ -64,7 +64,7 @@ impl RegridAxis {
         self
     }
 
-    /// Its length.
+    /// The length of the axis.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.n).sum()
@@ -91,7 +91,7 @@ impl RegridAxis {
     }
 }
 
-/// How a new array is made of the axes of an old one.
+/// A rearrangement of an array: one new axis for each old one.
 #[derive(Clone, Debug)]
 pub struct Regrid {
     from: Shape,
@@ -99,7 +99,7 @@ pub struct Regrid {
 }
 
 impl Regrid {
-    /// A new array with these axes of an array of shape `from`.
+    /// A new array with these axes, from an array of shape `from`.
     pub fn new(from: Shape, axes: Vec<RegridAxis>) -> Self {
         debug_assert_eq!(from.ndim(), axes.len());
         Self { from, axes }
@@ -110,14 +110,14 @@ impl Regrid {
         self.axes.iter().map(RegridAxis::len).collect()
     }
 
-    /// `y` is made of `x`, and of `outside` where that does not reach.
+    /// Computes the new array `y` from `x`, with `outside` where no element of `x` is selected.
     pub fn gather<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         let first = self.axes.iter().position(|axis| axis.len() != 1).filter(|_| y.len() > GRAIN);
         let Some(first) = first else { return self.gather_part(x, outside, y) };
         let (n, step) = (self.axes[first].len(), y.len() / self.axes[first].len().max(1));
         let to = Shared::new(y.as_mut_ptr());
         threads::ranges(n, (GRAIN / step.max(1)).max(1), |range| {
-            // SAFETY: each part of `y` comes once.
+            // SAFETY: each part of `y` is used once.
             let y = unsafe {
                 std::slice::from_raw_parts_mut(to.get().add(range.start * step), range.len() * step)
             };
@@ -149,9 +149,10 @@ impl Regrid {
         });
     }
 
-    /// Adds each element of `gy` to the element of `gx` that it was made of.
+    /// Adds each element of `gy` to the element of `gx` that it was selected from.
     pub fn scatter_add<T: Float>(&self, gy: &[T], gx: &mut [T]) {
-        // An outermost axis that is as it was can be shared out: nothing else is added to what comes of it.
+        // An unchanged outermost axis can be split between threads, because different parts add to different
+        // elements.
         let first = self.axes.iter().position(|axis| axis.len() != 1).filter(|_| gy.len() > GRAIN);
         let whole = first
             .filter(|i| self.from.iter().take(*i).all(|n| *n == 1) && self.axes[*i].is_whole(self.from[*i]));
@@ -160,7 +161,7 @@ impl Regrid {
         let (step, step_x) = (gy.len() / n, gx.len() / n);
         let to = Shared::new(gx.as_mut_ptr());
         threads::ranges(n, (GRAIN / step.max(1)).max(1), |range| {
-            // SAFETY: each part of `gx` comes once.
+            // SAFETY: each part of `gx` is used once.
             let gx = unsafe {
                 std::slice::from_raw_parts_mut(to.get().add(range.start * step_x), range.len() * step_x)
             };
@@ -213,7 +214,7 @@ impl Regrid {
         });
     }
 
-    /// Puts `y(i)` where element `i` of the new array would be taken from.
+    /// Writes `y(i)` to the position from which element `i` of the new array is selected.
     pub fn put<T: Element>(&self, x: &mut [T], y: impl Fn(usize) -> T) {
         self.runs(|to, n, from| {
             if let Some((from, step)) = from {
@@ -222,13 +223,13 @@ impl Regrid {
         });
     }
 
-    /// If the new array is short rows at regular distances: where the first begins, how far they lie apart, and their length.
+    /// If the new array consists of short equidistant rows: the start of the first, their distance, and their length.
     fn short_rows(&self) -> Option<(usize, usize, usize)> {
         let stretch = |axis: &RegridAxis| match axis.0[..] {
             [Piece { from: Some((first, 1)), n }] => Some((first, n)),
             _ => None,
         };
-        // The axis that is cut, and what lies inside of it.
+        // The axis that is cut, and the elements inside of it.
         let cut = self.axes.iter().zip(self.from.iter()).rposition(|(axis, n)| !axis.is_whole(*n))?;
         let inner: usize = self.from[cut + 1..].iter().product();
         let (first, n) = stretch(&self.axes[cut])?;
@@ -246,10 +247,10 @@ impl Regrid {
         (n * inner <= rows::SHORT).then_some((start, step, n * inner))
     }
 
-    /// Calls `f(to, n, from)` for stretches of the new array that together make it up.
+    /// Calls `f(to, n, from)` for the runs of elements that make up the new array.
     fn runs(&self, mut f: impl FnMut(usize, usize, Option<(usize, isize)>)) {
         let whole = self.axes.iter().zip(self.from.iter()).rev().take_while(|(axis, n)| axis.is_whole(**n));
-        // One axis at least stays to be walked.
+        // At least one axis is walked.
         let split = (self.axes.len() - whole.count()).max(1);
         if self.axes.is_empty() {
             return f(0, 1, Some((0, 1)));
@@ -262,7 +263,7 @@ impl Regrid {
     }
 }
 
-/// The axes that have to be walked; what lies inside the last of them moves as one block.
+/// The axes to walk. The elements inside of the last one move as a block.
 struct Walk<'a> {
     axes: &'a [RegridAxis],
     to: &'a [usize],

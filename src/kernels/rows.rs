@@ -1,4 +1,4 @@
-//! Rows of elements, each at a place of its own in two arrays. Knows slices and threads; knows no shapes.
+//! Copies of rows between two arrays, with arbitrary offsets for each row. Knows slices and threads, not shapes.
 //!
 //! What is written several times is written in the order of the rows, whatever the number of threads. Elements that very many
 //! float32 rows are added to are summed up in float64.
@@ -10,33 +10,33 @@ use super::map::GRAIN;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 
-/// Fewest elements of a row that a thread takes for itself.
+/// Minimum number of elements of a row that a thread takes.
 const COLUMNS: usize = 64;
 
-/// Rows of `n` elements that move from `x` to `y`: row `i` begins at `from(i)` and at `to(i)`.
+/// Rows of `n` elements to copy from `x` to `y`: row `i` starts at `from(i)` and at `to(i)`.
 pub struct Rows<From, To> {
     /// Elements of a row.
     pub n: usize,
     /// Number of rows.
     pub count: usize,
-    /// Where a row begins in `x`.
+    /// Start of a row in `x`.
     pub from: From,
-    /// Where it begins in `y`.
+    /// Start of a row in `y`.
     pub to: To,
 }
 
 impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, To> {
-    /// Writes the rows, or adds them. No two have an element of `y` in common.
+    /// Writes or adds the rows, in parallel. No two rows may overlap in `y`.
     pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
         let put = |i: usize, part: Range<usize>| {
             let (from, to) = ((self.from)(i), (self.to)(i));
             assert!(to + self.n <= len);
-            // SAFETY: the row lies within `y`, and no other has elements of it, nor does another part.
+            // SAFETY: the row is within `y`, and no other row or part overlaps it.
             let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to + part.start), part.len()) };
             move_row(&x[from + part.start..from + part.end], y, accumulate);
         };
-        // Rows are shared out, or the parts of long ones.
+        // Tasks are rows, or parts of long rows.
         let parts = (self.n / GRAIN).max(1);
         let start = |part: usize| part * self.n / parts;
         threads::ranges(self.count * parts, (GRAIN / self.n.max(1)).max(1), |range| match parts {
@@ -64,7 +64,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
                 for i in rows {
                     let (from, to) = ((self.from)(i), (self.to)(i));
                     assert!(to + self.n <= len);
-                    // SAFETY: the row lies within `y`, and no other thread has these columns.
+                    // SAFETY: the row is within `y`, and no other thread has these columns.
                     let y = unsafe {
                         std::slice::from_raw_parts_mut(y.get().add(to + columns.start), columns.len())
                     };
@@ -187,22 +187,21 @@ impl Crowded {
     }
 }
 
-/// Rows at regular distances in both arrays: how long and how many they are, and where the first begins and how far the others
-/// lie apart in `x` and in `y`.
+/// Equidistant rows in both arrays. `from` and `to` hold the start of the first row and the distance between rows.
 #[derive(Clone, Copy)]
 pub struct EvenRows {
     /// Elements of a row.
     pub n: usize,
     /// Number of rows.
     pub count: usize,
-    /// In `x`.
+    /// Start and distance in `x`.
     pub from: (usize, usize),
-    /// In `y`, where they do not meet.
+    /// Start and distance in `y`. Rows do not overlap there.
     pub to: (usize, usize),
 }
 
 impl EvenRows {
-    /// Writes the rows, or adds them.
+    /// Writes or adds the rows.
     pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let Self { n, count, from, to } = *self;
         if accumulate || n > SHORT || n > to.1 || n > from.1 {
@@ -216,17 +215,17 @@ impl EvenRows {
         let y = Shared::new(y.as_mut_ptr());
         threads::ranges(count, GRAIN / n, |rows| {
             let len = (rows.len() - 1) * to.1 + n;
-            // SAFETY: these rows lie within `y`, and others lie before them or behind.
+            // SAFETY: these rows are within `y`, and the rows of other tasks lie before or after them.
             let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(to.0 + rows.start * to.1), len) };
             copy_short(&x[from.0 + rows.start * from.1..], from.1, y, to.1, n, rows.len());
         });
     }
 }
 
-/// Elements of a short row.
+/// Maximum length of a short row.
 pub(super) const SHORT: usize = 16;
 
-/// Copies `count` short rows of `n` elements, `from` and `to` apart.
+/// Copies `count` short rows of `n` elements. `from` and `to` are the distances between rows.
 pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, n: usize, count: usize) {
     #[inline(always)]
     fn each<T: Copy, const N: usize>(x: &[T], from: usize, y: &mut [T], to: usize, count: usize) {
@@ -261,7 +260,7 @@ fn move_row<T: Float>(x: &[T], y: &mut [T], accumulate: bool) {
     }
 }
 
-/// Copies a row, as long as the other, without a call of the library if it is short: that takes longer than such a row.
+/// Copies a row of equal length. A short row is copied inline, because a library call takes longer than the copy.
 #[inline(always)]
 pub(super) fn copy<T: Copy>(x: &[T], y: &mut [T]) {
     match x.len() {
@@ -273,7 +272,7 @@ pub(super) fn copy<T: Copy>(x: &[T], y: &mut [T]) {
     }
 }
 
-/// Copies the first and the last `N` elements, which meet or overlap.
+/// Copies the first and the last `N` elements, which may overlap.
 #[inline(always)]
 fn copy_ends<T: Copy, const N: usize>(x: &[T], y: &mut [T]) {
     let ends = (x.first_chunk::<N>().copied(), x.last_chunk::<N>().copied());

@@ -9,7 +9,7 @@ use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
-/// Fewest columns that run together, where there are as many.
+/// Minimum number of columns that run together, if there are that many.
 const COLUMNS: usize = 64;
 
 /// How to run along an axis.
@@ -18,9 +18,9 @@ pub struct Scan {
     outer: usize,
     n: usize,
     inner: usize,
-    /// Without the element itself.
+    /// Excludes the element itself.
     exclusive: bool,
-    /// From the end to the start.
+    /// Runs from the end to the start.
     reverse: bool,
 }
 
@@ -31,12 +31,12 @@ impl Scan {
         Self { outer, n: shape[axis], inner, exclusive: false, reverse: false }
     }
 
-    /// Without the element itself, if set.
+    /// Sets whether the element itself is excluded.
     pub fn exclusive(self, exclusive: bool) -> Self {
         Self { exclusive, ..self }
     }
 
-    /// From the end to the start, if set.
+    /// Sets whether to run from the end to the start.
     pub fn reverse(self, reverse: bool) -> Self {
         Self { reverse, ..self }
     }

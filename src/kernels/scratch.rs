@@ -1,5 +1,5 @@
-//! Memory that kernels borrow for the time of a call, and that functions keep from a forward to a backward run. All of it counts
-//! for the limit on memory, and where there is none the kernel ends: see [`stop`](super::stop).
+//! Scratch memory for one kernel call, and memory that functions keep from a forward to a backward run. All of it
+//! counts for the memory limit. If allocation fails the kernel unwinds, see [`stop`](super::stop).
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -7,26 +7,25 @@ use std::ops::{Deref, DerefMut};
 use super::{Float, stop};
 use crate::array::{OwnedBlock, Workspace};
 
-/// Numbers that are zero at first and live until this is dropped, in memory that the thread keeps for the next call. The
-/// first is at the start of a cache line.
+/// Zero-initialized scratch memory, aligned to a cache line. The thread caches the memory for the next call.
 pub struct Zeros<T> {
     memory: Workspace<T>,
     n: usize,
 }
 
-/// Room for `n` elements.
+/// Scratch memory for `n` elements.
 fn room<T>(n: usize) -> Workspace<T> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
-// SAFETY: others only read, while the numbers' own thread keeps them.
+// SAFETY: other threads only read, while the owning thread keeps the memory.
 unsafe impl<T: Sync> Sync for Zeros<T> {}
 
 impl<T: Float> Zeros<T> {
-    /// `n` of them.
+    /// Creates `n` zeros.
     pub fn new(n: usize) -> Self {
         let memory = room::<T>(n);
-        // SAFETY: there is room for so many.
+        // SAFETY: the memory holds `n` elements.
         unsafe { memory.ptr().write_bytes(0, n) };
         Self { memory, n }
     }
@@ -35,7 +34,7 @@ impl<T: Float> Zeros<T> {
 impl<T> Deref for Zeros<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: the memory holds as many, which were written.
+        // SAFETY: the memory holds `n` initialized elements.
         unsafe { std::slice::from_raw_parts(self.memory.ptr(), self.n) }
     }
 }
@@ -47,36 +46,36 @@ impl<T> DerefMut for Zeros<T> {
     }
 }
 
-/// A list of plain values, in memory that the thread keeps for the next call.
+/// A list of plain values in scratch memory, which the thread caches for the next call.
 pub struct List<T> {
     memory: Workspace<T>,
     n: usize,
     room: usize,
 }
 
-// SAFETY: others only read, while the list's own thread keeps it.
+// SAFETY: other threads only read, while the owning thread keeps the memory.
 unsafe impl<T: Sync> Sync for List<T> {}
 
 impl<T> List<T> {
-    /// An empty list with room for `n`.
+    /// An empty list with capacity for `n` values.
     pub fn with_capacity(n: usize) -> Self {
         const { assert!(!std::mem::needs_drop::<T>()) };
         Self { memory: room(n), n: 0, room: n }
     }
 
-    /// The same value `n` times.
+    /// A list of `n` copies of a value.
     pub fn repeat(v: T, n: usize) -> Self
     where
         T: Copy,
     {
         let mut list = Self::with_capacity(n);
-        // SAFETY: there is room for `n` of them.
+        // SAFETY: the capacity is `n`.
         (0..n).for_each(|i| unsafe { list.memory.ptr().add(i).write(v) });
         list.n = n;
         list
     }
 
-    /// The values, unless one of them is an error.
+    /// Collects the values, or returns the first error.
     pub fn of<E>(values: impl ExactSizeIterator<Item = Result<T, E>>) -> Result<Self, E> {
         let mut list = Self::with_capacity(values.len());
         for v in values {
@@ -91,7 +90,7 @@ impl<T> List<T> {
         if self.n == self.room {
             self.grow();
         }
-        // SAFETY: there is room for it.
+        // SAFETY: the capacity suffices.
         unsafe { self.memory.ptr().add(self.n).write(v) };
         self.n += 1;
     }
@@ -104,12 +103,12 @@ impl<T> List<T> {
         while self.room - self.n < values.len() {
             self.grow();
         }
-        // SAFETY: there is room for them, in memory of this list's own.
+        // SAFETY: the capacity suffices, and the list's memory is its own.
         unsafe { self.memory.ptr().add(self.n).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         self.n += values.len();
     }
 
-    /// Appends the same value `n` times.
+    /// Appends `n` copies of a value.
     pub fn extend_with(&mut self, v: T, n: usize)
     where
         T: Copy,
@@ -117,7 +116,7 @@ impl<T> List<T> {
         while self.room - self.n < n {
             self.grow();
         }
-        // SAFETY: there is room for `n` of them.
+        // SAFETY: the capacity suffices.
         (self.n..self.n + n).for_each(|i| unsafe { self.memory.ptr().add(i).write(v) });
         self.n += n;
     }
@@ -126,17 +125,17 @@ impl<T> List<T> {
     fn grow(&mut self) {
         let room = (2 * self.room).max(16);
         let memory = self::room::<T>(room);
-        // SAFETY: both hold as many, and those of the old one are not looked at again.
+        // SAFETY: both hold that many values, and the old ones are not used again.
         unsafe { memory.ptr().copy_from_nonoverlapping(self.memory.ptr(), self.n) };
         (self.memory, self.room) = (memory, room);
     }
 
-    /// Drops all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.n = 0;
     }
 
-    /// Drops all values but the first `n`.
+    /// Removes all values but the first `n`.
     pub fn truncate(&mut self, n: usize) {
         self.n = self.n.min(n);
     }
@@ -154,7 +153,7 @@ impl<T> FromIterator<T> for List<T> {
 impl<T> Deref for List<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: so many were written.
+        // SAFETY: `n` values were written.
         unsafe { std::slice::from_raw_parts(self.memory.ptr(), self.n) }
     }
 }
@@ -166,7 +165,7 @@ impl<T> DerefMut for List<T> {
     }
 }
 
-/// A list of plain values that a function keeps for its next run: in memory of its own, which grows and never shrinks.
+/// A list of plain values that a function keeps for its next run. Its memory grows and never shrinks.
 pub struct SavedMemory<T> {
     room: Option<OwnedBlock>,
     n: usize,
@@ -185,38 +184,38 @@ impl<T: Copy> SavedMemory<T> {
         self.room.as_ref().map_or(std::ptr::dangling_mut(), |room| room.ptr().cast())
     }
 
-    /// Has room for `n` values; the old ones stay.
+    /// Ensures capacity for `n` values and keeps the old ones.
     fn reserve(&mut self, n: usize) {
         if n <= self.room.as_ref().map_or(0, |room| room.bytes() / size_of::<T>()) {
             return;
         }
         let room = OwnedBlock::new(n.saturating_mul(size_of::<T>()))
             .unwrap_or_else(|error| stop::raise(error.into()));
-        // SAFETY: both hold as many, and are different blocks.
+        // SAFETY: both hold that many values and are different blocks.
         unsafe { room.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
         self.room = Some(room);
     }
 
-    /// Makes it `n` values long, new ones being `v`.
+    /// Resizes to `n` values, appending copies of `v`.
     pub fn resize(&mut self, n: usize, v: T) {
         self.reserve(n);
-        // SAFETY: there is room for them.
+        // SAFETY: the capacity suffices.
         (self.n..n).for_each(|i| unsafe { self.ptr().add(i).write(v) });
         self.n = n;
     }
 
-    /// Drops all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.n = 0;
     }
 
-    /// Takes these values in place of the old ones.
+    /// Replaces the values.
     pub fn set(&mut self, values: impl ExactSizeIterator<Item = T>) {
         let n = values.len();
         self.n = 0;
         self.reserve(n);
         for (i, v) in values.take(n).enumerate() {
-            // SAFETY: there is room for `n` of them.
+            // SAFETY: the capacity is `n`.
             unsafe { self.ptr().add(i).write(v) };
             self.n = i + 1;
         }
@@ -226,7 +225,7 @@ impl<T: Copy> SavedMemory<T> {
 impl<T: Copy> Deref for SavedMemory<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: so many were written.
+        // SAFETY: `n` values were written.
         unsafe { std::slice::from_raw_parts(self.ptr(), self.n) }
     }
 }
@@ -238,11 +237,11 @@ impl<T: Copy> DerefMut for SavedMemory<T> {
     }
 }
 
-/// Calls `f` with memory for `n` elements, their values undefined and the first at the start of a cache line. A call
-/// within a call gets memory of its own.
+/// Calls `f` with uninitialized scratch memory for `n` elements, aligned to a cache line. Nested calls get different
+/// memory.
 pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let memory = room::<T>(n);
-    // SAFETY: the memory holds at least `n` elements, is aligned, and any bits are a `f32` or `f64`.
+    // SAFETY: the memory holds at least `n` aligned elements, and any bits are a valid `f32` or `f64`.
     f(unsafe { std::slice::from_raw_parts_mut(memory.ptr(), n) })
 }
 

@@ -1,4 +1,5 @@
-//! Discrete Fourier transforms, by `rustfft`. Knows lines of complex numbers, real and imaginary parts beside each other.
+//! Discrete Fourier transforms by `rustfft`. Works on lines of complex numbers with interleaved real and imaginary
+//! parts.
 
 use std::any::TypeId;
 use std::sync::{Arc, LazyLock};
@@ -10,12 +11,12 @@ use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 use super::threads::{self, Shared};
 use super::{Float, scratch};
 
-/// Columns of a strided axis that are gathered at a time.
+/// Columns of a strided axis that are gathered together.
 const COLUMNS: usize = 8;
-/// Numbers that are worth handing over.
+/// Minimum number of elements of a task.
 const GRAIN: usize = 1 << 13;
 
-/// How lines of a length are transformed; what is worked out for a length is kept.
+/// The transform of lines of a length. Plans are cached by length.
 fn plan<T: Float>(n: usize, direction: FftDirection) -> impl Fn(&mut [T]) + Sync {
     static SINGLE: LazyLock<Mutex<FftPlanner<f32>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
     static DOUBLE: LazyLock<Mutex<FftPlanner<f64>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
@@ -32,11 +33,11 @@ fn plan<T: Float>(n: usize, direction: FftDirection) -> impl Fn(&mut [T]) + Sync
     }
 }
 
-/// Transforms lines, which hold numbers of the type of the plan.
+/// Transforms lines of numbers of the plan's type.
 fn process<T: Float, F: FftNum>(plan: &Arc<dyn Fft<F>>, lines: &mut [T]) {
     assert!(size_of::<T>() == size_of::<F>());
     scratch::with(2 * plan.get_inplace_scratch_len(), |room: &mut [T]| {
-        // SAFETY: both types are the same, as `plan` chose; a complex number is two of them one after the other.
+        // SAFETY: both types are equal, as `plan` chose, and a complex number is two of them.
         let complex = |of: &mut [T]| unsafe {
             std::slice::from_raw_parts_mut(of.as_mut_ptr().cast::<Complex<F>>(), of.len() / 2)
         };
@@ -44,13 +45,13 @@ fn process<T: Float, F: FftNum>(plan: &Arc<dyn Fft<F>>, lines: &mut [T]) {
     });
 }
 
-/// Lines of `n` complex numbers, transformed one by one in place: `y[k] = sum x[t] exp(-2 pi i k t / n)`, with the other sign if
-/// `inverse`.
+/// Transforms lines of `n` complex numbers in place: `y[k] = sum x[t] exp(-2 pi i k t / n)`, with the opposite sign
+/// if `inverse`.
 pub fn lines<T: Float>(n: usize, inverse: bool) -> impl Fn(&mut [T]) + Sync {
     plan::<T>(n.max(1), if inverse { FftDirection::Inverse } else { FftDirection::Forward })
 }
 
-/// Transforms an array in place along an axis of length `n`, between `outer` and `inner` others; see [`lines`].
+/// Transforms an array in place along an axis of length `n`, between `outer` and `inner` elements; see [`lines`].
 pub fn along<T: Float>(x: &mut [T], (outer, n, inner): (usize, usize, usize), inverse: bool) {
     assert!(x.len() == 2 * outer * n * inner);
     if x.is_empty() || n == 1 {
@@ -75,7 +76,7 @@ pub fn along<T: Float>(x: &mut [T], (outer, n, inner): (usize, usize, usize), in
                 let columns = COLUMNS.min(inner - first);
                 let room = &mut room[..2 * n * columns];
                 let numbers = room.as_mut_ptr().cast::<[T; 2]>();
-                // SAFETY: each block has columns of its own, all of them within the array; the room holds them one by one.
+                // SAFETY: each block has columns of its own within the array, and the buffer holds all of them.
                 let row = |t: usize| unsafe { x.get().cast::<[T; 2]>().add((o * n + t) * inner + first) };
                 for t in 0..n {
                     // SAFETY: as above.

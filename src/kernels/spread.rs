@@ -1,5 +1,5 @@
-//! Parameters spread over an array: each has the array's length along an axis, or one. Knows where they are; knows nothing
-//! of what they mean.
+//! Broadcasting of parameters over an array, piece by piece: along each axis a parameter has the array's length, or
+//! one. Knows offsets, not the meaning of parameters.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use super::map::GRAIN;
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
-/// An array cut into pieces along which each of `N` parameters is one number, or goes along element by element.
+/// An array cut into pieces within which each of `N` parameters is either constant or has one value for each element.
 pub struct Spread<'a, const N: usize> {
     shape: &'a Shape,
     parameters: [&'a Shape; N],
-    /// First of the axes that a piece lies along.
+    /// First of the axes that a piece spans.
     axis: usize,
 }
 
-/// Elements that lie side by side.
+/// A contiguous run of elements.
 pub struct SpreadPiece<const N: usize> {
-    /// Where they are in the array.
+    /// Its range in the array.
     pub range: Range<usize>,
-    /// For each parameter where its numbers are: as many as elements, or one.
+    /// Offset and number of values of each parameter: one value for each element, or one for all.
     places: [(usize, usize); N],
 }
 
 impl<const N: usize> SpreadPiece<N> {
-    /// Where the numbers of parameter `i` are: as many as there are elements, or one for all of them.
+    /// The range of values of parameter `i`: one for each element, or one for all.
     #[inline(always)]
     pub fn of(&self, i: usize) -> Range<usize> {
         let (start, n) = self.places[i];
@@ -33,9 +33,9 @@ impl<const N: usize> SpreadPiece<N> {
 }
 
 impl<'a, const N: usize> Spread<'a, N> {
-    /// Parameters of these shapes over an array of that `shape`; all have as many axes.
+    /// Parameters of these shapes, broadcast over an array of that `shape`. All have the same number of axes.
     pub fn new(shape: &'a Shape, parameters: [&'a Shape; N]) -> Self {
-        // Along the last axes a parameter is either the same everywhere, or has all lengths.
+        // Along the last axes a parameter either is constant or has the full lengths.
         let uniform = |from: usize| {
             parameters.iter().all(|p| {
                 let mut axes = (from..shape.ndim()).map(|i| (p[i], shape[i]));
@@ -46,7 +46,7 @@ impl<'a, const N: usize> Spread<'a, N> {
         Self { shape, parameters, axis }
     }
 
-    /// Where row number `row` of the axes before `axis` begins in parameter `i`.
+    /// Offset in parameter `i` for row number `row` of the axes before `axis`.
     fn start(&self, i: usize, mut row: usize) -> usize {
         let p = self.parameters[i];
         let (mut at, mut step) = (0, p.size_from(self.axis));
@@ -84,13 +84,13 @@ impl<'a, const N: usize> Spread<'a, N> {
         });
     }
 
-    /// As [`Spread::pieces`], with the elements that each piece has of `y`, which has the shape of the array.
+    /// As [`Spread::pieces`], with the elements of `y` in each piece. `y` has the shape of the array.
     pub fn pieces_mut<T: Send>(&self, y: &mut [T], work: impl Fn(SpreadPiece<N>, &mut [T]) + Sync) {
         assert_eq!(y.len(), self.shape.size(), "an array that has not the shape");
         let to = Shared::new(y.as_mut_ptr());
         self.pieces(|piece| {
             let (start, n) = (piece.range.start, piece.range.len());
-            // SAFETY: pieces lie within the shape, and each element is in one of them.
+            // SAFETY: pieces are within the shape, and each element belongs to one of them.
             work(piece, unsafe { std::slice::from_raw_parts_mut(to.get().add(start), n) });
         });
     }

@@ -1,8 +1,8 @@
-//! How a kernel ends before its time: for want of memory, or because the user wants to. Knows time; knows nothing of
-//! who asks, nor of what a kernel computes.
+//! Early termination of kernels: out of memory, or interrupted by the user. Knows time, not who interrupts or what a
+//! kernel computes.
 //!
-//! A kernel that cannot go on unwinds, out of loops on several threads too, to whoever runs it: [`guarded`] makes an error of
-//! that. So nothing of what comes after a loop runs on what the loop has left half done.
+//! A kernel that cannot continue unwinds, also out of loops on several threads, to its caller. [`guarded`] turns the
+//! unwinding into an error, so no code after a loop runs on half-done work.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,61 +11,61 @@ use std::time::Duration;
 
 use crate::array::{OutOfMemory, amid_kernel};
 
-/// An error of whoever is asked.
+/// The error of an interruption check.
 pub type Interrupt = Box<dyn std::error::Error + Send + Sync>;
 
-/// Asks somebody whether to go on: an error ends the kernel.
+/// Checks whether to continue. An error ends the kernel.
 pub type Check = fn() -> Result<(), Interrupt>;
 
-/// Why a kernel ended before its time; it unwinds with that.
+/// The reason for early termination, carried by the unwinding.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// There was no memory for what it lays out.
+    /// Scratch memory could not be allocated.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// Somebody did not want it to go on.
+    /// The interruption check returned an error.
     #[error("{0}")]
     Interrupted(Interrupt),
 }
 
-/// How often somebody is asked.
+/// Interval between interruption checks.
 pub(super) const EVERY: Duration = Duration::from_millis(40);
 
 static CHECK: RwLock<Option<Check>> = RwLock::new(None);
 
-/// What a thread does at a [`poll`].
+/// The role of a thread at a [`poll`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Nothing: it may hold locks.
+    /// Does nothing: it may hold locks.
     Works,
-    /// It asks now and then.
+    /// Runs the interruption check now and then.
     Asks,
-    /// It looks whether the loop that it helps with was ended.
+    /// Stops if the loop that it helps with was ended.
     Helps,
 }
 
 thread_local! {
     static ROLE: Cell<Role> = const { Cell::new(Role::Works) };
-    /// When this thread asks next, in milliseconds.
+    /// Time of the next check of this thread, in milliseconds.
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What those unwind with who help with a loop that was ended.
+/// Payload of the unwinding of helpers, if their loop was ended.
 struct Ended;
 
-/// Sets who is asked.
+/// Sets the interruption check.
 pub fn set_check(check: Check) {
     *CHECK.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(check);
 }
 
-/// Asks whether to go on.
+/// Runs the interruption check.
 ///
 /// # Errors
-/// The one to end with.
+/// The error of the check.
 #[cold]
 pub fn ask() -> Result<(), Interrupt> {
     let check = *CHECK.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let role = ROLE.replace(Role::Works); // whoever is asked may run kernels, and asks for itself
+    let role = ROLE.replace(Role::Works); // the check may run kernels, which must not check again
     let answer = check.map_or(Ok(()), |check| check());
     ROLE.set(role);
     answer
@@ -77,20 +77,20 @@ pub(crate) fn raise(why: Stopped) -> ! {
     resume_unwind(Box::new(why))
 }
 
-/// Runs kernels that end when memory is short, or the user wants it: what they were to write must not be read then. The
-/// caller holds no lock that Python might wait for.
+/// Runs kernels that may end early. Their output must not be read then. The caller must not hold a lock that Python
+/// may wait for.
 ///
 /// # Errors
-/// Those of `f`, and why a kernel ended.
+/// Errors of `f`, and the reason for early termination.
 #[inline]
 pub fn guarded<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     caught(Role::Asks, f)
 }
 
-/// As [`guarded`], for what the user waits for in any case.
+/// As [`guarded`], but without interruption checks.
 ///
 /// # Errors
-/// Those of `f`, and why a kernel ended.
+/// Errors of `f`, and the reason for early termination.
 #[inline]
 pub fn unasked<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     caught(Role::Works, f)
@@ -107,7 +107,7 @@ fn caught<R, E: From<Stopped>>(role: Role, f: impl FnOnce() -> Result<R, E>) -> 
     })
 }
 
-/// A place at which a kernel may end: between chunks, and now and then within long ones.
+/// A point at which a kernel may end: between chunks, and now and then within long ones.
 #[inline]
 pub fn poll() {
     let role = ROLE.get();
@@ -130,12 +130,12 @@ fn look(role: Role) {
     }
 }
 
-/// Whether this thread asks at a [`poll`].
+/// True if this thread runs the check at a [`poll`].
 pub(super) fn asks() -> bool {
     ROLE.get() == Role::Asks
 }
 
-/// Runs a part of a loop of another thread.
+/// Runs a part of another thread's loop.
 #[cfg(feature = "rayon")]
 pub(super) fn helping(part: impl FnOnce()) {
     let before = ROLE.replace(Role::Helps);
@@ -143,16 +143,16 @@ pub(super) fn helping(part: impl FnOnce()) {
     ROLE.set(before);
 }
 
-/// Makes this thread one that helps others.
+/// Marks this thread as a helper.
 pub(super) fn help() {
     ROLE.set(Role::Helps);
 }
 
-/// A clock that costs less than a chunk: it may be some milliseconds late.
+/// A cheap clock, which may lag by some milliseconds.
 #[cfg(target_os = "linux")]
 fn milliseconds() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for the time.
+    // SAFETY: the pointer is valid for the time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
@@ -181,6 +181,6 @@ mod tests {
             Err::<(), _>(Stopped::Interrupted("nothing runs after the loop".into()))
         });
         assert!(matches!(error, Err(Stopped::Memory(OutOfMemory { bytes: 7 }))));
-        parallel(100, |_| poll()); // the threads are there for the next one
+        parallel(100, |_| poll()); // starts the threads for the next loop
     }
 }

@@ -1,4 +1,4 @@
-//! Moving elements between arrays of different shapes: reordered axes and repeated axes.
+//! Copies between arrays of different layout: transposed axes and broadcast axes.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::array::{Element, Shape};
 
 type Lengths = SmallVec<[usize; 4]>;
 
-/// Side of the square tiles in which a transposition walks memory: both sides of one fit the cache.
+/// Side of the square tiles of a transposition. Both sides of a tile fit the cache.
 const TILE: usize = 16;
-/// Longest side of a band that is as wide as one of them.
+/// Longest side of a band that is one tile wide.
 const BAND: usize = 512;
 
-/// Lengths and strides with axes of length one dropped and neighbours that run together merged.
+/// Lengths and strides without axes of length one, with contiguous neighbours merged.
 fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
     let (mut d, mut s) = (Lengths::new(), Lengths::new());
     for (&dim, &stride) in dims.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
@@ -36,7 +36,7 @@ fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
     (d, s)
 }
 
-/// Calls `f` with the two offsets of those places in an array of lengths `dims`, which move by `a` and `b`.
+/// Calls `f` with the two offsets of each place in an array of lengths `dims`. The offsets have strides `a` and `b`.
 fn walk(dims: &[usize], a: &[usize], b: &[usize], places: Range<usize>, mut f: impl FnMut(usize, usize)) {
     let mut at: Lengths = SmallVec::from_elem(0, dims.len());
     let (mut pa, mut pb, mut left) = (0, 0, places.start);
@@ -65,12 +65,12 @@ fn contiguous(dims: &[usize]) -> Lengths {
     Shape::from(dims).strides()
 }
 
-/// `y` is `x` with its axes reordered: axis `i` of `y` is axis `axes[i]` of `x`.
+/// Writes `x` with permuted axes to `y`: axis `i` of `y` is axis `axes[i]` of `x`.
 pub fn transpose<T: Element>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
     transpose_with(x, shape, axes, y, |y, x| *y = x);
 }
 
-/// As [`transpose`], what happens to an element of `y` being up to `put`.
+/// As [`transpose`], with `put` combining an element of `y` with one of `x`.
 pub fn transpose_with<T: Element>(
     x: &[T],
     shape: &Shape,
@@ -86,11 +86,11 @@ pub fn transpose_with<T: Element>(
     let strides: Lengths = axes.iter().map(|a| strides[*a]).collect();
     let (mut dims, mut from) = merged(&dims, &strides);
     let mut to = contiguous(&dims);
-    // The last axis of `y` and the one along which `x` is contiguous are walked in tiles, the others outside.
+    // The last axis of `y` and the contiguous axis of `x` are walked in tiles, the others outside.
     let (n, step) = (dims.pop().unwrap_or(1), from.pop().unwrap_or(1));
     to.pop();
     let y_memory = Shared::new(y.as_mut_ptr());
-    // SAFETY: rows lie within `y`, and each of its elements is in one of them.
+    // SAFETY: rows are within `y`, and each element belongs to one of them.
     let line = |at: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(y_memory.get().add(at), n) };
     let outer: usize = dims.iter().product();
     let Some(k) = from.iter().position(|s| *s == 1).filter(|_| step != 1) else {
@@ -109,7 +109,7 @@ pub fn transpose_with<T: Element>(
     from.remove(k);
     let outer = outer / m;
     if let (Some(few), _) | (_, Some(few)) = (Few::new(n), Few::new(m)) {
-        // Where lines of one of the two are so short, each is taken as a whole.
+        // If lines of one side are very short, each is taken as a whole.
         let along = if Few::new(n).is_some() { m } else { n };
         let parts = along.div_ceil(BAND);
         let grain = (GRAIN / (along.min(BAND) * (n * m / along))).max(1);
@@ -118,7 +118,7 @@ pub fn transpose_with<T: Element>(
                 let (start, at) = (at % parts * BAND, at / parts);
                 let some = start..along.min(start + BAND);
                 walk(&dims, &from, &to, at..at + 1, |x0, y0| {
-                    // SAFETY: the element is one of `y`, and comes once.
+                    // SAFETY: the element is within `y`, and is used once.
                     let put = |i: usize, j: usize, v| unsafe {
                         put(&mut *y_memory.get().add(y0 + i * row + j), v);
                     };
@@ -143,7 +143,7 @@ pub fn transpose_with<T: Element>(
             walk(&dims, &from, &to, at..at + 1, |x0, y0| {
                 for j0 in (0..n).step_by(TILE) {
                     let width = TILE.min(n - j0);
-                    // By way of a tile that is in the cache: lines far apart push each other out of it.
+                    // Copy through a tile in the cache: distant lines would evict each other.
                     let mut tile = [[x[x0]; TILE]; TILE];
                     for (j, tile) in tile[..width].iter_mut().enumerate() {
                         tile[..height].copy_from_slice(&x[x0 + i0 + (j0 + j) * step..][..height]);
@@ -158,7 +158,7 @@ pub fn transpose_with<T: Element>(
     });
 }
 
-/// Numbers of elements beside each other that the compiler knows.
+/// Small numbers of adjacent elements, known at compile time.
 #[derive(Clone, Copy)]
 enum Few {
     Two,
@@ -174,7 +174,8 @@ impl Few {
             .find_map(|(few, of)| (n == few).then_some(of))
     }
 
-    /// Calls `put(i, j, v)` for the first `n` elements `i` of so many lines `j` of `x` that are `step` apart.
+    /// Calls `put(i, j, v)` for the first `n` elements `i` of each line `j` of `x`. Lines are `step` apart, and their
+    /// number is `self`.
     #[inline(always)]
     fn columns<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
         #[inline(always)]
@@ -194,7 +195,8 @@ impl Few {
         }
     }
 
-    /// Calls `put(i, j, v)` for so many elements `i` at the start of the first `n` lines `j` of `x`, `step` apart.
+    /// Calls `put(i, j, v)` for the first `self` elements `i` of the first `n` lines `j` of `x`. Lines are `step`
+    /// apart.
     #[inline(always)]
     fn rows<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
         #[inline(always)]
@@ -214,7 +216,7 @@ impl Few {
     }
 }
 
-/// `y`, of shape `to`, is `x` repeated along its axes of length one (and along new leading axes).
+/// Broadcasts `x` to `y`, of shape `to`: repeats axes of length one, and adds leading axes.
 pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
     let pairing = met(x, from, to, y);
     match pairing.repeats() {
@@ -223,7 +225,7 @@ pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
     }
 }
 
-/// As [`broadcast`], what happens to an element of `y` being up to `put`.
+/// As [`broadcast`], with `put` combining an element of `y` with one of `x`.
 #[inline(always)]
 pub fn broadcast_with<T: Element>(
     x: &[T],
@@ -235,7 +237,7 @@ pub fn broadcast_with<T: Element>(
     put_met(&met(x, from, to, y), x, y, put);
 }
 
-/// How `x`, of shape `from`, meets `y`, of shape `to`.
+/// The broadcast of `x`, of shape `from`, to `y`, of shape `to`.
 fn met<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> Pairing {
     let pairing = Pairing::new(from, to);
     assert!(x.len() == from.size() && y.len() == to.size() && pairing.size() == y.len());
@@ -247,17 +249,17 @@ fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mu
     let y = Shared::new(y.as_mut_ptr());
     pairing.each(
         #[inline(always)]
-        // SAFETY: the indices are those of arrays of these shapes, and each element of `y` comes once.
+        // SAFETY: the indices are within arrays of these shapes, and each element of `y` is used once.
         move |i, _, o| unsafe { put(&mut *y.get().add(o), *x.get_unchecked(i)) },
     );
 }
 
-/// Elements that are repeated so often lie in a register beside others.
+/// Up to this many repetitions of an element are made in registers.
 const FEW_TIMES: usize = 8;
 
-/// Repeats `n` elements of `x` along each line of `y`, each of them some times.
+/// Repeats each of `n` elements of `x` along each line of `y`.
 fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
-    // Long lines are cut.
+    // Split long lines.
     let cuts = (n * times).div_ceil(GRAIN).max(1);
     let part = n.div_ceil(cuts).max(1);
     let to = Shared::new(y.as_mut_ptr());
@@ -267,7 +269,7 @@ fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut 
             while i < range.end {
                 let start = i % cuts * part;
                 let some = start.min(n)..n.min(start + part);
-                // SAFETY: lines lie within `y` one after the other, and each part of one comes once.
+                // SAFETY: lines are consecutive within `y`, and each part of one is used once.
                 let y = unsafe {
                     std::slice::from_raw_parts_mut(
                         to.get().add(line + some.start * times),
@@ -286,7 +288,7 @@ fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut 
 
 fn repeat_each<T: Element>(x: &[T], times: usize, y: &mut [T]) {
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)] // a count from the compiler, so that registers are written
+    #[allow(clippy::needless_range_loop)] // a constant count, so that registers are used
     fn each<T: Element, const N: usize>(x: &[T], y: &mut [T]) {
         for (x, y) in x.iter().zip(y.chunks_exact_mut(N)) {
             for i in 0..N {

@@ -1,17 +1,17 @@
-//! Boxes that overlap no better one: by falling score, each is chosen unless one that was chosen hides it. Knows numbers; knows
-//! no shapes, graphs or Python.
+//! Non-maximum suppression: takes boxes by descending score, and skips boxes that overlap a chosen one too much.
+//! Knows numbers, not shapes, graphs or Python.
 
 use super::scratch::List;
 use super::simd::vectorised;
 use super::stop;
 
-/// Boxes that are compared side by side.
+/// Boxes that are compared together.
 const LANES: usize = 16;
 
-/// Where a box begins and ends along both axes.
+/// Start and end of a box along both axes.
 pub type Corners = [[f64; 2]; 2];
 
-/// Some boxes; those that are not there are no numbers, and hide nothing.
+/// Several boxes. Unused entries are NaN and suppress nothing.
 #[derive(Clone, Copy)]
 struct BoxBlock {
     starts: [[f64; LANES]; 2],
@@ -19,7 +19,7 @@ struct BoxBlock {
     areas: [f64; LANES],
 }
 
-/// The boxes that were chosen so far.
+/// The boxes chosen so far.
 struct ChosenBoxes {
     blocks: List<BoxBlock>,
     n: usize,
@@ -41,7 +41,7 @@ impl ChosenBoxes {
         self.n += 1;
     }
 
-    /// Whether the intersection of a box with one of them has more than a share of their union.
+    /// True if the intersection of a box with a chosen one exceeds a share of their union.
     #[inline(always)]
     fn hide(&self, corners: &Corners, share: f64) -> bool {
         let own = area(corners);
@@ -65,11 +65,11 @@ impl ChosenBoxes {
 
 /// A score, by which boxes are ranked.
 pub trait Score: Copy + PartialOrd {
-    /// The place of a box: it rises where the score falls and, for equal scores, with the number of the box.
+    /// Sort key of a box: increases as the score decreases, then with the index of the box.
     type Rank: Copy + Ord + Default;
-    /// The place of box `i`; zeros of either sign are one score.
+    /// The sort key of box `i`. Zeros of both signs are equal.
     fn rank(self, i: usize) -> Self::Rank;
-    /// The number of the box that has a place.
+    /// The index of the box with a sort key.
     fn number(rank: Self::Rank) -> usize;
 }
 
@@ -94,20 +94,20 @@ macro_rules! score {
 score!(f32, u32, u64);
 score!(f64, u64, u128);
 
-/// Which boxes are chosen.
+/// Parameters of the selection.
 #[derive(Clone, Copy, Debug)]
 pub struct Suppression<S> {
-    /// How many, at most.
+    /// Maximum number of boxes.
     pub most: usize,
-    /// Share of the union of two boxes that their intersection may have.
+    /// Largest allowed ratio of intersection to union.
     pub share: f64,
-    /// Their scores are above this.
+    /// Scores must exceed this.
     pub least: S,
 }
 
 impl<S: Score> Suppression<S> {
-    /// Calls `found` with the number of each box that is chosen, the best ones first. There are fewer scores than [`Score::Rank`]
-    /// has numbers. The functions must be `#[inline(always)]`.
+    /// Calls `found` with the index of each chosen box, best first. The number of scores must be below the range of
+    /// [`Score::Rank`]. The closures must be `#[inline(always)]`.
     #[inline(always)]
     pub fn choose(
         self,
@@ -117,7 +117,7 @@ impl<S: Score> Suppression<S> {
     ) {
         let mut ranks = List::repeat(S::Rank::default(), scores.len());
         let mut n = 0;
-        // Without a branch: no machine foresees which scores are too low.
+        // Branchless: which scores are too low is unpredictable.
         for (i, score) in scores.enumerate() {
             ranks[n] = score.rank(i);
             n += usize::from(score > self.least);

@@ -1,17 +1,17 @@
-//! Triangular matrices: decompositions of square ones into them, and systems of equations. Knows slices; knows no shapes.
+//! Triangular matrices: LU and Cholesky decompositions, and linear systems. Knows slices, not shapes.
 //!
-//! Everything works in blocks of columns, so that most of the work are products of matrices.
+//! All algorithms work on blocks of columns, so that most of the work is matrix products.
 
 use super::Float;
 use super::gemm::{Epilogue, Strided, multiply};
 use super::scratch;
 use super::simd::vectorised;
 
-/// Columns that are taken at a time.
+/// Columns of a block.
 const BLOCK: usize = 32;
 
-/// Subtracts the product of two parts of `a` (rows of `n`) from a third: of those at `left` (`rows` x `inner`, or as columns if
-/// `left_transposed`) and at `right` (`inner` x `columns`, likewise) from that at `from`.
+/// Subtracts a product of two parts of `a` (rows of `n`) from a third part. The factors are at `left` (`rows` x
+/// `inner`, transposed if `left_transposed`) and at `right` (`inner` x `columns`). The target is at `from`.
 fn subtract<T: Float>(
     a: &mut [T],
     n: usize,
@@ -37,7 +37,7 @@ fn subtract<T: Float>(
         let (right_rows, right_columns) = if transposed { (columns, inner) } else { (inner, columns) };
         assert!(last(from, rows, columns) <= a.len() && last(right, right_rows, right_columns) <= a.len());
         let p = a.as_mut_ptr();
-        // SAFETY: both parts lie within `a`, and the callers name such as have no element in common.
+        // SAFETY: both parts are within `a`, and callers pass parts that do not overlap.
         unsafe {
             let to = Strided { p: p.add(from.0 * n + from.1), row, col };
             let right = p.add(right.0 * n + right.1);
@@ -60,7 +60,7 @@ fn take_off<T: Float>(y: &mut [T], x: &[T], factor: T) {
     }
 }
 
-/// Row `to` of `a` minus a multiple of row `from`, both of `n` elements, in some columns.
+/// Subtracts a multiple of row `from` of `a` from row `to`, both of `n` elements, in some columns.
 #[inline(always)]
 fn take_off_row<T: Float>(
     a: &mut [T],
@@ -75,8 +75,8 @@ fn take_off_row<T: Float>(
     if to > from { take_off(high, low, factor) } else { take_off(low, high, factor) }
 }
 
-/// Decomposes a matrix of `n` x `n` in place, with its rows in another order: what is below the diagonal, with ones on it, times
-/// the rest. `order` is reordered like the rows; returns whether by an odd number of swaps.
+/// LU decomposition of an `n` x `n` matrix in place, with row pivoting. The strict lower triangle holds L (with a
+/// unit diagonal), the rest U. `order` is permuted like the rows. Returns true if the number of row swaps is odd.
 pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
     assert!(a.len() == n * n && order.len() == n);
     let mut odd = false;
@@ -93,7 +93,7 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
             }
             let diagonal = a[k * n + k];
             if diagonal == T::ZERO {
-                continue; // all below are zero too, or not numbers
+                continue; // the rest of the column is zero or NaN
             }
             vectorised(
                 #[inline(always)]
@@ -106,7 +106,7 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
                 },
             );
         }
-        // The rows of the block in the columns behind it, and then all below them.
+        // The rows of the block in the later columns, then all rows below.
         for k in start..end {
             for row in k + 1..end {
                 let factor = a[row * n + k];
@@ -125,7 +125,8 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
     odd
 }
 
-/// Solves `a x = b` for `m` columns in place of `b`, whose rows are in the order of those of `a`, which [`decompose`] made.
+/// Solves `a x = b` for `m` columns, in place of `b`. `a` comes from [`decompose`], and the rows of `b` are permuted
+/// like its rows.
 pub fn solve<T: Float>(a: &[T], n: usize, b: &mut [T], m: usize) {
     assert!(a.len() == n * n && b.len() == n * m);
     vectorised(
@@ -147,8 +148,8 @@ pub fn solve<T: Float>(a: &[T], n: usize, b: &mut [T], m: usize) {
     );
 }
 
-/// The upper triangular matrix whose transpose times itself is the symmetric one of which `a` has the upper half, in place of
-/// that. What is below the diagonal is lost.
+/// Cholesky decomposition in place: the upper triangular factor of the symmetric matrix whose upper half is in `a`.
+/// The strict lower triangle is overwritten.
 pub fn root<T: Float>(a: &mut [T], n: usize) {
     assert!(a.len() == n * n);
     for start in (0..n).step_by(BLOCK) {

@@ -1,4 +1,4 @@
-//! Loops over the gradient, the values and the states of a parameter. What they compute is the caller's formula.
+//! Loops over the gradient, values and states of a parameter. The caller supplies the formula.
 
 use std::array::from_fn;
 use std::mem::MaybeUninit;
@@ -17,16 +17,16 @@ pub struct Cells {
     n: usize,
 }
 
-// SAFETY: only an address and a type; each use of it is an unsafe operation with its own reason.
+// SAFETY: this is only an address and a type. Each use is an unsafe operation with its own reason.
 unsafe impl Send for Cells {}
 // SAFETY: as above.
 unsafe impl Sync for Cells {}
 
 impl Cells {
-    /// `n` elements of the type, from the pointer on.
+    /// Wraps `n` elements of the type at the pointer.
     ///
     /// # Safety
-    /// They are there, and nobody else uses them, as long as these cells or copies of them are used.
+    /// The elements must be valid and not accessed otherwise while these cells or copies of them are used.
     pub unsafe fn new(ptr: *mut u8, dtype: DType, n: usize) -> Self {
         Self { ptr, dtype, n }
     }
@@ -38,32 +38,33 @@ impl Cells {
 
     /// The elements from `i` on.
     unsafe fn from(self, i: usize) -> Self {
-        // SAFETY: the caller's element is one of them.
+        // SAFETY: the caller's index is in bounds.
         Self { ptr: unsafe { self.ptr.add(i * self.dtype.size()) }, ..self }
     }
 }
 
-/// Elements of another type are converted in pieces of this length, which stay in the cache.
+/// Elements of another type are converted in tiles of this length, which stay in the cache.
 const TILE: usize = 256;
-/// Elements that are loaded before any is stored, so that they can share vector registers.
+/// Elements that are loaded before any is stored, so that the loop vectorizes.
 const LANES: usize = 16;
-/// Most chunks of work, so that what they sum up has room on the stack.
+/// Maximum number of chunks, so that their partial sums fit on the stack.
 const CHUNKS: usize = 64;
-/// Least elements of a chunk: below, handing it to a thread costs more than it saves.
+/// Minimum number of elements of a chunk. Smaller ones cost more to hand over than they save.
 const GRAIN: usize = 1 << 14;
 
-/// Calls `work` with the number of each chunk and where it begins and ends, in parallel.
+/// Calls `work` with the number and the range of each chunk, in parallel.
 fn chunks(n: usize, work: impl Fn(usize, Range<usize>) + Sync) {
     let grain = n.div_ceil(CHUNKS).next_multiple_of(TILE).max(GRAIN);
     threads::ranges(n, grain, |range| work(range.start / grain, range));
 }
 
-/// `w[i] = f(g[i], w[i], s[..][i])`, where `f` changes the states too. A null state reads as zero and is not written.
+/// `w[i] = f(g[i], w[i], s[..][i])`, where `f` also updates the states. A null state reads as zero and is not
+/// written.
 ///
-/// `formula` makes `f`, once for each chunk of the work.
+/// `formula` makes `f`, once for each chunk.
 ///
 /// # Safety
-/// All must hold `n` elements. `g` may be the memory of `w`; nothing else may overlap.
+/// All must hold `n` elements. `g` may alias `w`; nothing else may overlap.
 pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
     n: usize,
     g: Cells,
@@ -74,12 +75,12 @@ pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
     let s = s.map(Shared::new);
     chunks(n, |_, range| {
         let f = formula();
-        // SAFETY: the caller promises what `each` asks, and chunks do not overlap.
+        // SAFETY: guaranteed by the caller, and chunks do not overlap.
         unsafe { each::<T, S, true>(range, g, w, s, |_, g, w, s| *w = f(g, *w, s)) };
     });
 }
 
-/// Sums of the squares of the two numbers that `f` gives for each element. `f` may change the states.
+/// Sums of squares of the two numbers that `f` returns for each element. `f` may update the states.
 ///
 /// # Safety
 /// As for [`step`].
@@ -96,7 +97,7 @@ pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 
     chunks(n, |chunk, range| {
         let f = formula();
         let mut sums = [[0.0; LANES]; 2];
-        // SAFETY: the caller promises what `each` asks, and chunks do not overlap; there are at most so many.
+        // SAFETY: guaranteed by the caller. Chunks do not overlap, and their number is bounded.
         unsafe {
             each::<T, S, false>(range, g, w, s, |lane, g, w, s| {
                 let [a, b] = f(g, *w, s).map(T::real);
@@ -109,7 +110,7 @@ pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 
     totals.iter().fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
 }
 
-/// `g[i] = f(w[i], g[i])`; both may be the same.
+/// `g[i] = f(w[i], g[i])`. Both may be the same array.
 pub fn map<T: Float>(w: Cells, g: Cells, f: impl Fn(T, T) -> T + Sync + Copy) {
     assert_eq!(w.n, g.n);
     // SAFETY: the cells hold as many elements.
@@ -122,12 +123,12 @@ pub fn sum_of_squares<T: Float>(g: Cells) -> f64 {
     unsafe { squares::<T, 0, _>(g.n, g, g, [], || |g, _, _: &mut _| [g, T::ZERO])[0] }
 }
 
-/// Whether `f` holds for any element.
+/// True if `f` holds for any element.
 pub fn any<T: Float>(g: Cells, f: impl Fn(T) -> bool + Sync) -> bool {
     let found = AtomicBool::new(false);
     chunks(g.n, |_, range| {
         let mut here = false;
-        // SAFETY: the ranges are those of the elements.
+        // SAFETY: the ranges are within the elements.
         unsafe { each::<T, 0, false>(range, g, g, [], |_, g, _, []| here |= f(g)) };
         if here {
             found.store(true, Ordering::Relaxed);
@@ -136,7 +137,7 @@ pub fn any<T: Float>(g: Cells, f: impl Fn(T) -> bool + Sync) -> bool {
     found.into_inner()
 }
 
-/// Calls `f` with a lane, and with the gradient, value and states of each element; values change only where `WRITES`.
+/// Calls `f` with the lane, gradient, value and states of each element. Values are written only if `WRITES`.
 #[inline(always)]
 unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
     range: Range<usize>,
@@ -146,7 +147,7 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
     mut f: impl FnMut(usize, T, &mut T, &mut [T; S]),
 ) {
     let n = range.len();
-    // SAFETY: the range lies within the elements of each.
+    // SAFETY: the range is within the elements of each array.
     let (g, w, s) = unsafe {
         let s = s.map(|s| if s.get().is_null() { s.get() } else { s.get().add(range.start) });
         (g.from(range.start), w.from(range.start), s)
@@ -156,7 +157,7 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
     let tile = if direct { n.max(1) } else { TILE };
     for start in (0..n).step_by(tile) {
         let len = tile.min(n - start);
-        // SAFETY: the pieces lie within the `n` elements of each, and hold `len` each.
+        // SAFETY: tiles are within the `n` elements of each array and hold `len` each.
         unsafe {
             let [g_room, w_room] = &mut room;
             let (g, w_at) = (load(g, start, len, g_room), load(w, start, len, w_room));
@@ -176,7 +177,7 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
     }
 }
 
-/// Elements `start..start + len` as `T`: where they are, or in `room`.
+/// Elements `start..start + len` as `T`: in place, or converted into a buffer.
 #[inline(always)]
 unsafe fn load<T: Float>(
     cells: Cells,
@@ -184,7 +185,7 @@ unsafe fn load<T: Float>(
     len: usize,
     room: &mut [MaybeUninit<T>; TILE],
 ) -> *mut T {
-    // SAFETY: the caller's piece lies within the elements, and fits the room where it is of another type.
+    // SAFETY: the range is within the elements, and fits the buffer if it is converted.
     unsafe {
         let source = cells.from(start).ptr;
         if cells.dtype == T::DTYPE {
@@ -202,7 +203,7 @@ unsafe fn block<T: Float, const S: usize, const L: usize, const WRITES: bool>(
     s: [*mut T; S],
     f: &mut impl FnMut(usize, T, &mut T, &mut [T; S]),
 ) {
-    // SAFETY: the caller's pointers have `L` elements; all are read before any is written.
+    // SAFETY: the pointers are valid for `L` elements. All are read before any is written.
     unsafe {
         let gs = g.cast::<[T; L]>().read();
         let mut ws = w.cast::<[T; L]>().read();
