@@ -27,7 +27,7 @@ APART = {
     "atan2": ENDS,
     "pow_scalar": ENDS | {0.0},
     "cumprod": ENDS,
-    "scaled_dot_product_attention": ENDS | {1e20, -1e20},
+    "scaled_dot_product_attention": ENDS | {1e20, -1e20, NAN},
     "fused_convolution": ENDS,
     **dict.fromkeys(NORMALIZATIONS, ENDS),
 }
