@@ -252,7 +252,7 @@ impl Function {
     ///     ValueError: If the function has another type, or the mask another length or no True.
     ///     GraphError: If the function is being run.
     fn set_active_input_mask(&self, #[pyo3(from_py_with = flags)] mask: Vec<bool>) -> PyResult<()> {
-        Ok(self.function.set_active_inputs(&mask)?)
+        Ok(self.function()?.set_active_inputs(&mask)?)
     }
 
     /// Gives outputs the shapes that the operation makes of the inputs.
