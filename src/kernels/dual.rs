@@ -171,7 +171,8 @@ impl<N: Number> Number for Dual<N> {
     #[inline(always)]
     fn acosh(self) -> Self {
         // `1 / sqrt(x^2 - 1)`, without the square.
-        let (below, above) = ((self.v - N::all(1.0)).sqrt(), (self.v + N::all(1.0)).sqrt());
+        let size = self.v.abs();
+        let (below, above) = ((size - N::all(1.0)).sqrt(), (size + N::all(1.0)).sqrt());
         self.chain(self.v.acosh(), N::all(1.0) / below / above)
     }
     #[inline(always)]

@@ -48,8 +48,11 @@ pub(super) fn is_far<T: Float>(scale: T, given: T, start: f64) -> bool {
 #[inline(always)]
 pub(super) fn place_in_period<T: Float>(scale: f64, given: T, start: f64, period: f64) -> (i32, T) {
     let given = given.real();
-    if given.abs() >= f64::INFINITY || given.is_nan() || period <= 0.0 {
+    if period <= 0.0 {
         return place(scale, T::of(given), start);
+    }
+    if !given.is_finite() {
+        return (0, T::of(f64::NAN));
     }
     let low = scale.mul_add(given, start).floor();
     let share = scale.mul_add(given, start - low);
