@@ -98,6 +98,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
@@ -127,6 +128,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.backward(call) }
