@@ -99,6 +99,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }
@@ -129,6 +130,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.backward(call) }
