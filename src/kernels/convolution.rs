@@ -9,6 +9,7 @@ mod depthwise_lanes;
 mod depthwise_pixels;
 mod direct;
 mod dots;
+mod energies;
 mod isa;
 mod modulated;
 mod patches;
@@ -23,6 +24,7 @@ mod tables;
 mod tap_rows;
 mod tiles;
 mod transforms;
+mod uneven;
 mod unfold;
 mod weight;
 mod window;
@@ -44,6 +46,7 @@ use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) use tables::begin_thread;
 use tables::{Tables, WhichSum};
+use uneven::have_one_sign;
 use weight::WeightGradient;
 use winograd::Winograd;
 
@@ -233,7 +236,9 @@ pub fn forward<'w, T: Float>(
     if by_winograd {
         let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), epilogue);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
-        return unsafe { sum.run(known) };
+        if unsafe { sum.run(known)? } {
+            return Ok(());
+        }
     }
     let all = g.tables(WhichSum::Output);
     let sum = Correlation {
@@ -291,7 +296,9 @@ fn spread_gradient<T: Float>(
     if winograd::<T>(g, WINOGRAD_CHANNELS) {
         let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), epilogue);
         // SAFETY: as above.
-        return unsafe { sum.run(known) };
+        if unsafe { sum.run(known)? } {
+            return Ok(());
+        }
     }
     let (all, to) = (g.tables(WhichSum::InputGradient), Shared::new(gx.as_mut_ptr()));
     // Elements that no tap reaches.
@@ -344,7 +351,10 @@ pub fn weight_gradient<T: Float>(
     if let Some(products) = Pointwise::new(g) {
         return products.weight_gradient(x, gy, gw, accumulate);
     }
-    if let (true, Some(parts)) = (winograd::<T>(g, WINOGRAD_CHANNELS_OF_WEIGHT), g.winograd_parts()) {
+    // Numbers of one sign must give gradients of one sign.
+    let has_sign = || have_one_sign(gy) && have_one_sign(x);
+    let by_winograd = winograd::<T>(g, WINOGRAD_CHANNELS_OF_WEIGHT);
+    if let (true, Some(parts), false) = (by_winograd, g.winograd_parts(), by_winograd && has_sign()) {
         let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
         // SAFETY: as above.
         return unsafe { winograd_weight::weight_gradient(g, parts, x, gy, gw, accumulate) };

@@ -3,6 +3,7 @@
 use super::depthwise_lanes::ChannelLanes;
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
+use super::energies::{Extremes, PixelEnergies};
 use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
 use super::tap_rows::TapRows;
@@ -37,6 +38,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) to_planes: unsafe fn(&ToPlanes<'_, T>),
     /// Unfolds an image: see [`Unfold`].
     pub(super) unfold: unsafe fn(&Unfold<'_, T>),
+    /// Adds up squares over channels: see [`PixelEnergies`].
+    pub(super) energies: unsafe fn(&PixelEnergies<T>) -> Extremes<T>,
 }
 
 macro_rules! make {
@@ -102,6 +105,11 @@ macro_rules! make {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn energies(order: &PixelEnergies<$t>) -> Extremes<$t> {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
             Kernels {
                 lay_out,
                 tap_rows,
@@ -115,6 +123,7 @@ macro_rules! make {
                 transform_weights,
                 to_planes,
                 unfold,
+                energies,
             }
         };
     };

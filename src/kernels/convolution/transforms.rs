@@ -1,5 +1,10 @@
 //! The transforms of Winograd's way to convolve with 3 x 3 taps, four by four outputs at a time, each on a register of
 //! channels: `y = A' ((G w G') * (B' x B)) A`, and its gradient by `w`. Knows registers; knows no images.
+//!
+//! The polynomials are interpolated at 0, 3/2, -3/2, 2/3, -2/3 and infinity. Of all points 0, a, -a, b, -b and infinity
+//! these give close to the least error: its root mean square is 2.3 times less than with 0, 1, -1, 2, -2 and infinity, and
+//! in the corners of a tile, where it is largest, 4.4 times less. The rows of `A` and `B` are scaled such that their numbers are
+//! exact; their scale is in `G`.
 
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
@@ -11,6 +16,10 @@ pub(super) const IN: usize = 6;
 /// Products for a tile.
 pub(super) const PRODUCTS: usize = IN * IN;
 const TAPS: usize = 9;
+
+/// Scales of the rows of `G`: of 0 and infinity, and of the four points between them.
+const END: f64 = 4.0 / 9.0;
+const MIDDLE: f64 = 32.0 / 585.0;
 
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
 #[derive(Clone, Copy)]
@@ -46,7 +55,7 @@ macro_rules! square {
 
 impl<T> PixelGrid<T> {
     #[inline(always)]
-    fn at(&self, i: usize, j: usize) -> *mut T {
+    pub(super) fn at(&self, i: usize, j: usize) -> *mut T {
         self.p.wrapping_add(i * self.row + j * self.column)
     }
 
@@ -77,16 +86,15 @@ unsafe fn plus<V: Vector>(a: V, by: f64, b: V) -> V {
 unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     // SAFETY: as above.
     unsafe {
-        let (a, b) = (plus(d[4], -4.0, d[2]), plus(d[3], -4.0, d[1]));
-        let (c, e) = (plus(d[4], -1.0, d[2]), scaled(plus(d[3], -1.0, d[1]), 2.0));
-        let (first, last) = (plus(d[4], -5.0, d[2]), plus(d[5], -5.0, d[3]));
+        let (far_even, far_odd) = (plus(d[2], -2.25, d[4]), plus(d[1], -2.25, d[3]));
+        let (near_even, near_odd) = (plus(d[4], -2.25, d[2]), plus(d[3], -2.25, d[1]));
         [
-            plus(first, 4.0, d[0]),
-            a.add(b),
-            plus(a, -1.0, b),
-            c.add(e),
-            plus(c, -1.0, e),
-            plus(last, 4.0, d[1]),
+            plus(far_even, -2.25, plus(d[0], -2.25, d[2])),
+            plus(far_even, 1.5, far_odd),
+            plus(far_even, -1.5, far_odd),
+            plus(near_odd, 1.5, near_even),
+            plus(near_odd, -1.5, near_even),
+            plus(near_odd, -2.25, plus(d[5], -2.25, d[3])),
         ]
     }
 }
@@ -95,9 +103,14 @@ unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
 unsafe fn output<V: Vector>(m: [V; IN]) -> [V; OUT] {
     // SAFETY: as above.
     unsafe {
-        let (a, b) = (m[1].add(m[2]), plus(m[1], -1.0, m[2]));
-        let (c, d) = (m[3].add(m[4]), plus(m[3], -1.0, m[4]));
-        [m[0].add(a).add(c), plus(b, 2.0, d), plus(a, 4.0, c), plus(b, 8.0, d).add(m[5])]
+        let (far_even, far_odd) = (m[1].add(m[2]), m[1].sub(m[2]));
+        let (near_even, near_odd) = (m[3].add(m[4]), m[3].sub(m[4]));
+        [
+            plus(m[0].add(far_even), 3.375, near_even),
+            plus(scaled(far_odd, 1.5), 2.25, near_odd),
+            plus(scaled(near_even, 1.5), 2.25, far_even),
+            plus(m[5].add(near_odd), 3.375, far_odd),
+        ]
     }
 }
 
@@ -106,14 +119,14 @@ unsafe fn output<V: Vector>(m: [V; IN]) -> [V; OUT] {
 unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
     // SAFETY: as above.
     unsafe {
-        let (even, odd) = (y[0].add(y[2]), y[1].add(y[3]));
-        let (far_even, far_odd) = (plus(y[0], 4.0, y[2]), plus(scaled(y[1], 2.0), 8.0, y[3]));
+        let (far_even, far_odd) = (plus(y[0], 2.25, y[2]), plus(y[1], 2.25, y[3]));
+        let (near_even, near_odd) = (scaled(plus(y[2], 2.25, y[0]), 1.5), plus(y[3], 2.25, y[1]));
         [
             y[0],
-            even.add(odd),
-            plus(even, -1.0, odd),
-            far_even.add(far_odd),
-            plus(far_even, -1.0, far_odd),
+            plus(far_even, 1.5, far_odd),
+            plus(far_even, -1.5, far_odd),
+            near_even.add(near_odd),
+            near_even.sub(near_odd),
             y[3],
         ]
     }
@@ -123,15 +136,14 @@ unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
 unsafe fn weight<V: Vector>(w: [V; 3]) -> [V; IN] {
     // SAFETY: as above.
     unsafe {
-        let ends = w[0].add(w[2]);
-        let far = plus(scaled(w[0], 1.0 / 24.0), 1.0 / 6.0, w[2]);
+        let (far, near) = (plus(w[0], 2.25, w[2]), plus(w[2], 2.25, w[0]));
         [
-            scaled(w[0], 0.25),
-            scaled(ends.add(w[1]), -1.0 / 6.0),
-            scaled(plus(ends, -1.0, w[1]), -1.0 / 6.0),
-            plus(far, 1.0 / 12.0, w[1]),
-            plus(far, -1.0 / 12.0, w[1]),
-            w[2],
+            scaled(w[0], -END),
+            scaled(plus(far, 1.5, w[1]), -MIDDLE),
+            scaled(plus(far, -1.5, w[1]), -MIDDLE),
+            scaled(plus(near, 1.5, w[1]), -MIDDLE),
+            scaled(plus(near, -1.5, w[1]), MIDDLE),
+            scaled(w[2], -END),
         ]
     }
 }
@@ -141,13 +153,12 @@ unsafe fn weight<V: Vector>(w: [V; 3]) -> [V; IN] {
 unsafe fn weight_gradient<V: Vector>(m: [V; IN]) -> [V; 3] {
     // SAFETY: as above.
     unsafe {
-        let (near, far) = (m[1].add(m[2]), m[3].add(m[4]));
-        let (near_odd, far_odd) = (plus(m[2], -1.0, m[1]), plus(m[3], -1.0, m[4]));
-        let ends = scaled(near, -1.0 / 6.0);
+        let (far_even, far_odd) = (m[1].add(m[2]), m[1].sub(m[2]));
+        let (near_even, near_odd) = (m[4].sub(m[3]), m[3].add(m[4]));
         [
-            plus(plus(ends, 0.25, m[0]), 1.0 / 24.0, far),
-            plus(scaled(near_odd, 1.0 / 6.0), 1.0 / 12.0, far_odd),
-            plus(ends, 1.0 / 6.0, far).add(m[5]),
+            plus(scaled(m[0], -END), MIDDLE, plus(scaled(near_even, 2.25), -1.0, far_even)),
+            scaled(far_odd.add(near_odd), -1.5 * MIDDLE),
+            plus(scaled(m[5], -END), MIDDLE, plus(near_even, -2.25, far_even)),
         ]
     }
 }

@@ -1,5 +1,6 @@
 //! Winograd's way to convolve with 3 x 3 taps that move by one: tiles of 4 x 4 outputs from 36 products instead of 144,
-//! at the price of more rounding. Blocks of tiles are transformed in the cache; the products are sums over channels.
+//! at the price of more rounding. Tiles that would round too much are computed directly, see [`uneven`](super::uneven). Blocks
+//! of tiles are transformed in the cache; the products are sums over channels.
 
 use std::ops::Range;
 
@@ -12,17 +13,18 @@ use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
 /// Images of planes that are seen through a window shifted by `pad`.
 #[derive(Clone, Copy)]
 pub(super) struct SourcePlanes<T> {
-    p: *const T,
+    pub(super) p: *const T,
     pub(super) array: Images,
-    height: usize,
-    width: usize,
-    pad: (isize, isize),
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) pad: (isize, isize),
 }
 
 /// Factors of the tiles of a block: the first one of the first tile, and the distance of factors and of tiles. Channels
@@ -35,12 +37,30 @@ pub(super) struct Factors<T> {
     pub(super) panel: usize,
 }
 
+impl<T: Float> Factors<T> {
+    /// Sets the factors of some channels of a tile to zero.
+    ///
+    /// # Safety
+    /// The factors are there, and are of the caller alone.
+    pub(super) unsafe fn clear(&self, tile: usize, channels: usize) {
+        let wide = kernels::<T>().panel();
+        for (q, first) in (0..PRODUCTS).flat_map(|q| (0..channels).step_by(wide).map(move |c| (q, c))) {
+            let at = first / wide * self.panel + q * self.factor + tile * self.tile;
+            // SAFETY: the caller's promise.
+            unsafe { self.p.add(at).write_bytes(0, wide.min(channels - first)) };
+        }
+    }
+}
+
 /// The distance of factors of transformed weights, of panels of targets, and of groups.
 pub(super) struct Transforms {
     pub(super) factor: usize,
     pub(super) panel: usize,
     pub(super) group: usize,
 }
+
+/// The most channels, or tiles, whose products are added up before they are added to the sum of those before.
+pub(super) const CHAIN: usize = 16;
 
 /// Channels rounded up to whole registers.
 pub(super) fn whole<T: Float>(channels: usize) -> usize {
@@ -116,8 +136,8 @@ pub(super) struct Winograd<'a, T> {
     pub(super) targets: Images,
     /// Height and width of the target.
     pub(super) size: (usize, usize),
-    weight: *const T,
-    forward: bool,
+    pub(super) weight: *const T,
+    pub(super) forward: bool,
     epilogue: Epilogue<'a, T>,
 }
 
@@ -179,25 +199,43 @@ impl<'a, T: Float> Winograd<'a, T> {
         Self { g, source, target: gx, targets, size, weight: w, forward: false, epilogue }
     }
 
-    /// Computes the convolution.
+    /// Computes the convolution. False if nothing was done, as the weights must go the direct way.
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<(), OutOfMemory> {
+    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<bool, OutOfMemory> {
         let of = self.transforms();
         let Transforms { factor, panel, group } = of;
         let way = [size_of::<T>(), self.g.channels, self.g.group];
-        let kept = known.and_then(|(name, kept)| Some((kept.lend(name, way, self.g.group * group)?, kept)));
-        if self.is_of_few_tiles() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.run_by_panels(kept) };
-        }
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
+        // The scales of sources come behind the weights.
+        let (behind, n_scales) = (self.g.group * group, self.g.group * sources);
+        let kept = known.and_then(|(name, kept)| Some((kept.lend::<T>(name, way, behind + n_scales)?, kept)));
+        if self.is_of_few_tiles() {
+            let own = if kept.is_none() { Some(Workspace::<T>::new(n_scales)?) } else { None };
+            let (scales, made) = match (&kept, &own) {
+                (Some(((memory, made), _)), _) => (memory.ptr().wrapping_add(behind), *made),
+                (None, own) => (own.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr), false),
+            };
+            // SAFETY: the caller's promise; there is room for the scales.
+            return unsafe {
+                if !made && !self.weigh(scales) {
+                    return Ok(false);
+                }
+                self.run_by_panels(kept, scales)?;
+                Ok(true)
+            };
+        }
         let wide = kernels::<T>().panel();
         let ((memory, made), kept) = match kept {
             Some((lent, kept)) => (lent, Some(kept)),
-            None => ((Workspace::<T>::new(self.g.group * group)?, false), None),
+            None => ((Workspace::<T>::new(behind + n_scales)?, false), None),
         };
+        let scales = Shared::new(memory.ptr().wrapping_add(behind));
+        // SAFETY: as above.
+        if !made && !unsafe { self.weigh(scales.get()) } {
+            return Ok(false);
+        }
         let weights = Shared::new(memory.ptr());
         if !made {
             parallel(self.g.group * sources, |i| {
@@ -216,9 +254,12 @@ impl<'a, T: Float> Winograd<'a, T> {
             let (block, of) = (task / self.g.group, task % self.g.group);
             let p = weights.get().wrapping_add(of * group);
             // SAFETY: each task has its own part of the target.
-            unsafe { self.block(&tiles, tiles.block(block), of, Factors { p, factor, tile: wide, panel }) };
+            unsafe {
+                let scales = scales.get().add(of * sources);
+                self.block(&tiles, tiles.block(block), of, Factors { p, factor, tile: wide, panel }, scales);
+            };
         });
-        Ok(())
+        Ok(true)
     }
 
     /// How transformed weights lie in memory that has room for all.
@@ -268,6 +309,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         (images, rows): (Range<usize>, Range<usize>),
         group: usize,
         weights: Factors<T>,
+        scales: *const T,
     ) {
         let wide = kernels::<T>().panel();
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
@@ -281,6 +323,11 @@ impl<'a, T: Float> Winograd<'a, T> {
             let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
             let p = p.wrapping_add(PRODUCTS * inputs);
             let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
+            let of_image = rows.len() * tiles.across;
+            let mut flags = List::repeat(false, images.len() * of_image);
+            for (image, flags) in images.clone().zip(flags.chunks_exact_mut(of_image)) {
+                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
+            }
             // SAFETY: there is room for all; the rest is the caller's promise.
             unsafe {
                 factors(
@@ -294,7 +341,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 );
                 for q in 0..PRODUCTS {
                     PanelProduct {
-                        m: images.len() * rows.len() * tiles.across,
+                        m: images.len() * of_image,
                         n: targets,
                         k: sources,
                         a: MatrixOperand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
@@ -305,31 +352,24 @@ impl<'a, T: Float> Winograd<'a, T> {
                         c_row: of_target,
                         epilogue: Epilogue::NONE,
                     }
-                    .run();
+                    .run_in_chains(CHAIN);
                 }
                 for first in (0..targets).step_by(wide) {
                     for (i, image) in images.clone().enumerate() {
-                        self.results(
-                            tiles,
-                            i * rows.len() * tiles.across,
-                            image,
-                            &rows,
-                            group,
-                            first,
-                            strip_at,
-                            m,
-                        );
+                        let flags = &flags[i * of_image..][..of_image];
+                        self.results(tiles, (i * of_image, flags), image, &rows, group, first, strip_at, m);
                     }
                 }
             }
         });
     }
 
-    /// From the products of some rows of tiles to a panel of channels of the target.
+    /// From the products of some rows of tiles to a panel of channels of the target. The tiles that are flagged are
+    /// computed directly.
     pub(super) unsafe fn results(
         &self,
         tiles: &Tiles,
-        tile: usize,
+        (tile, flags): (usize, &[bool]),
         image: usize,
         rows: &Range<usize>,
         group: usize,
@@ -371,6 +411,12 @@ impl<'a, T: Float> Winograd<'a, T> {
             };
             // SAFETY: as above.
             unsafe { (kernels.transform)(&transform) };
+        }
+        if flags.contains(&true) {
+            let (targets, to) =
+                (first..first + channels, PixelGrid { p: strip, row: columns * wide, column: wide });
+            // SAFETY: as above.
+            unsafe { self.mend(tiles, (image, group), rows, targets, flags, to) };
         }
         let (start, end) = (OUT * rows.start, (OUT * rows.end).min(height));
         if columns == width {

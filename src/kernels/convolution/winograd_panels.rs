@@ -4,11 +4,12 @@
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
-use super::winograd::{Factors, Winograd, factors, whole};
+use super::winograd::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -30,6 +31,7 @@ impl<T: Float> Winograd<'_, T> {
     pub(super) unsafe fn run_by_panels(
         &self,
         kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,
+        scales: *const T,
     ) -> Result<(), OutOfMemory> {
         let tiles = Tiles::all(self.g.images, self.size);
         let (images, rows) = tiles.block(0);
@@ -40,6 +42,16 @@ impl<T: Float> Winograd<'_, T> {
             ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
         let memory = Workspace::<T>::new(self.g.group * PRODUCTS * inputs)?;
         let all = Shared::new(memory.ptr());
+        let (of_image, scales) = (rows.len() * tiles.across, Shared::read_only(scales));
+        let flags = List::repeat(false, self.g.group * tiles.most);
+        let flagged = Shared::new(flags.as_ptr().cast_mut());
+        let flags_of = |group: usize, image: usize| {
+            // SAFETY: there are so many; those of an image and a group are written by one task, and read when all are done.
+            unsafe {
+                let first = flagged.get().add(group * tiles.most + image * of_image);
+                std::slice::from_raw_parts_mut(first, of_image)
+            }
+        };
         let of = |group: usize, image: usize| Factors {
             p: all
                 .get()
@@ -53,6 +65,9 @@ impl<T: Float> Winograd<'_, T> {
             scratch::with(strip + SLACK, |memory: &mut [T]| {
                 let side = (TransformStep::Input, IN);
                 let some = (&(image..image + 1), &rows);
+                let scales = scales.get().cast_const().wrapping_add(group * sources);
+                let flags = flags_of(group, image);
+                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
                 // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
                 unsafe {
                     factors(
@@ -102,16 +117,16 @@ impl<T: Float> Winograd<'_, T> {
                                 col: 1,
                             },
                             b: Panels { p: weights.add(q * factor), row: wide, next: 0 },
-                            table: Table::None,
-                            batch: ONCE,
                             c: p.add(q * outputs),
                             c_row: wide,
+                            table: Table::None,
+                            batch: ONCE,
                             epilogue: Epilogue::NONE,
                         }
-                        .run();
+                        .run_in_chains(CHAIN);
                     }
                     for image in images.clone() {
-                        let tile = image * rows.len() * tiles.across;
+                        let tile = (image * of_image, &*flags_of(group, image));
                         self.results(&tiles, tile, image, &rows, group, first, strip_at, m);
                     }
                 }

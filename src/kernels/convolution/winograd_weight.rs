@@ -1,22 +1,26 @@
 //! The gradient of the weight in Winograd's way: 36 sums over tiles for each channel and map, in parts that are added in
 //! order.
 
-use super::Geometry;
 use super::isa;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
-use super::winograd::{Factors, factors, whole};
+use super::uneven::{UnevenTerms, even_scales};
+use super::winograd::{CHAIN, Factors, factors, whole};
+use super::{Algorithm, Geometry, algorithm};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
 /// Elements of partial sums of a gradient of the weight, and how many there should be.
 const PARTIAL: usize = 2 << 20;
 const PARTS: usize = 16;
+/// Outputs of all images below which direct sums are so short that their error is less than half.
+const LEAST_OUTPUTS: usize = 1024;
 /// Fewer parts would leave threads without work.
 const LEAST_PARTS: usize = 4;
 
@@ -25,7 +29,8 @@ impl Geometry {
     pub(super) fn winograd_parts(&self) -> Option<usize> {
         let sums = PRODUCTS * self.channels * self.maps / self.group;
         let parts = (PARTIAL / sums).min(PARTS);
-        (parts >= LEAST_PARTS).then_some(parts)
+        let enough = self.images * self.positions() >= LEAST_OUTPUTS || algorithm() == Algorithm::Winograd;
+        (parts >= LEAST_PARTS && enough).then_some(parts)
     }
 }
 
@@ -44,13 +49,18 @@ pub(super) unsafe fn weight_gradient<T: Float>(
     let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
-    let sums = apart(channels * of_map);
+    let (sums, directly) = (apart(channels * of_map), 9 * channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
-    let memory = Workspace::<T>::new(parts.parts() * g.group * PRODUCTS * sums)?;
+    let tasks = parts.parts() * g.group;
+    let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
     let partial = Shared::new(memory.ptr());
+    // The direct sums of uneven tiles, where there are any.
+    let direct = Shared::new(memory.ptr().wrapping_add(tasks * PRODUCTS * sums));
+    let (are_uneven, scales) = (List::repeat(false, tasks), even_scales::<T>(channels.max(maps)));
+    let uneven = Shared::new(are_uneven.as_ptr().cast_mut());
     let sides = [Shared::read_only(x), Shared::read_only(gy)];
-    parallel(parts.parts() * g.group, |task| {
+    parallel(tasks, |task| {
         let (part, group) = (task / g.group, task % g.group);
         let to = partial.get().wrapping_add(task * PRODUCTS * sums);
         let (inputs, outputs) =
@@ -67,8 +77,9 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                 g.input_planes(sides[0].get().cast_const()),
                 g.output_planes(sides[1].get().cast_const(), (0, 0)),
             );
-            let blocks = parts.part(part);
-            for i in blocks.clone() {
+            let terms = UnevenTerms { g, x: &x, gy: &gy, scales: &scales };
+            let direct = direct.get().wrapping_add(task * directly);
+            for i in parts.part(part) {
                 stop::poll();
                 let (images, rows) = tiles.block(i);
                 let block = (&images, &rows);
@@ -84,6 +95,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                         strip_at,
                         d,
                     );
+                    terms.take_out(&tiles, block, group, (&v, &d), (uneven.get().add(task), direct, of_map));
                     for q in 0..PRODUCTS {
                         PanelProduct {
                             m: channels,
@@ -91,13 +103,13 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                             k: images.len() * rows.len() * tiles.across,
                             a: MatrixOperand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
                             b: Panels { p: d.p.add(q * outputs), row: wide, next: d.panel },
-                            table: Table::None,
-                            batch: ONCE,
                             c: to.add(q * sums),
                             c_row: of_map,
-                            epilogue: Epilogue::plain(i > blocks.start),
+                            table: Table::None,
+                            batch: ONCE,
+                            epilogue: Epilogue::plain(i > parts.part(part).start),
                         }
-                        .run();
+                        .run_in_chains(CHAIN);
                     }
                 }
             }
@@ -125,6 +137,13 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                     factor: sums,
                     back: Some(accumulate),
                 });
+            }
+            let gw = |map: usize| gw.get().add(((group * maps + map) * channels + c) * 9);
+            for part in (0..parts.parts()).filter(|part| are_uneven[part * g.group + group]) {
+                let sums = direct.get().add((part * g.group + group) * directly + c * 9 * of_map);
+                for (map, t) in (0..maps).flat_map(|map| (0..9).map(move |t| (map, t))) {
+                    *gw(map).add(t) = *gw(map).add(t) + *sums.add(t * of_map + map);
+                }
             }
         }
     });

@@ -244,6 +244,7 @@ impl<T: Float> PackedBlock<'_, T> {
         };
         let c = product.result(i, j);
         let tile = ProductTile {
+            chain: self.k,
             k: self.k,
             n,
             batch: &[(0, 0)],

@@ -52,11 +52,25 @@ impl<T: Float> PanelProduct<'_, T> {
     /// # Safety
     /// The matrices are there, and nobody else uses `c` meanwhile.
     pub(in crate::kernels) unsafe fn run(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.run_in_chains(usize::MAX) };
+    }
+
+    /// Computes the product. At most `chain` terms are added up before they are added to the sum of those before: long
+    /// chains of additions round more.
+    ///
+    /// # Safety
+    /// As [`PanelProduct::run`]; there is no table if chains are shorter than sums.
+    pub(in crate::kernels) unsafe fn run_in_chains(&self, chain: usize) {
         if self.m == 0 || self.n == 0 {
             return;
         }
         let kernels = kernels::<T>();
-        let heights = EvenSplit::new(self.m, self.m.div_ceil(kernels.tallest()));
+        let chained = chain < self.k;
+        let chain = if chained { self.k.div_ceil(self.k.div_ceil(chain)) } else { self.k };
+        let tallest =
+            if chained && self.n > kernels.width { kernels.tallest() / 2 } else { kernels.tallest() };
+        let heights = EvenSplit::new(self.m, self.m.div_ceil(tallest));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
         // Few rows leave registers for more columns, which lie together unless they are packed.
         let low = self.m <= kernels.low.len()
@@ -73,7 +87,16 @@ impl<T: Float> PanelProduct<'_, T> {
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
                 // SAFETY: the tile lies within the matrices.
                 unsafe {
-                    self.tile(kernels, p, k, j, wide.min(self.n - j), rows.start, rows.len(), b, epilogue);
+                    self.tile(
+                        kernels,
+                        (p, k, chain),
+                        j,
+                        wide.min(self.n - j),
+                        rows.start,
+                        rows.len(),
+                        b,
+                        epilogue,
+                    );
                 };
             };
             // A left matrix that is too large for the second cache is read once, and where sums are short the result is
@@ -90,8 +113,7 @@ impl<T: Float> PanelProduct<'_, T> {
     unsafe fn tile(
         &self,
         kernels: &Kernels<T>,
-        p: usize,
-        k: usize,
+        (p, k, chain): (usize, usize, usize),
         j: usize,
         n: usize,
         i: usize,
@@ -107,6 +129,7 @@ impl<T: Float> PanelProduct<'_, T> {
         };
         let tile = ProductTile {
             k,
+            chain,
             n,
             batch: self.batch,
             a,
@@ -124,7 +147,11 @@ impl<T: Float> PanelProduct<'_, T> {
         };
         // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
         unsafe {
-            if n > kernels.panel() {
+            if chain < self.k && n > kernels.width {
+                kernels.chained[1][2 * rows - 2](&tile);
+            } else if chain < self.k {
+                kernels.chained[0][rows - 1](&tile);
+            } else if n > kernels.panel() {
                 kernels.low[rows - 1](&tile);
             } else {
                 kernels.tiles[kind][usize::from(n > kernels.width)][rows - 1](&tile);

@@ -12,6 +12,8 @@ use crate::kernels::simd::{Vector, tables};
 /// batch moves `a` and `b` by its offsets, so that a convolution is one batch over the taps of its kernel.
 pub(super) struct ProductTile<'a, T> {
     pub(super) k: usize,
+    /// For [`CHAINED`], the terms that are added up before they are added to the sum of those before.
+    pub(super) chain: usize,
     pub(super) n: usize,
     pub(super) batch: &'a [(isize, isize)],
     pub(super) a: *const T,
@@ -32,11 +34,13 @@ pub(super) struct ProductTile<'a, T> {
 }
 
 /// Kinds of kernels: both matrices have regular strides; rows of `b` lie where a table says, in the order of columns of
-/// `a`; rows of `a` lie where a table says, their elements one after the other; rows of `b` are packed on the way.
+/// `a`; rows of `a` lie where a table says, their elements one after the other; rows of `b` are packed on the way; regular
+/// strides again, and sums in short chains, which round less.
 pub(super) const REGULAR: usize = 0;
 pub(super) const SCATTERED_B: usize = 1;
 pub(super) const SCATTERED_A: usize = 2;
 pub(super) const PACKING: usize = 3;
+pub(super) const CHAINED: usize = 4;
 
 /// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
 pub(super) type Kernel<T> = unsafe fn(&ProductTile<'_, T>);
@@ -47,6 +51,9 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) width: usize,
     /// By kind, then by number of registers less one, then by number of rows less one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
+    /// Tiles of the kind [`CHAINED`], which need twice as many registers: of one register, by number of rows less one, and of
+    /// two registers, by twice the number of rows less two.
+    pub(super) chained: [&'static [Kernel<T>]; 2],
     /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
     pub(super) low: [Kernel<T>; 3],
     /// Packs columns: see [`pack::columns`].
@@ -75,6 +82,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     // SAFETY: the caller has the instructions, and the tile names memory that is there.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
+        let mut totals = sums;
         if KIND == REGULAR || KIND == PACKING {
             // The result comes from far away; it is there when the sums are done.
             for i in 0..M {
@@ -94,47 +102,64 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             }
             let scattered: [*const V::T; M] =
                 std::array::from_fn(|i| if KIND == SCATTERED_A { a.offset(*t.table.add(i)) } else { a });
-            for p in 0..t.k {
-                if KIND == SCATTERED_B {
-                    b = t.b.offset(b_offset + *t.table.add(p));
-                }
-                let mut row = [V::zero(); N];
-                for j in 0..N {
-                    let p = b.add(j * V::WIDTH);
-                    row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
+            let mut start = 0;
+            loop {
+                let end = if KIND == CHAINED { t.k.min(start + t.chain) } else { t.k };
+                for p in start..end {
+                    if KIND == SCATTERED_B {
+                        b = t.b.offset(b_offset + *t.table.add(p));
+                    }
+                    let mut row = [V::zero(); N];
+                    for j in 0..N {
+                        let p = b.add(j * V::WIDTH);
+                        row[j] = if MASKED { V::load_masked(p, masks[j]) } else { V::load(p) };
+                        if KIND == PACKING {
+                            row[j].store(packed.add(j * V::WIDTH));
+                        }
+                        if KIND == REGULAR || KIND == PACKING {
+                            V::prefetch(ahead.wrapping_add(j * V::WIDTH));
+                        }
+                    }
+                    for i in 0..M {
+                        let x = if KIND == SCATTERED_A {
+                            *scattered[i].add(p)
+                        } else {
+                            *groups[i / 3].offset((i % 3) as isize * t.a_row)
+                        };
+                        let x = V::all(x);
+                        for j in 0..N {
+                            sums[i][j] = x.mul_add(row[j], sums[i][j]);
+                        }
+                    }
+                    if KIND != SCATTERED_A {
+                        for p in groups.iter_mut().take(M.div_ceil(3)) {
+                            *p = p.wrapping_offset(t.a_col);
+                        }
+                    }
+                    if KIND != SCATTERED_B {
+                        b = b.wrapping_offset(t.b_row);
+                    }
                     if KIND == PACKING {
-                        row[j].store(packed.add(j * V::WIDTH));
+                        packed = packed.add(N * V::WIDTH);
                     }
-                    if KIND == REGULAR || KIND == PACKING {
-                        V::prefetch(ahead.wrapping_add(j * V::WIDTH));
-                    }
+                    ahead = ahead.wrapping_offset(t.ahead_step);
+                }
+                if KIND != CHAINED {
+                    break;
                 }
                 for i in 0..M {
-                    let x = if KIND == SCATTERED_A {
-                        *scattered[i].add(p)
-                    } else {
-                        *groups[i / 3].offset((i % 3) as isize * t.a_row)
-                    };
-                    let x = V::all(x);
                     for j in 0..N {
-                        sums[i][j] = x.mul_add(row[j], sums[i][j]);
+                        totals[i][j] = totals[i][j].add(sums[i][j]);
+                        sums[i][j] = V::zero();
                     }
                 }
-                if KIND != SCATTERED_A {
-                    for p in groups.iter_mut().take(M.div_ceil(3)) {
-                        *p = p.wrapping_offset(t.a_col);
-                    }
+                start = end;
+                if start == t.k {
+                    break;
                 }
-                if KIND != SCATTERED_B {
-                    b = b.wrapping_offset(t.b_row);
-                }
-                if KIND == PACKING {
-                    packed = packed.add(N * V::WIDTH);
-                }
-                ahead = ahead.wrapping_offset(t.ahead_step);
             }
         }
-        sums
+        if KIND == CHAINED { totals } else { sums }
     }
 }
 
@@ -221,6 +246,10 @@ macro_rules! make {
                     [&[$(kernel::<SCATTERED_B, $m, 1>),+], &[$(kernel::<SCATTERED_B, $m, 2>),+]],
                     [&[$(kernel::<SCATTERED_A, $m, 1>),+], &[$(kernel::<SCATTERED_A, $m, 2>),+]],
                     [&[], &[$(kernel::<PACKING, $m, 2>),+]],
+                ],
+                chained: [
+                    &[$(kernel::<CHAINED, $m, 1>),+],
+                    &[$(kernel::<CHAINED, { usize::div_ceil($m, 2) }, 2>),+],
                 ],
                 low: [
                     kernel::<SCATTERED_B, 1, 4>,

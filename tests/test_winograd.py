@@ -1,0 +1,240 @@
+"""Winograd's algorithm beside direct sums: locality, signs, zeros and exactness, in all sums that may take it."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+from kinnor.ext_utils import get_extension_context
+
+Sums = dict[str, np.ndarray]
+
+SHAPES = {
+    # Images, channels, maps, groups, height and width, padding.
+    "many tiles": (2, 32, 40, 1, (25, 22), 1),
+    "groups": (2, 48, 72, 2, (17, 15), 0),
+    "few tiles": (1, 64, 64, 1, (8, 8), 1),
+    "small image": (2, 24, 40, 1, (9, 7), 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    before = nn.get_num_threads()
+    yield
+    nn.set_num_threads(before)
+    nn.set_conv_algorithm("auto")
+
+
+def arrays(shape: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    n, c, o, group, (h, w), pad = SHAPES[shape]
+    r = np.random.default_rng(seed)
+    outputs = (n, o, h + 2 * pad - 2, w + 2 * pad - 2)
+    return tuple(r.normal(size=s).astype(np.float32) for s in ((n, c, h, w), (o, c // group, 3, 3), outputs))
+
+
+def sums(
+    shape: str,
+    x: np.ndarray,
+    w: np.ndarray,
+    gy: np.ndarray,
+    algorithm: str = "auto",
+    threads: int = 1,
+    kind: str = "float",
+) -> Sums:
+    """The output, both gradients, and the output of a deconvolution."""
+    _, _, _, group, _, pad = SHAPES[shape]
+    nn.set_conv_algorithm(algorithm)
+    nn.set_num_threads(threads)
+    with nn.context_scope(get_extension_context("cpu", type_config=kind)):
+        vx, vw = (nn.Variable.from_numpy_array(v, need_grad=True) for v in (x, w))
+        y = F.convolution(vx, vw, pad=(pad, pad), group=group)
+        y.forward()
+        vx.g, vw.g = 0, 0
+        y.backward(nn.NdArray.from_numpy_array(gy))
+        back = F.deconvolution(nn.Variable.from_numpy_array(gy), vw, pad=(pad, pad), group=group)
+        back.forward()
+        found = {"output": y, "deconvolution": back}
+        grads = {"gradient of x": vx, "gradient of w": vw}
+        return {k: np.array(v.d, np.float64) for k, v in found.items()} | {
+            k: np.array(v.g, np.float64) for k, v in grads.items()
+        }
+
+
+def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: float = 1e-5) -> None:
+    """Each result is as near to the direct sum as what it is the sum of allows, and of the same kind."""
+    with np.errstate(all="ignore"):
+        exact = sums(shape, x, w, gy, "direct", kind="double")
+        # A number counts for its neighbours too, however small what they multiply it with.
+        wide = np.broadcast_to(np.abs(w).max((2, 3), keepdims=True), w.shape).copy()
+        sizes = sums(shape, np.abs(x), wide, np.abs(gy), "direct", kind="double")
+        padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        near = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).max((4, 5))
+        sizes["gradient of w"] = sums(shape, np.abs(x), wide, near, "direct", kind="double")["gradient of w"]
+        direct = sums(shape, x, w, gy, "direct")
+        first = sums(shape, x, w, gy)
+        second = sums(shape, x, w, gy, threads=2)
+        for name, got in first.items():
+            np.testing.assert_array_equal(got, second[name], err_msg=f"{name}: 1 and 2 threads")
+            is_number = np.isfinite(direct[name])
+            np.testing.assert_array_equal(got[~is_number], direct[name][~is_number], err_msg=name)
+            assert np.isfinite(got[is_number]).all(), name
+            error = np.abs(got - exact[name])[is_number]
+            most = (tolerance * sizes[name] + 1e-44)[is_number]
+            assert (error <= most).all(), (
+                f"{name}: {(error > most).sum()} results are wrong, {(error / most).max():.3g}"
+            )
+
+
+def put(value: float, *, into: str, at: float) -> Callable[..., None]:
+    def change(**arrays: np.ndarray) -> None:
+        flat = arrays[into].reshape(-1)
+        flat[int(at * (flat.size - 1))] = value
+
+    return change
+
+
+def sparse(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    """Rows of zeros beside rows of numbers, and one place with a gradient."""
+    x[:, :, 3:6] = 0
+    x[:, 0, 4, 3] = 2.0
+    keep = gy[:, :, 2, 3].copy()
+    gy[:] = 0
+    gy[:, :, 2, 3] = keep
+
+
+def positive(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    sparse(x=x, w=w, gy=gy)
+    for v in (x, w, gy):
+        np.abs(v, out=v)
+
+
+def tiny(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    x *= np.float32(1e-25)
+    gy *= np.float32(1e-28)
+    x[0, 0, 4, 4] = 1e-12
+
+
+def unlike_channels(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    """A channel of large numbers and small weights hides nothing in the others."""
+    x[:, 0] *= np.float32(1e6)
+    w[:, 0] *= np.float32(1e-6)
+    x[0, 1, 4, 4] = 1e5
+
+
+ODDITIES: dict[str, Callable[..., None]] = {
+    f"{value} in {into} at {at}": put(value, into=into, at=at)
+    for into in ("x", "gy")
+    for value in (np.inf, np.nan, 1e30, 1e6, -1e4)
+    for at in (0.0, 0.37, 1.0)
+} | {
+    **{f"{value} in w": put(value, into="w", at=0.6) for value in (np.inf, np.nan, 1e30)},
+    "zeros": sparse,
+    "numbers of one sign": positive,
+    "tiny numbers": tiny,
+    "unlike channels": unlike_channels,
+    "nothing odd": lambda **_: None,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("odd", ODDITIES)
+def test_a_number_reaches_the_results_that_see_it_alone(odd: str, shape: str) -> None:
+    x, w, gy = arrays(shape)
+    ODDITIES[odd](x=x, w=w, gy=gy)
+    if odd == "tiny numbers":  # products below the least normal number are rounded by any algorithm
+        w *= np.float32(1e6)
+    check(shape, x, w, gy)
+
+
+@pytest.mark.parametrize("factor", [1e-36, 1e-15, 1e15, 1e25])
+def test_weights_of_any_size(factor: float) -> None:
+    x, w, gy = arrays("many tiles")
+    check("many tiles", x, w * np.float32(factor), gy)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_inputs_and_weights_that_are_not_negative_give_no_negative_outputs(shape: str) -> None:
+    x, w, gy = arrays(shape)
+    w = np.abs(w)
+    w[w < 1.5] = 0  # few taps see anything
+    x = np.maximum(x - 1, 0)
+    for name, got in sums(shape, x, w, np.maximum(gy - 1, 0)).items():
+        direct = sums(shape, x, w, np.maximum(gy - 1, 0), "direct")[name]
+        assert (got >= 0).all(), name
+        np.testing.assert_array_equal(got == 0, direct == 0, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat16"])
+def test_types_of_16_bits(kind: str) -> None:
+    x, w, gy = arrays("many tiles")
+    x[0, 0, 9, 9] = np.inf
+    direct, got = (sums("many tiles", x, w, gy, how, kind=kind) for how in ("direct", "auto"))
+    for name, expected in direct.items():
+        is_number = np.isfinite(expected)
+        np.testing.assert_array_equal(got[name][~is_number], expected[~is_number], err_msg=name)
+        unit = {"half": 2.0**-10, "bfloat16": 2.0**-7}[kind]
+        np.testing.assert_allclose(got[name][is_number], expected[is_number], rtol=unit, atol=1e-3, err_msg=name)
+
+
+def test_epilogues_static_eager_and_cleared_runs_agree_on_uneven_tiles() -> None:
+    inputs, weights, _ = arrays("many tiles")
+    inputs[0, 0, 9, 9], inputs[1, :, :8] = 1e8, 0
+    biases = np.linspace(-1, 1, 40, dtype=np.float32)
+    x, w, b = (nn.Variable.from_numpy_array(v) for v in (inputs, weights, biases))
+
+    def net() -> nn.Variable:
+        return F.relu(F.convolution(x, w, b, pad=(1, 1)))
+
+    with nn.auto_forward():
+        eager = net().d.copy()
+    static = net()
+    for _ in range(3):  # weights are kept from the third run on
+        static.forward(clear_no_need_grad=True)
+        np.testing.assert_array_equal(static.d, eager)
+    nn.set_conv_algorithm("direct")
+    static.forward()
+    far = np.ones(eager.shape, bool)
+    far[0, :, 8:11, 8:11] = False
+    np.testing.assert_allclose(eager[far], static.d[far], atol=1e-4)
+    np.testing.assert_array_equal(eager[1, :, :7], static.d[1, :, :7])
+
+
+@pytest.mark.parametrize("odd", [np.inf, 1e6])
+def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
+    x, w, _ = arrays("few tiles")
+    vx, vw = nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(w)
+    y = F.convolution(vx, vw, pad=(1, 1))
+    for run in range(5):
+        changed = x.copy()
+        changed[0, run, 4, 4] = odd
+        vx.d = changed
+        y.forward()
+        once = F.convolution(nn.Variable.from_numpy_array(changed), vw, pad=(1, 1))
+        once.forward()
+        np.testing.assert_array_equal(y.d, once.d)
+        assert np.isfinite(y.d[:, :, :3]).all()
+
+
+def test_the_error_is_at_most_twice_that_of_direct_sums() -> None:
+    """On normally distributed numbers, the root of the mean squared error and the largest error."""
+    r = np.random.default_rng(3)
+    for images, channels, side in ((4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56)):
+        shape = f"{channels}"
+        SHAPES[shape] = (images, channels, channels, 1, (side, side), 1)
+        x, w, gy = (
+            r.normal(size=s).astype(np.float32)
+            for s in ((images, channels, side, side), (channels, channels, 3, 3), (images, channels, side, side))
+        )
+        try:
+            exact = sums(shape, x, w, gy, "direct", kind="double")
+            direct, got = sums(shape, x, w, gy, "direct"), sums(shape, x, w, gy)
+        finally:
+            del SHAPES[shape]
+        for name, t in exact.items():
+            errors = [v[name] - t for v in (direct, got)]
+            for measure in (lambda e: np.sqrt(np.mean(e**2)), lambda e: np.abs(e).max()):
+                a, b = map(measure, errors)
+                assert b <= 2 * a, f"{channels} channels, {name}: {b / a:.2f}"
