@@ -99,6 +99,8 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                integers: false,
+                narrow: None,
                 rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
@@ -130,6 +132,8 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 recompute,
                 tail: Tail::NOTHING,
                 lasting: None,
+                integers: false,
+                narrow: None,
                 rounds: None,
             };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
