@@ -1,4 +1,4 @@
-"""Arrays and others: copies, pickles, NumPy's protocols, DLPack."""
+"""Exchange of arrays: copies, pickles, NumPy's protocols, DLPack."""
 
 import copy
 import gc
@@ -12,7 +12,7 @@ import kinnor as nn
 import kinnor.functions as F
 from kinnor.utils.dlpack import from_dlpack, to_dlpack
 
-# --- Copies, views of other shapes, pickles.
+# --- Copies, reshaped views, pickles.
 
 
 def test_copy_from_takes_the_type_of_the_context_or_of_the_source():
@@ -169,7 +169,7 @@ def test_one_element_is_a_number():
 # --- DLPack.
 
 
-# NumPy has bool in DLPack from 1.25 on.
+# NumPy supports bool in DLPack since 1.25.
 LENT = [d for d in DTYPES if d != "bool" or np.lib.NumpyVersion(np.__version__) >= "1.25.0"]
 
 
@@ -235,7 +235,7 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
     gc.collect()
     view = a.data
     assert (a.data.tolist(), returned) == ([0, 1, 2], [])
-    a.fill(5)  # of its own memory now
+    a.fill(5)  # has memory of its own now
     gc.collect()
     assert (view.tolist(), returned) == ([0, 1, 2], [])
     del view

@@ -1,4 +1,4 @@
-"""Sounds by NNabla's names: what is written is read, and loaders of data sets take them."""
+"""Audio utilities with NNabla's names: round trips of files, and use in data sets."""
 
 import sys
 
@@ -62,7 +62,7 @@ def test_bare_samples(tmp_path):
 
 
 def test_other_sizes():
-    # As NNabla 1.39 gives it with pydub, which rounds down twice.
+    # Lengths as in NNabla 1.39 with pydub, which rounds down twice.
     np.testing.assert_allclose(auresize(SAMPLES, (5, 2))[:, 0], [0, 399, 799, 1199, 1599], atol=1)
     assert auresize(SAMPLES, (20, 2))[:4, 0].tolist() == [0, 100, 200, 300]
     assert auresize(SAMPLES, (20, 2)).shape == (20, 2)

@@ -1,4 +1,4 @@
-"""`autodiff.backward`: arguments, errors, what is kept and what is given back."""
+"""`autodiff.backward`: arguments, errors, and which values are kept or freed."""
 
 import gc
 
@@ -150,7 +150,7 @@ def test_inputs_choose_leaves():
     assert (x.g.tolist(), w.has_grad, unused.has_grad) == ([3], False, False)
 
 
-def test_only_what_leads_to_inputs_is_given_back():
+def test_only_the_way_to_inputs_is_freed():
     x, w = leaf(2), leaf(3)
     h, k = x * x, w * w
     y = run(h * k)

@@ -1,4 +1,4 @@
-"""One static graph differentiated again and again: what is kept for that changes no number and holds no memory."""
+"""Repeated differentiation of one static graph: cached plans change no result and hold no memory."""
 
 import gc
 
@@ -15,6 +15,7 @@ from kinnor import autodiff
 
 
 def chain(x, w, n=5):
+    """Returns the loss of a chain of `n` layers."""
     h = x
     for _ in range(n):
         h = F.tanh(h * w)
@@ -22,7 +23,7 @@ def chain(x, w, n=5):
 
 
 def fresh(xs, build=chain):
-    """The gradients by a graph that is differentiated for the first time."""
+    """Returns the gradients of a newly built graph."""
     copies = [nn.Variable.from_numpy_array(x.d, need_grad=True) for x in xs]
     y = build(*copies)
     y.forward()
@@ -89,6 +90,7 @@ def test_a_users_array_to_start_from_is_the_users():
 
 
 def edits(x, w, h, y):
+    """Yields edits of a graph that a cached plan must notice, each with its name."""
     yield "need_grad", lambda: setattr(w, "need_grad", False)
     yield "need_grad", lambda: setattr(w, "need_grad", True)
     yield "hook", lambda: h.register_hook(lambda g: g * 2)
@@ -164,7 +166,7 @@ def test_no_memory_is_held():
     nn.reset_peak_memory()
     x.grad.zero(), w.grad.zero()
     autodiff.backward(y, retain_graph=True)
-    # Two gradients of what is between, what `h * h` adds up, and no second one of a leaf.
+    # Allow for two gradients of intermediate values and the sum of `h * h`, but not for second gradients of leaves.
     assert nn.memory_stats()["peak"] - live < 3.5 * 4 * n
     kept = autodiff.grad(y, [x], retain_graph=True)
     assert nn.memory_stats()["live"] - live < 1.1 * 4 * n
@@ -176,7 +178,7 @@ def test_no_memory_is_held():
 @QUICK
 @given(graphs(), st.lists(st.integers(0, 9), min_size=2, max_size=4), st.data())
 def test_random_graphs(nodes, numbers, data):
-    """Other leaves and seeds each time, by the same and by other variables, in any order."""
+    """Random leaves and seeds, the same or other variables, in any order."""
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes), nodes[-1]
         if not variables[end].requires_grad:

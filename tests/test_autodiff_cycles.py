@@ -1,4 +1,4 @@
-"""What refers to itself is let go: hooks that know their variable, and gradients with graphs."""
+"""Reference cycles are collected: hooks that refer to their variable, and gradients with graphs."""
 
 import gc
 import weakref
@@ -14,13 +14,14 @@ from kinnor import _core, autodiff
 
 @pytest.fixture(autouse=True)
 def at_once():
+    """Runs the test in eager mode."""
     with nn.auto_forward():
         gc.collect()
         yield
 
 
 def hooked(make):
-    """How many variables are left, after the collector has run, of one with a hook that refers to it."""
+    """Counts the variables that survive garbage collection, for a variable with a hook that refers to it."""
     before = _core.live_variables()
     x = make()
     x.register_hook(lambda g, x=x: x * g)
@@ -61,7 +62,7 @@ def test_two_variables_whose_hooks_know_each_other():
 
 
 def test_a_hook_works_as_long_as_the_graph_is_held():
-    """The variable itself is gone; the graph still has it."""
+    """The caller dropped the variable, but the graph still holds it."""
     x, calls = leaf(1, 2), []
     h = x * 3
     h.register_hook(lambda g, h=h: calls.append(h.shape))

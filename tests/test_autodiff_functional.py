@@ -1,4 +1,4 @@
-"""`value_and_grad`, `vjp`, `jvp`, `jacobian`, `hessian` against closed forms; `gradcheck` finds what is wrong."""
+"""`value_and_grad`, `vjp`, `jvp`, `jacobian` and `hessian` against closed forms. `gradcheck` finds wrong gradients."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from kinnor import autodiff
 
 @pytest.fixture(autouse=True, params=["static", "dynamic"])
 def mode(request):
-    """The mode outside is of no consequence; and everything here is in double precision."""
+    """Runs in both modes, which must not matter, and in double precision."""
     with nn.auto_forward(request.param == "dynamic"), nn.context_scope(DOUBLE):
         yield request.param
 
@@ -21,14 +21,17 @@ X = np.array([0.3, -0.7, 1.1])
 
 
 def variable(values, need_grad=True):
+    """Returns a float64 variable."""
     return nn.Variable.from_numpy_array(np.array(values, np.float64), need_grad=need_grad)
 
 
 def product(x):
+    """Returns the product of the matrix `A` and a vector."""
     return F.reshape(F.batch_matmul(variable(A[None], False), F.reshape(x, (1, 3, 1))), (2,))
 
 
 def near(got, expected):
+    """Asserts that values agree up to float64 rounding."""
     np.testing.assert_allclose(got.d, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -131,7 +134,7 @@ def test_gradcheck_of_what_is_right(check):
 
 
 class Wrong(nn.functions.PythonFunction):
-    """Twice the input, with three times the gradient."""
+    """Doubles its input, with a wrong gradient of three."""
 
     def min_outputs(self):
         return 1

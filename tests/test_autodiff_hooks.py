@@ -1,4 +1,4 @@
-"""Hooks on gradients, retained gradients, and what variables say of themselves."""
+"""Hooks on gradients, retained gradients, and attributes of variables."""
 
 import gc
 import weakref
@@ -180,6 +180,7 @@ def test_running_backward_in_a_hook(create_graph):
     seen = []
 
     def hook(g):
+        """Runs backward within a hook, once."""
         seen.append(g.d.tolist())
         if len(seen) == 1:
             autodiff.backward(z)

@@ -1,4 +1,4 @@
-"""Grad modes: context managers and decorators, generators and coroutines, threads; and changes in place."""
+"""Gradient modes: context managers, decorators, generators, coroutines, threads, and in-place changes."""
 
 import asyncio
 import inspect
@@ -17,6 +17,7 @@ from kinnor.autodiff import enable_grad, is_grad_enabled, no_grad, set_grad_enab
 
 @pytest.fixture(autouse=True, params=["static", "dynamic"])
 def mode(request):
+    """Runs the test in both modes, and checks that gradients are enabled again after it."""
     with nn.auto_forward(request.param == "dynamic"):
         yield request.param
     assert is_grad_enabled()

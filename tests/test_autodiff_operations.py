@@ -1,4 +1,4 @@
-"""Every operation differentiates by `autodiff` as by `Variable.backward`, to the bit, in static graphs and at once."""
+"""`autodiff` and `Variable.backward` give the same bits for every operation, in static graphs and eagerly."""
 
 from bed import DOUBLE, call, close, differentiate, loss_of, over, same, smooth, variables
 
@@ -7,7 +7,7 @@ from kinnor import autodiff
 
 
 def loss_and_inputs(row, at_once):
-    """A loss that has been computed, and the variables that the row differentiates by."""
+    """Returns a computed loss, and the variables to differentiate by."""
     xs = variables(row)
     with nn.auto_forward(at_once):
         loss = loss_of(row, call(row, xs))

@@ -1,4 +1,4 @@
-"""Differentiation of static graphs by plans that are kept: gradients of leaves in place, all or none, and fused."""
+"""Cached plans of differentiation of static graphs: in-place gradients of leaves, failures, and fusion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinnor import _core, autodiff
 
 
 def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]:
-    """A loss of tanh layers, and their weights and biases."""
+    """Returns the loss of tanh layers, and their weights and biases."""
     rng = np.random.default_rng(5)
 
     def leaf(*shape: int) -> nn.Variable:
@@ -26,16 +26,19 @@ def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]
 
 
 def forward(loss: nn.Variable, parameters: list[nn.Variable]) -> None:
+    """Runs forward and zeroes the gradients."""
     loss.forward(clear_no_need_grad=True)
     for p in parameters:
         p.grad.zero()
 
 
 def gradients(parameters: list[nn.Variable]) -> list[np.ndarray]:
+    """Returns copies of the gradients."""
     return [p.g.copy() for p in parameters]
 
 
 def expected() -> list[np.ndarray]:
+    """Returns the gradients by `Variable.backward`."""
     loss, parameters = layers()
     loss.forward()
     loss.backward()
@@ -43,6 +46,7 @@ def expected() -> list[np.ndarray]:
 
 
 def same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
+    """Asserts that two lists of arrays are equal bit by bit."""
     for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
 

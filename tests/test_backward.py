@@ -1,4 +1,4 @@
-"""`Variable.backward` where NNabla is silently wrong or ends the process."""
+"""`Variable.backward` in cases where NNabla is silently wrong or crashes."""
 
 import threading
 
@@ -99,6 +99,7 @@ def test_modes_of_other_threads():
     seen = []
 
     def look():
+        """Records the modes that another thread sees."""
         x = leaf(1) * 2
         seen.append((nn.get_auto_forward(), x.recompute, x.need_grad))
 

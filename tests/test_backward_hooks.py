@@ -1,4 +1,4 @@
-"""Hooks on gradients in `Variable.backward`, which writes `.g` of all that it passes."""
+"""Hooks on gradients in `Variable.backward`, which writes `.g` of every variable on its way."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_a_view_of_the_gradient_sees_what_is_added():
     assert view.tolist() == [-1, -1]
 
 
-def test_outputs_that_nobody_contributes_to_are_not_shown():
+def test_hooks_skip_outputs_without_contributions():
     x, seen = leaf(1, 2), []
     first, second = F.split(x * 3, axis=0)
     for v in (first, second):
@@ -166,7 +166,7 @@ def test_another_graph_may_run_in_a_hook(mode):
 
 
 def test_a_result_under_no_gradient_is_overwritten():
-    """NNabla's way with a variable that a function without gradients computes."""
+    """As in NNabla for the result of a function without gradients."""
     c = leaf(2, need_grad=False)
     k = c * 2
     k.need_grad = True
