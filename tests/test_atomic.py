@@ -90,7 +90,7 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, 0o600, 0o664])
-def test_new_files_keep_the_permissions_of_the_user(tmp_path, before):
+def test_replacing_keeps_the_permissions_of_the_file(tmp_path, before):
     plain, path = tmp_path / "plain", tmp_path / "p.safetensors"
     plain.touch()
     if before is not None:

@@ -1,4 +1,4 @@
-"""Function handles called by hand: what does not fit is refused before a kernel sees it."""
+"""Direct calls of function handles (`setup`, `forward`, `backward`): invalid calls are refused before a kernel runs."""
 
 import threading
 
@@ -10,6 +10,7 @@ import kinnor.functions as F
 
 
 def leaf(*shape):
+    """Returns a leaf of ones."""
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
@@ -59,7 +60,7 @@ def test_shapes_that_do_not_fit_never_reach_a_kernel():
         f.backward([leaf(2)], [])
 
 
-def test_outputs_of_other_functions_are_not_looked_at():
+def test_outputs_of_other_functions_are_ignored():
     x = leaf(2, 3)
     first, second = F.slice(x, stop=(1, 3)), F.slice(x, start=(1, 0))
     first.g, second.g, x.g = 2, 5, 7
@@ -97,6 +98,7 @@ def test_sizes_that_wrap_around_are_refused():
 
 
 def sample(*shape):
+    """Returns a leaf of random values in [0, 1)."""
     return nn.Variable.from_numpy_array(np.random.RandomState(3).rand(*shape).astype(np.float32), need_grad=True)
 
 
@@ -205,6 +207,7 @@ def test_no_run_by_hand_within_a_run():
     refused = []
 
     def hook(_):
+        """Checks that direct calls of `f` are refused while it runs in a graph."""
         for run in (
             lambda: f.setup([x], [nn.Variable()]),
             lambda: f.forward([sample(8, 40)], [nn.Variable()]),
@@ -232,6 +235,7 @@ def test_no_run_by_hand_beside_a_run():
     failures = []
 
     def run():
+        """Runs the graph in a loop and records refused runs."""
         try:
             for _ in range(60):
                 try:

@@ -1,4 +1,4 @@
-"""NNabla's names for Kinnor: imported, around a script, and as a plug-in of pytest. Each in a process of its own."""
+"""NNabla's names for Kinnor: imported, around a script, and as a pytest plug-in. Each test runs in its own process."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ PACKAGES = str(Path(kinnor.__file__).parents[1])
 
 
 def python(*arguments, cwd=None):
+    """Runs Python with the compatibility package on its path."""
     paths = [PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
@@ -20,6 +21,7 @@ def python(*arguments, cwd=None):
 
 
 def run(program):
+    """Runs a program after importing the compatibility names. Returns the words that it prints."""
     done = python("-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -411,7 +413,7 @@ def test_arguments_of_a_function_that_are_a_method_say_nothing():
     """)
 
 
-def test_functions_without_what_is_around_them():
+def test_function_bases_take_their_own_argument_names():
     run("""
         import inspect
         import numpy as np

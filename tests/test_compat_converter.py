@@ -1,4 +1,4 @@
-"""NNabla's converter and its loaders of files by extension, each test in a process of its own."""
+"""NNabla's converter, and its file loaders by extension. Each test runs in its own process."""
 
 from test_compat import run
 

@@ -1,4 +1,4 @@
-"""What programs of NNabla's do with files of networks and with functions by hand, each in a process of its own."""
+"""Programs for NNabla with network files and direct calls of functions. Each test runs in its own process."""
 
 from test_compat import run
 

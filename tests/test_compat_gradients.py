@@ -1,4 +1,5 @@
-"""Gradients as functions under NNabla's names, in a process of their own: importing them renames the library."""
+"""Gradients as functions under NNabla's names. Runs in its own process, since importing the names renames the
+library."""
 
 import subprocess
 import sys
@@ -139,7 +140,6 @@ assert np.allclose(found[1].d, gy.d.sum(0, keepdims=True), atol=1e-5)
 
 @pytest.mark.parametrize("script", [DATA_GRAD, RULE, RESIZE, POOLING, UNREAD, DROPOUT, RETURNED, BATCH_NORMALIZATION])
 def test_gradients_are_functions(script: str) -> None:
-    """Gradients take their arguments by position, are differentiated again, are complete, and need no input that
-    they do not read."""
+    """Gradients take positional arguments, are complete and differentiable, and need only the inputs that they read."""
     done = subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Contexts: names, scopes of threads, the default of the process."""
+"""Contexts: names, scopes by thread, the process default."""
 
 import copy
 import pickle
@@ -12,6 +12,7 @@ from kinnor import ext_utils
 
 @pytest.fixture(autouse=True)
 def default_context():
+    """Restores the default context after the test."""
     before = nn.get_current_context()
     yield
     nn.set_default_context(before)
@@ -147,11 +148,13 @@ def test_contexts_reach_functions_of_other_threads_by_default_only():
     dtypes = []
 
     def build():
+        """Builds and runs a function in the current context, and records the type of its result."""
         y = F.add_scalar(x, 1)
         y.forward()
         dtypes.append(y.d.dtype.name)
 
     def in_thread():
+        """Calls `build` in another thread."""
         thread = threading.Thread(target=build)
         thread.start()
         thread.join()

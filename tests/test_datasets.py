@@ -1,4 +1,4 @@
-"""The digits that come with the package, and IDX files: whole ones made from them, and broken ones."""
+"""The bundled digits, and IDX files: valid files made from them, and damaged ones."""
 
 import gzip
 import struct
@@ -13,6 +13,7 @@ CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
 def idx_bytes(array):
+    """Returns an array as an IDX file."""
     array = np.asarray(array)
     header = struct.pack(">HBB", 0, CODES[array.dtype.str[1:]], array.ndim) + np.array(array.shape, ">u4").tobytes()
     return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
@@ -20,6 +21,7 @@ def idx_bytes(array):
 
 @pytest.fixture
 def pixels():
+    """Returns the digits as 8-bit images."""
     images, _ = digits()
     return (images[:, 0] * 16).astype(np.uint8)
 

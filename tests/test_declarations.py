@@ -1,4 +1,5 @@
-"""Every registered operation has a row in the table, a signature that is its declaration, and whole documentation."""
+"""Every registered operation has a row in the table, a signature that matches its declaration, and full
+documentation."""
 
 import inspect
 import re
@@ -14,7 +15,7 @@ DECLARED = _core.declarations()
 each = pytest.mark.parametrize("declared", DECLARED, ids=[d[0] for d in DECLARED])
 
 GIVEN_BY_LISTS = {"sink"}
-"""Operations whose outputs mean nothing; `test_sink_runs_its_branches` tests them."""
+"""Operations without meaningful outputs. `test_sink_runs_its_branches` tests them."""
 
 
 @each
@@ -67,7 +68,7 @@ def test_documentation_is_whole(declared):
 
 
 def test_argument_names_of_info():
-    """`info.args` gives what was given, defaults included."""
+    """`info.args` holds the given arguments and the defaults."""
     x = nn.Variable((2, 3))
     assert F.sum(x, 1).parent.info.args == {"axes": [1], "keep_dims": False}
     for _, type_name, inputs, args, _ in DECLARED:

@@ -1,4 +1,4 @@
-"""Networks that find objects and divide images: structure, sizes, files, and what goes before and after them."""
+"""Networks for detection and segmentation: structure, sizes, files, preprocessing and postprocessing."""
 
 import numpy as np
 import pytest
@@ -18,17 +18,18 @@ from kinnor.utils.save import save
 
 @pytest.fixture
 def constant(monkeypatch):
-    """Weights that cost no time."""
+    """Replaces the random initialization of weights by constants, which is fast."""
     monkeypatch.setattr(UniformInitializer, "__call__", lambda self, shape: np.broadcast_to(np.float32(0.01), shape))
 
 
 def count(y, kind):
+    """Counts the functions of type `kind` above `y`."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return found.count(kind)
 
 
-# The sizes are those of the authors' files: without the 16 bytes at their start, four bytes each.
+# The sizes of the authors' files, minus a header of 16 bytes, at four bytes each.
 @pytest.mark.parametrize(("dataset", "maps", "n"), [("voc", 25, 50_676_061), ("coco", 85, 50_983_561)])
 def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
     model = YoloV2(dataset, weights=None)
@@ -89,7 +90,7 @@ def test_deeplab_has_the_structure_that_nnablas_file_names(constant, stride, dil
 
 
 class Small(BuiltModel):
-    """A network of one layer."""
+    """A network with one layer."""
 
     FOLDER, SHAPE, STAGES, UNUSED = "small", (3, 4, 4), ("all", "first"), ("xs",)
 
@@ -107,6 +108,7 @@ class Other(Small):
 
 @pytest.fixture
 def file(tmp_path):
+    """Writes a network to a file. Returns its path and the weight of its convolution."""
     with nn.parameter_scope("", {}):
         x = nn.Variable((1, 3, 4, 4))
         y = F.relu(PF.convolution(x, 2, (3, 3), name="c") + nn.parameter.get_parameter_or_create("xs", (1, 1, 1, 1)))
@@ -194,7 +196,7 @@ def test_boxes_are_drawn_where_there_is_something():
         detection.draw_bounding_boxes(image * 1.0, boxes, ["cat", "dog"])
 
 
-def test_images_are_framed_and_classes_come_back(tmp_path):
+def test_images_are_padded_and_classes_have_the_original_size(tmp_path):
     image = np.random.RandomState(0).randint(0, 256, (10, 20, 3)).astype(np.uint8)
     way = segmentation.ProcessImage(image, 33, 33)
     x = way.pre_process()

@@ -1,4 +1,4 @@
-"""`einsum` is `numpy.einsum`, whatever the equation, and its gradients are derivatives."""
+"""`einsum` equals `numpy.einsum` for any equation, and its gradients are right."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_values_and_gradients(case):
 
 
 def test_random_equations():
-    """Whatever letters three arrays share."""
+    """Equations of three arrays with any shared letters."""
     r = np.random.RandomState(1)
     lengths = dict(zip("abcde", (2, 3, 1, 4, 2), strict=True))
     for _ in range(60):
@@ -90,7 +90,7 @@ def test_random_equations():
 
 
 def test_a_chain_goes_by_the_small_side():
-    """A thousand by one by a thousand never becomes a matrix of a million."""
+    """A product of shapes (1000, 1) and (1, 1000) must not become a matrix of a million elements."""
     shapes = {"ij": (1000, 2), "jk": (2, 1000), "kl": (1000, 1)}
     xs = [nn.Variable(s) for s in shapes.values()]
     y = F.einsum(*xs, equation="ij,jk,kl->il")

@@ -1,4 +1,4 @@
-"""Settings that the environment gives, and interpreters that are none to be in."""
+"""Environment settings, and unsupported interpreters."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
 
 
 def run(program, **variables):
+    """Runs a program with environment variables. Returns its status, its output and the last line of its errors."""
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=60
     )
@@ -95,7 +96,7 @@ print(seen)
 
 
 def blocks(text):
-    """The lines of each plan that was printed."""
+    """Returns the lines of each printed plan."""
     found = []
     for line in text.splitlines():
         if not line.startswith(" "):
@@ -192,7 +193,7 @@ interpreters.run_string(second, "try: import kinnor._core\\nexcept ImportError: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_processor_without_avx2_is_told_that_it_is_slow(monkeypatch, capsys):
+def test_a_processor_without_avx2_gets_a_warning(monkeypatch, capsys):
     assert "AVX2" in system.slowness("x86_64", {"processor": "sse4.2 avx"})
     assert system.slowness("AMD64", {"processor": "avx avx2 fma"}) is None
     assert system.slowness("arm64", {"processor": "neon"}) is None
@@ -201,7 +202,7 @@ def test_a_processor_without_avx2_is_told_that_it_is_slow(monkeypatch, capsys):
     assert capsys.readouterr().err == "slow\n"
 
 
-def test_the_instructions_of_old_machines_can_be_tried():
+def test_older_instruction_sets_can_be_selected():
     code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
     assert code == 0 and error == []
     assert "instructions  portable" in said

@@ -1,4 +1,4 @@
-"""`functions.forget`: Chainer's semantics, and what the original could not do."""
+"""`functions.forget`: Chainer's semantics, and extensions."""
 
 import numpy as np
 import pytest
@@ -13,21 +13,24 @@ MODES = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynami
 
 @pytest.fixture(autouse=True)
 def alone():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
 
 def leaf(*shape, seed=0):
+    """Returns a leaf of random values."""
     values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
 
 def plain(func, *xs, **_):
+    """Calls `func` without `forget`, for comparison."""
     return func(*xs)
 
 
 def gradients(build, leaves, dynamic, seed=3):
-    """The gradients of what `build` returns, run as one does in that mode."""
+    """Returns the gradients of the result of `build`, in static or dynamic mode."""
     nn.seed(seed)
     for v in leaves:
         v.grad.zero()
@@ -40,11 +43,12 @@ def gradients(build, leaves, dynamic, seed=3):
 
 
 def same(a, b):
+    """True if two lists of arrays are equal bit by bit."""
     return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def agrees(func, leaves, dynamic):
-    """Whether gradients with and without `forget` are the same to the bit."""
+    """True if gradients with and without `forget` are equal bit by bit."""
     forgetting = gradients(lambda: F.sum(F.forget(func, *leaves)), leaves, dynamic)
     return same(forgetting, gradients(lambda: F.sum(func(*leaves)), leaves, dynamic))
 
@@ -131,6 +135,7 @@ def test_func_is_called_once_forward_and_once_backward():
     calls = []
 
     def func(x):
+        """Records if the call is a recomputation."""
         calls.append(nn.config.in_recomputing)
         return F.sin(x)
 
@@ -261,7 +266,7 @@ def test_batch_normalization_updates_its_statistics_once(dynamic):
         (lambda x: F.sum(x), r"output 0 of shape \(3,\) as the first time, got \(\)"),
     ],
 )
-def test_a_run_that_gives_something_else_is_told(second, said):
+def test_a_recomputation_with_another_result_is_refused(second, said):
     runs = [F.sin, second]
     x = leaf(3)
     with nn.auto_forward():
@@ -355,7 +360,7 @@ def test_an_error_on_the_way_back_leaves_random_numbers_as_they_are():
     assert draws(True) == draws(False)
 
 
-def test_a_value_that_changed_since_is_told():
+def test_a_changed_value_is_refused():
     w, x = leaf(3), leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: x * w, x))

@@ -1,4 +1,4 @@
-"""Gradients through `functions.forget`: of what it closes over, of any order, in nested segments."""
+"""Gradients through `functions.forget`: by captured variables, of higher order, in nested segments."""
 
 import numpy as np
 from test_forget import MODES, gradients, leaf, plain, same
@@ -13,7 +13,8 @@ def test_closed_over_values_get_their_gradients(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def build(call):
-        h = F.exp(w)  # computed outside: gradients flow through it once
+        """Returns a loss with captured variables. `call` is `forget` or a plain call."""
+        h = F.exp(w)  # computed outside, so gradients flow through it once
         k = F.sin(h)
         return F.sum(call(lambda x: F.sin(x * h) * k + w, x))
 
@@ -50,6 +51,7 @@ def test_gradients_of_gradients():
     w, x = leaf(3), leaf(3, seed=1)
 
     def third(call):
+        """Returns gradients of third order."""
         with nn.auto_forward():
             y = F.sum(call(lambda x: F.sin(x * w) * x, x))
             (g1,) = autodiff.grad(y, x, create_graph=True)
@@ -65,6 +67,7 @@ def test_nn_grad_goes_through(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def second(call):
+        """Returns the gradients of a gradient from `nn.grad`."""
         with nn.auto_forward(dynamic):
             y = F.sum(call(lambda x: F.sin(x * w), x))
             (g,) = nn.grad([y], [x])
@@ -97,6 +100,7 @@ def test_what_is_handed_through(dynamic):
 
 
 def several(ys):
+    """Returns the outputs as a tuple."""
     return ys if isinstance(ys, tuple) else (ys,)
 
 
@@ -106,10 +110,12 @@ def test_nesting(dynamic):
     calls = []
 
     def inner(x):
+        """The inner segment, with dropout."""
         calls.append(nn.config.in_recomputing)
         return F.dropout(F.sin(x * w), 0.5)
 
     def outer(call):
+        """Returns the outer segment, which contains the inner one."""
         return lambda x: F.tanh(call(inner, F.exp(x))) * w
 
     got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)

@@ -1,4 +1,4 @@
-"""The first run of `functions.forget`: it keeps no graph, and memory goes as soon as nobody holds it."""
+"""The first run of `functions.forget` builds no graph, and frees memory as soon as it is unused."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,18 @@ from kinnor import autodiff
 
 N = 1 << 16
 ONE = 4 * N
-"""Bytes of an array of that many elements."""
+"""Bytes of an array of `N` elements."""
 
 
 def sines(x, n=24):
+    """Applies `sin` `n` times."""
     for _ in range(n):
         x = F.sin(x)
     return x
 
 
 def big():
+    """Returns a leaf of `N` elements."""
     return nn.Variable.from_numpy_array(np.linspace(-1, 1, N, dtype=np.float32), need_grad=True)
 
 
@@ -96,7 +98,7 @@ def test_parameters_and_values_from_outside_are_found_without_a_graph():
 
         def func(h):
             with autodiff.enable_grad():
-                deep = F.sin(outer)  # in a graph, which the result leads to
+                deep = F.sin(outer)  # in a graph that the result depends on
             return PF.affine(F.reshape(h * deep, (1, 2)), 1)
 
         y = F.sum(F.forget(func, x * 1))

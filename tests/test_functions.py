@@ -1,4 +1,4 @@
-"""What all functions have in common, and the forms of those that are composed in Python."""
+"""Properties of all functions, and the forms of functions composed in Python."""
 
 import inspect
 import pickle
@@ -37,10 +37,12 @@ def test_the_stub_is_up_to_date():
 
 
 def arguments(y):
+    """Returns the arguments of the function that computed `y`."""
     return (y[0] if isinstance(y, tuple) else y).parent.info.args
 
 
 def v(*shape):
+    """Returns an empty variable of this shape."""
     return nn.Variable(shape)
 
 

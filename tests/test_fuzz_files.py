@@ -1,4 +1,4 @@
-"""A few of the broken files of `fuzz_files.py` for each reader."""
+"""A few files of `fuzz_files.py` for each reader."""
 
 import subprocess
 import sys

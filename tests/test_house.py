@@ -1,4 +1,4 @@
-"""What CONTRIBUTING and README promise about the tree itself, and what importing the package costs."""
+"""Promises of CONTRIBUTING and README about the source tree, and the cost of importing the package."""
 
 import re
 import subprocess
@@ -28,8 +28,8 @@ def test_python_is_named_in_one_place_only():
     assert {path.parent.name for path in named} <= {"python"}
 
 
-# Blocks of `unsafe` outside of the kernels and of tests: who needs one more finds one that can go. (Four of Python's
-# are its allocator's.)
+# Upper limits of `unsafe` blocks outside of kernels and tests. A new block must replace an old one. Four blocks of the
+# Python bindings belong to the allocator.
 UNSAFE = {"array": 29, "graph": 16, "ops": 19, "python": 12, "solvers": 3}
 
 
@@ -44,7 +44,7 @@ def test_unsafe_blocks_do_not_grow(part):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_module_says_what_it_is(path):
+def test_each_module_has_a_documentation_line(path):
     assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
 
 

@@ -1,4 +1,5 @@
-"""Memory that functions share in place: a run that clears gives it back after its last use, where nobody sees it."""
+"""Memory shared by in-place functions: a clearing run frees it after its last use if it is not visible to the
+caller."""
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ N = 1 << 18
 
 
 def live():
+    """Returns the live bytes."""
     return nn.memory_stats()["live"]
 
 
 def chain(x, n, keep):
-    """Values of which each is seen under another shape, by one function or by two."""
+    """A chain of values that are reshaped and then read by one function or two."""
     h = x
     for k in range(n):
         h = F.exp(h * -0.5)
@@ -26,6 +28,7 @@ def chain(x, n, keep):
 
 
 def expected(x, n):
+    """The chain in NumPy."""
     for _ in range(n):
         h = np.exp(x * -0.5)
         x = np.sin(h) + np.cos(h)
@@ -34,6 +37,7 @@ def expected(x, n):
 
 @pytest.fixture
 def x():
+    """Returns an input of random values."""
     return nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal(N).astype(np.float32))
 
 
@@ -50,7 +54,7 @@ def test_it_goes_after_its_last_use(x):
         x.d = x.d + 0.25
 
 
-def test_what_somebody_sees_stays(x):
+def test_memory_of_held_variables_stays(x):
     seen = []
     y = chain(x, 3, seen)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Indexing of arrays and variables, against NumPy."""
+"""Indexing of arrays and variables, compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -53,10 +53,12 @@ KEYS = pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids
 
 
 def example():
+    """Returns an array of shape (4, 3, 2)."""
     return np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 
 
 def values(x):
+    """Returns a copy of the values of an array or a variable."""
     return np.array(x.data if isinstance(x, nn.NdArray) else x.d)
 
 
@@ -248,7 +250,7 @@ def test_values_made_of_the_variable_itself_are_those_of_before(dynamic, assign,
     np.testing.assert_allclose(h.d, numbers)
     x.grad.zero()
     y.backward()
-    # Twice: h0 = 2 x1, h1 = 2 x1 + 1.
+    # Both reads: h0 = 2 x1, h1 = 2 x1 + 1.
     expected = [0, 2 * (2 * 2 * plain[1] + 2 * (2 * plain[1] + 1)), 2 * plain[2]] if slope is None else slope(plain)
     np.testing.assert_allclose(x.g, expected)
 
@@ -295,7 +297,7 @@ def test_a_leaf_is_assigned_to_from_itself():
         assert x.d.tolist() == [4.0, 2.0]
 
 
-def test_slices_that_are_none_are_refused_in_our_words():
+def test_invalid_slices_raise_typed_errors():
     with pytest.raises(nn.RangeError, match="expected a slice with another step than zero, got slice"):
         nn.Variable((3,))[::0]
     with pytest.raises(nn.CallError, match="expected a slice of whole numbers, got slice"):
@@ -326,12 +328,13 @@ LENGTHS = (4, 7, 3, 5)
 
 
 def rows(n, width=3):
+    """Returns an array with `n` rows."""
     return np.arange(n * width * 2, dtype=np.float32).reshape(n, width, 2) + 1
 
 
 @OPEN_KEYS
 def test_what_is_open_follows_the_shape(key):
-    """Built for 4 rows; what it gives and its gradient, for more and fewer, and for another width."""
+    """Built for 4 rows. Values and gradients are checked for more rows, fewer rows and another width."""
     x = nn.Variable((4, 3, 2), need_grad=True)
     y = x[key]
     for n, width in [(n, 3) for n in LENGTHS] + [(6, 5)]:
@@ -427,7 +430,7 @@ def test_gradients_as_graphs_of_parts():
         inside = np.zeros((4, 3, 2))
         inside[key] = 1
         n, v, r = inside.sum(), 3.0, rows(4).astype(float)
-        # loss = n (2 v^4 + v^6) + sum of x^6 outside.
+        # loss = n (2 v^4 + v^6) + the sum of x^6 elsewhere
         np.testing.assert_allclose(g[0].d, np.where(inside, 0, 6 * r**5))
         np.testing.assert_allclose(g[1].d.sum(), n * (8 * v**3 + 6 * v**5))
         np.testing.assert_allclose(gg[0].d, np.where(inside, 0, 2 * 6 * r**5 * 30 * r**4))
