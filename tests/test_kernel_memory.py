@@ -1,4 +1,5 @@
-"""Memory that kernels take for themselves counts as arrays do: where there is none, `MemoryError`, and life goes on."""
+"""Scratch memory of kernels counts towards the limit. If it cannot be allocated, `MemoryError` is raised and the
+process continues."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Monitors, the log and schedules."""
+"""Monitors, the log, and learning rate schedules."""
 
 import io
 import logging
@@ -33,10 +33,12 @@ from kinnor.utils.learning_rate_scheduler import (
 
 @pytest.fixture
 def monitor(tmp_path):
+    """Returns a monitor in a temporary folder."""
     return Monitor(tmp_path / "run" / "first")
 
 
 def read_png(path):
+    """Reads an image with the channel axis last."""
     pixels = read_image(path)
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
@@ -151,6 +153,7 @@ def test_log_file_from_the_configuration(tmp_path):
 
 def test_schedules():
     def rates(schedule, *iterations):
+        """Returns the learning rates at these iterations, to compare approximately."""
         return pytest.approx([schedule.get_learning_rate(i) for i in iterations])
 
     assert rates(PolynomialScheduler(2, 100, 2), 0, 50, 100) == [2, 0.5, 0]

@@ -1,4 +1,4 @@
-"""Arrays of another type than the one that functions compute in: the next run sees every write, however it was made."""
+"""Arrays of another type than the compute type: the next run sees every write, of any kind."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import kinnor.functions as F
 
 ALL = list(combinations())
 EACH = 101
-"""One of so many is played here, all of them by `make fuzz`."""
+"""The test plays one in `EACH` combinations. `make fuzz` plays all."""
 
 
 def test_every_combination_is_there_once():
@@ -33,7 +33,7 @@ def test_the_next_run_sees_every_write(kind):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("run", range(len(RUNS)))
 def test_it_sees_writes_one_after_the_other(kind, run):
-    """In a weight that is packed, and that is kept with the array."""
+    """In a weight that is packed and cached with its array."""
     check_in_turn(kind, "affine", run)
 
 
@@ -43,6 +43,7 @@ def test_a_numeric_gradient_leaves_no_trace():
     y.forward()
 
     def numeric(step=1e-2):
+        """Returns the numeric gradient by writes through a view."""
         d = x.d
         found = np.zeros(3)
         for i in range(3):
