@@ -1,4 +1,4 @@
-"""Parametric functions register what NNabla's do: paths, order, shapes, need_grad and initial values."""
+"""Parametric functions register the same parameters as NNabla's: paths, order, shapes, need_grad, initial values."""
 
 import inspect
 
@@ -17,6 +17,7 @@ from kinnor.testing import assert_allclose
 
 @pytest.fixture(autouse=True)
 def fresh():
+    """Clears parameters and seeds their initial values, before and after the test."""
     nn.clear_parameters()
     random.set_parameter_seed(313)
     yield
@@ -24,10 +25,12 @@ def fresh():
 
 
 def image():
+    """Returns an empty batch of images."""
     return nn.Variable((2, 6, 4, 4))
 
 
 def registered():
+    """Returns shape and need_grad of all parameters by path."""
     return {key: (v.shape, v.need_grad) for key, v in nn.get_parameters(grad_only=False).items()}
 
 
@@ -293,6 +296,7 @@ def test_own_parametric_functions():
 def test_own_parametric_functions_may_declare_the_name_and_leave_out_the_scope():
     @PF.parametric_function_api()
     def block(x, fix_parameters=False, name=None):
+        """A parametric function without a scope argument."""
         return PF.affine(x, 3, fix_parameters=fix_parameters)
 
     assert list(inspect.signature(block).parameters) == ["x", "fix_parameters", "name"]
@@ -357,6 +361,7 @@ def test_a_refused_call_keeps_what_was_there():
 def test_a_failing_outer_function_forgets_what_inner_ones_registered():
     @PF.parametric_function_api("outer")
     def outer(x, fix_parameters=False):
+        """A parametric function whose second layer fails."""
         y = PF.affine(x, 3)
         PF.affine(y, 0, name="second")
 

@@ -1,4 +1,4 @@
-"""Whether the comparison with peers works: all of Kinnor's rows on tiny sizes, and what is made of rows."""
+"""The comparison with other frameworks: all rows of Kinnor at tiny sizes, and the report made from rows."""
 
 import csv
 import json
@@ -20,6 +20,7 @@ from benches.peers.workloads import WORKLOADS  # noqa: E402
 
 
 def row(framework, form, ms, losses=(1.0, 0.5, 0.25)):
+    """Returns a row of measurements of one framework."""
     return Row("net", 2, framework, form, list(losses), [ms, 100 * ms, ms], [2 * ms], 10, 15)
 
 
@@ -48,7 +49,7 @@ def test_quick_run(tmp_path):
     for workload in WORKLOADS:
         losses = [r["losses"] for r in rows if r["workload"] == workload]
         assert len(losses) == 4
-        # Neither the mode nor who looks on changes a number.
+        # Neither the mode nor a reader of values may change a number.
         assert losses == losses[:1] * 4
     assert (tmp_path / "peers-1.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "peers-1.svg").read_text() and "<svg" in (tmp_path / "memory-1.svg").read_text()
@@ -88,7 +89,7 @@ def test_conclusion():
     assert "names cost more than 1.3: net static 1.50" in text
 
 
-def test_what_is_published_has_a_figure_of_time_and_one_of_memory(tmp_path):
+def test_published_results_have_figures_of_time_and_memory(tmp_path):
     page = tmp_path / "speed.md"
     page.write_text(f"before\n\n{published.BEGIN}\nold\n{published.END}\n\nafter\n")
     rows = [row(*r) for r in ROWS]
