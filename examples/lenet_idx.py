@@ -23,7 +23,7 @@ from kinnor.utils.data_iterator import data_iterator_simple
 
 
 def load(folder, part):
-    """Images from 0 to 1, shape (n, 1, height, width), and labels, shape (n, 1)."""
+    """Returns images from 0 to 1 of shape (n, 1, height, width), and labels of shape (n, 1)."""
     arrays = []
     for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
         compressed = folder / f"{name}.gz"
