@@ -1,11 +1,11 @@
 """Writes a project file for `kinnor train`: a network, its data, its training and its monitors.
 
-    kinnor digits -o images
-    kinnor create_image_classification_dataset -i images -o data -c 1 -w 8 -g 8 -m trimming -s true \
-            -f1 training.csv -f2 validation.csv -r2 20
-    python examples/digits_project.py digits.nnp
-    kinnor train -c digits.nnp -o trained
-    kinnor forward -c trained/results.nnp -d data/validation.csv -o trained
+kinnor digits -o images
+kinnor create_image_classification_dataset -i images -o data -c 1 -w 8 -g 8 -m trimming -s true \
+        -f1 training.csv -f2 validation.csv -r2 20
+python examples/digits_project.py digits.nnp
+kinnor train -c digits.nnp -o trained
+kinnor forward -c trained/results.nnp -d data/validation.csv -o trained
 """
 
 import argparse
