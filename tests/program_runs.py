@@ -41,7 +41,7 @@ def forward_all(p: Program, a: int, b: int, how: dict[str, bool]) -> None:
 
 @step(a=ANY, clear_buffer=FLAG, seed=SEEDS, start=["one", "array", "own"], zero=FLAG)
 def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero: bool) -> None:
-    """Runs backward from a node. The gradients must be exact if all values are certain, else exact or refused."""
+    """Runs backward from a node. The run must be exact if all values are known to be there, else exact or refused."""
     r = p.computed(a)
     if r is None or not p.can_run(r):
         return
@@ -167,7 +167,7 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
 
 @step(a=ANY, retain=FLAG, forward_first=[True, True, False])
 def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> None:
-    """Differentiates by `autodiff.backward` and checks the gradients of the leaves."""
+    """Differentiates by `autodiff.backward`, which adds to the gradients of the leaves."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r]:
         return
@@ -199,7 +199,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
 
 @step(a=ANY, b=ANY, create_graph=FLAG)
 def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
-    """Differentiates by `autodiff.grad`, also of second order."""
+    """Differentiates by `autodiff.grad`, perhaps with a graph, and checks the result."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r] or (create_graph and any(n.op == "users" for n in r.above())):
         return
@@ -358,7 +358,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
 
 @step(a=ANY, budget=["least", "ample", "none"])
 def budgeted(p: Program, a: int, budget: str) -> None:
-    """Runs forward under a memory budget: none, ample or too small."""
+    """Runs forward and backward without a memory budget, with an ample one, or with the least one."""
     r = p.computed(a)
     if not p.can_run(r):
         return
@@ -375,7 +375,7 @@ def budgeted(p: Program, a: int, budget: str) -> None:
 
 @step(seed=SEEDS, a=ANY)
 def beside(p: Program, seed: int, a: int) -> None:
-    """Runs a graph of another thread at the same time."""
+    """Runs a node while another thread trains a graph of its own."""
     r = p.computed(a)
     value = numbers(seed, (50, 3))
     found: list[Any] = []

@@ -200,7 +200,7 @@ def swap(p: Program, a: int, b: int) -> None:
 
 @step(a=ANY, b=ANY, seed=SEEDS)
 def narrow(p: Program, a: int, b: int, seed: int) -> None:
-    """Makes two leaves share parts of one array."""
+    """Gives two leaves the two halves of one array."""
     x, y = p.leaf(a), p.leaf(b)
     shape = (p.rows, 3)
     if x is None or y is None or x.pair is y.pair or any(z.pair.data.value.shape != shape for z in (x, y)):
@@ -256,7 +256,7 @@ def cast(p: Program, a: int, dtype: Any) -> None:
 
 @step(a=ANY, seed=SEEDS)
 def clear(p: Program, a: int, seed: int) -> None:
-    """Clears a leaf and perhaps fills it again."""
+    """Clears a leaf, checks that it reads as NaN, and writes new values."""
     x = p.leaf(a)
     if (
         x is None

@@ -232,7 +232,7 @@ class Node:
         self.read: tuple[int, ...] = ()
         """Versions of the inputs at the last computation."""
         self.kept: frozenset[Node] | None = frozenset()
-        """Nodes whose gradients still have the values they need. None for all nodes."""
+        """Nodes from which a backward run still finds the values of this node. None for all nodes."""
         self.hooks: list[tuple[Any, float]] = []
         """Hooks on the gradient: handle and factor."""
 

@@ -54,7 +54,7 @@ def test_the_page_names_what_depends_on_instructions():
     assert set(re.findall(r"`(\w+)`", text[text.index("but for what sums up products") :])) == accuracy.SUMS_OF_PRODUCTS
 
 
-def test_errors_are_told():
+def test_errors_are_in_ulp():
     """Errors are in ulp of the exact value, and infinite if only one of the two is a number."""
     got = np.array([1.0, 1.0 + 2**-22, np.inf, 1.0, np.nan, 3e38], np.float32)
     exact = np.array([1.0, 1.0, 1e39, np.inf, np.nan, 1e39])

@@ -113,7 +113,7 @@ def test_a_part_may_be_written_from_the_whole():
     np.testing.assert_array_equal(np.delete(a.data, 3, 0), np.delete(A, 3, 0))
 
 
-def test_functions_that_run_as_one_pass_keep_apart_what_overlaps():
+def test_fused_functions_handle_overlapping_memory():
     buffer = np.zeros(5001, np.float32)
     start = np.linspace(-1, 1, 5000, dtype=np.float32)
     x = nn.Variable((5000,))
@@ -146,7 +146,7 @@ def test_memory_may_come_to_be_shared_after_the_first_run():
     np.testing.assert_array_equal(shared, A.T)
 
 
-def test_a_gradient_may_share_memory_with_what_it_is_computed_from():
+def test_a_gradient_may_share_memory_with_its_inputs():
     x, w = nn.Variable.from_numpy_array(A, need_grad=True), nn.Variable.from_numpy_array(A + 1)
     y = F.transpose(x, (1, 0))
     y.forward()
@@ -231,7 +231,7 @@ def test_elements_are_overwritten_in_place_on_all_threads(operate, other):
     assert a.data.ctypes.data == place
 
 
-def test_a_gradient_that_reads_what_was_overwritten_is_told_so():
+def test_a_gradient_that_reads_overwritten_values_raises():
     x = nn.Variable.from_numpy_array(A, need_grad=True)
     y = F.sin(x, outputs=[x.data])
     y.forward()

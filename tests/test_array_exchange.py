@@ -144,7 +144,7 @@ def test_a_number_on_the_left_leaves_the_operator_to_us(number):
         np.testing.assert_allclose(z.data, expected, rtol=1e-6)
 
 
-def test_looking_is_not_writing():
+def test_reading_is_not_a_write():
     v = variable([1])
     v.data.zero()
     for look in (float, repr, pickle.dumps, lambda x: x.item()):

@@ -183,7 +183,7 @@ def test_modifications_are_counted_as_nnabla_counts_them():
 @pytest.mark.parametrize(
     ("dtype", "shown"), [(np.float32, "[nan, nan]"), (np.float64, "[nan, nan]"), (np.int32, "[0, 0]")]
 )
-def test_what_a_user_cleared_reads_as_nothing(dtype, shown):
+def test_an_array_cleared_by_a_user_reads_as_a_fill_value(dtype, shown):
     a = array([1, 2], dtype)
     a.clear()
     assert a.clear_called
@@ -198,7 +198,7 @@ def test_what_a_user_cleared_reads_as_nothing(dtype, shown):
     assert v.g.tolist() == [0, 0]
 
 
-def test_what_the_engine_cleared_is_an_error():
+def test_reading_an_array_cleared_by_the_engine_raises():
     x = variable([1.0, 2.0])
     h = x * 2
     h.name = "hidden"

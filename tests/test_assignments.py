@@ -141,7 +141,7 @@ def test_random_programs_give_what_numpy_gives(seeds):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("key", [0, [0], np.s_[:]])
-def test_what_was_computed_before_keeps_the_values_of_before(dynamic, key):
+def test_earlier_results_keep_their_values(dynamic, key):
     x = nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
         v = x * 1

@@ -178,7 +178,7 @@ def test_heads(given, at_once):
         assert np.abs(ws[0].g).max() > 0
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     q, k, v = (nn.Variable(s) for s in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     for bad in ((q, k, nn.Variable((2, 4, 6))), (q, nn.Variable((2, 5, 3)), v), (q, nn.Variable((1, 5, 4)), v)):
         with pytest.raises(nn.ShapeError, match="scaled_dot_product_attention: expected query, key and value"):

@@ -27,7 +27,7 @@ SAMPLES = np.arange(20, dtype=np.int16).reshape(10, 2) * 100
     ],
     ids=lambda samples: f"{samples.dtype}-{samples.shape[1]}",
 )
-def test_what_is_written_is_read(tmp_path, samples):
+def test_written_files_are_read_back(tmp_path, samples):
     path = tmp_path / "a.wav"
     ausave(path, samples, frame_rate=8000)
     found = auread(path)

@@ -47,7 +47,7 @@ def test_other_values_and_other_gradients_to_start_from():
         assert seed.tolist() == [2, 2]
 
 
-def test_what_was_returned_stays():
+def test_returned_gradients_stay_unchanged():
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain(x, w)
     found = []
@@ -137,7 +137,7 @@ def test_runs_under_a_budget_between():
             np.testing.assert_array_equal([gx.d, gw.d], expected)
 
 
-def test_second_passes_are_refused_as_ever():
+def test_second_passes_without_retain_are_refused():
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain(x, w)
     for _ in range(3):

@@ -37,7 +37,7 @@ def test_forward(run):
     assert built_at(e) == ("y = F.log(x) * 2", "test_forward")
 
 
-def test_what_was_there_before_is_told(run):
+def test_nan_inputs_are_reported(run):
     x = leaf(np.nan, 1)
     with autodiff.detect_anomaly(), pytest.raises(RuntimeError, match=r"NaN.*its input 0 held NaN already"):
         run(x * 2)

@@ -33,11 +33,11 @@ def hooked(make):
     return _core.live_variables() - before
 
 
-def test_a_leaf_whose_hook_knows_it():
+def test_a_leaf_with_a_hook_that_refers_to_it():
     assert hooked(lambda: leaf(1, 2)) == 0
 
 
-def test_a_result_whose_hook_knows_it():
+def test_a_result_with_a_hook_that_refers_to_it():
     assert hooked(lambda: leaf(1, 2) * 3) == 0
 
 
@@ -51,7 +51,7 @@ def test_a_hook_after_accumulation():
     assert _core.live_variables() == before
 
 
-def test_two_variables_whose_hooks_know_each_other():
+def test_two_variables_with_hooks_that_refer_to_each_other():
     before = _core.live_variables()
     x, y = leaf(1, 2), leaf(3, 4)
     x.register_hook(lambda g, y=y: g * y)
@@ -120,7 +120,7 @@ def test_gradients_with_a_graph_go_with_the_gradient():
     assert _core.live_variables() == before
 
 
-def test_a_variable_whose_info_knows_it():
+def test_a_variable_whose_info_refers_to_it():
     class Info:
         pass
 

@@ -279,7 +279,7 @@ def test_two_threads_differentiate_two_graphs():
     assert not errors
 
 
-def test_two_threads_on_one_graph_disturb_nobody():
+def test_two_threads_on_one_graph_get_right_gradients_or_errors():
     x = nn.Variable.from_numpy_array(np.ones((300, 300), np.float32), need_grad=True)
     y = F.sum(F.tanh(F.tanh(x) * 2))
     y.forward()
@@ -304,7 +304,7 @@ def test_two_threads_on_one_graph_disturb_nobody():
     assert not wrong and all("at rest" in text for text in refused)
 
 
-def test_second_order_through_an_output_that_nobody_held():
+def test_second_order_through_an_unheld_output():
     with nn.context_scope(DOUBLE), nn.auto_forward():
         values = np.random.RandomState(1).uniform(-1, 1, (4, 3))
 

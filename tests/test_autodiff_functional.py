@@ -117,7 +117,7 @@ def test_hessian():
         autodiff.hessian(F.exp, X)
 
 
-def test_gradients_of_what_was_given_stay():
+def test_gradients_of_arguments_stay():
     x = variable(X)
     autodiff.hessian(lambda x: F.sum(x**3), x)
     autodiff.gradcheck(F.tanh, x)
@@ -125,7 +125,7 @@ def test_gradients_of_what_was_given_stay():
 
 
 @pytest.mark.parametrize("check", [autodiff.gradcheck, autodiff.gradgradcheck])
-def test_gradcheck_of_what_is_right(check):
+def test_gradcheck_accepts_right_gradients(check):
     assert check(lambda x, y: (x * F.exp(y), F.sum(F.sin(x))), (X, X + 1))
     assert check(lambda x, w: F.affine(x, w), (A, variable(np.ones((3, 2)) * X[:, None])))
     assert check(lambda x, c: x * c, (variable(X), variable(X, False)))
@@ -155,7 +155,7 @@ class Wrong(nn.functions.PythonFunction):
         return False
 
 
-def test_gradcheck_of_what_is_wrong():
+def test_gradcheck_finds_wrong_gradients():
     with pytest.raises(RuntimeError, match=r"(?s)output 0 by input 0.*by kernels"):
         autodiff.gradcheck(lambda x: Wrong()(x), X)
     assert not autodiff.gradcheck(lambda x: Wrong()(x), X, raise_exception=False)

@@ -58,7 +58,7 @@ def test_exceptions_set_it_back():
     assert is_grad_enabled()
 
 
-def test_set_grad_enabled_acts_at_once():
+def test_set_grad_enabled_acts_immediately():
     set_grad_enabled(False)
     assert not is_grad_enabled()
     with set_grad_enabled(True):
@@ -292,7 +292,7 @@ def test_leaves_are_not_written_to(change):
     assert y.d.tolist() == [5, 2]
 
 
-def test_what_no_grad_built_cannot_be_made_to_need_a_gradient(mode):
+def test_results_under_no_grad_cannot_need_a_gradient(mode):
     if mode == "dynamic":
         return
     x, w = leaf(1, 2), leaf(3, 4)

@@ -23,7 +23,7 @@ def test_hooks_see_the_sum_once_in_every_run():
     assert x.g.tolist() == [20, 40]
 
 
-def test_what_they_return_takes_the_place_of_the_gradient():
+def test_a_returned_gradient_replaces_the_gradient():
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g + 1)
@@ -51,7 +51,7 @@ def test_they_are_registered_and_removed_between_runs():
     assert w.g.tolist() == [13, 26]
 
 
-def test_a_hook_on_the_root_leaves_what_the_user_gave():
+def test_a_hook_on_the_root_keeps_the_callers_gradient():
     x = leaf(1, 2)
     y = x * 3
     y.register_hook(lambda g: g * 2)

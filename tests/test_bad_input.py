@@ -244,7 +244,7 @@ def test_refused_arguments_of_methods_have_a_note(argument):
 
 
 @pytest.mark.parametrize("yes", [True, 1, np.True_, np.int64(1)])
-def test_what_counts_as_true(yes):
+def test_accepted_truth_values(yes):
     assert nn.Variable((2,), need_grad=yes).need_grad
     with nn.auto_forward(yes):
         assert nn.get_auto_forward()

@@ -14,7 +14,7 @@ def leaf(*shape):
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
-def test_a_function_runs_on_variables_of_ours():
+def test_a_function_runs_on_the_callers_variables():
     f = F.mul2(leaf(2), leaf(2)).parent
     x, y, z = leaf(3), leaf(3), nn.Variable()
     x.d = [1, 2, 3]
@@ -70,7 +70,7 @@ def test_outputs_of_other_functions_are_ignored():
         first.parent.backward([x], [leaf(1 << 20), first])
 
 
-def test_a_gradient_is_added_where_accum_says_nothing():
+def test_gradients_add_up_by_default():
     x, y = leaf(2), leaf(2)
     z = F.mul2(x, y)
     z.forward()
@@ -113,7 +113,7 @@ STATEFUL = {
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-def test_a_run_by_hand_leaves_the_gradient_of_the_graph_alone(name):
+def test_a_direct_run_does_not_change_the_gradient_of_the_graph(name):
     make, shape, other = STATEFUL[name]
     x = sample(*shape)
     expected = None
@@ -133,7 +133,7 @@ def test_a_run_by_hand_leaves_the_gradient_of_the_graph_alone(name):
     np.testing.assert_array_equal(x.g, expected)
 
 
-def test_a_gradient_by_hand_is_that_of_the_forward_run_by_hand():
+def test_a_direct_gradient_belongs_to_the_direct_forward_run():
     x, a = sample(2, 3), sample(3, 5)
     y, b = F.max(x, axis=1), nn.Variable()
     y.forward()
@@ -149,7 +149,7 @@ def test_a_gradient_by_hand_is_that_of_the_forward_run_by_hand():
         f.backward([sample(4, 9)], [z])
 
 
-def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
+def test_a_direct_recomputation_draws_the_numbers_of_the_graph():
     x = sample(5, 5)
     y, z = F.dropout(x), nn.Variable()
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
             np.testing.assert_array_equal(y.d, z.d)
 
 
-def test_what_draws_nothing_for_its_arguments_is_recomputed_by_hand_without_a_key():
+def test_recomputation_without_random_numbers_needs_no_key():
     x, h, w = sample(3, 2, 4), sample(1, 1, 2, 5), sample(1, 3, 5, 9)
     q = sample(2, 3, 4)
     for outputs, inputs in ((F.gru(x, h, w), [x, h, w]), ([F.scaled_dot_product_attention(q, q, q)], [q, q, q])):
@@ -175,7 +175,7 @@ def test_what_draws_nothing_for_its_arguments_is_recomputed_by_hand_without_a_ke
     assert drops.need_setup_recompute(0)
 
 
-def test_a_recomputation_by_hand_draws_the_numbers_of_the_later_run():
+def test_a_direct_recomputation_draws_the_numbers_of_the_later_run():
     x = sample(5, 5)
     y, z = F.dropout(x, seed=4), nn.Variable()
     y.forward()
@@ -188,7 +188,7 @@ def test_a_recomputation_by_hand_draws_the_numbers_of_the_later_run():
     np.testing.assert_array_equal(z.d, y.d)
 
 
-def test_a_graph_run_by_hand_is_one_that_ran():
+def test_a_graph_run_directly_counts_as_run():
     x = sample(4, 6)
     y = F.sum(F.max(x, axis=1))
     for shape in ((4, 6), (3, 2)):
@@ -200,7 +200,7 @@ def test_a_graph_run_by_hand_is_one_that_ran():
         np.testing.assert_array_equal(x.g, x.d == x.d.max(axis=1, keepdims=True))
 
 
-def test_no_run_by_hand_within_a_run():
+def test_no_direct_run_within_a_run():
     x = sample(4, 8)
     y = F.sum(F.sort(x))
     f = y.parent.inputs[0].parent
@@ -225,7 +225,7 @@ def test_no_run_by_hand_within_a_run():
     f.forward([x], [nn.Variable()])
 
 
-def test_no_run_by_hand_beside_a_run():
+def test_no_direct_run_during_a_run_of_another_thread():
     x = sample(300, 300)
     y = F.sort(x)
     y.forward()

@@ -69,7 +69,7 @@ def test_kept_plans_do_not_outlive_shapes():
         np.testing.assert_allclose(y.d, np.prod(shape) * loss(0.5), rtol=1e-4)
 
 
-def test_what_changed_is_named():
+def test_the_error_names_the_changed_array():
     x = leaf(*range(8))
     x.name = "pixels"
     y = F.sin(x)

@@ -157,7 +157,7 @@ def test_parameters_are_converted_both_ways(folder, model, extension):
     assert all((v.d == before[k]).all() for k, v in nn.get_parameters().items())
 
 
-def test_numbers_go_in_and_come_out(folder, model, capsys):
+def test_infer_reads_and_writes_raw_files(folder, model, capsys):
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
     x.tofile("x.bin")
     ok("infer -c net.nnp -b 2 -o out x.bin")
@@ -169,7 +169,7 @@ def test_numbers_go_in_and_come_out(folder, model, capsys):
     assert "expected 48 numbers for 'x', got 32" in capsys.readouterr().err
 
 
-def test_what_is_in_a_file_is_shown(folder, model, capsys):
+def test_the_contents_of_a_file_are_shown(folder, model, capsys):
     ok("dump net.nnp -F -V")
     shown = capsys.readouterr().out
     assert "inputs: x (-1, 1, 4, 4)" in shown
@@ -216,7 +216,7 @@ def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
     assert "one page that folds scopes" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_page_that_cannot_be_written_is_not_there(folder, model, monkeypatch, capsys):
+def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):
     ok("draw net.nnp -o drawn -f html")
     before = (folder / "drawn/net.html").read_bytes()
 
@@ -287,7 +287,7 @@ def test_boxes_become_labels_and_regions_of_cells(folder):
 
 
 @pytest.mark.parametrize("mode", ["trimming", "padding"])
-def test_boxes_follow_what_makes_images_fit(folder, mode):
+def test_boxes_follow_the_scaling_of_images(folder, mode):
     # A quarter of a wide image, right of the middle, then a quarter of a tall one, below it.
     wide, high = "0 0.625 0.5 0.25 1\n", "0 0.5 0.625 1 0.25\n"
     for text, size, across in ((wide, (8, 16), True), (high, (16, 8), False)):
@@ -305,7 +305,7 @@ def test_boxes_follow_what_makes_images_fit(folder, mode):
         np.testing.assert_allclose(lengths, want[1], atol=1e-5)
 
 
-def test_sizes_of_boxes_are_told_apart(folder, capsys):
+def test_boxes_get_the_anchor_of_their_size(folder, capsys):
     for i in range(6):
         (folder / "in/deep").mkdir(parents=True, exist_ok=True)
         write_image(f"in/deep/{i}.png", np.full((8, 8), i, np.uint8))
@@ -343,7 +343,7 @@ def test_products_become_affine_layers(folder, capsys):
     assert run("optimize a.nnp b.onnx") == 1 and run("optimize gone.nnp b.nnp") == 1
 
 
-def test_what_monitors_wrote_is_plotted(folder):
+def test_series_of_monitors_are_plotted(folder):
     pytest.importorskip("matplotlib")
     series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)
     for i in range(3):

@@ -283,7 +283,7 @@ def test_files_are_closed_at_the_end_of_a_block_whatever_happens_in_it(tmp_path)
     """)
 
 
-def test_what_programs_take_from_the_command_line_program(tmp_path):
+def test_functions_of_the_command_line_module(tmp_path):
     out = run("""
         import sys
         import numpy as np

@@ -137,7 +137,7 @@ def test_files_are_converted(tmp_path):
     """)
 
 
-def test_loaders_read_what_a_program_wants(tmp_path):
+def test_file_loaders_by_extension(tmp_path):
     run(f"""
         {NETWORKS.strip()}
         import nnabla.functions as F, nnabla.parametric_functions as PF, nnabla.solvers as S

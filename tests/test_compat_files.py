@@ -170,7 +170,7 @@ def test_a_cache_that_is_there_is_read_instead_of_the_file(tmp_path):
     """)
 
 
-def test_functions_run_by_hand():
+def test_functions_run_directly():
     run("""
         import numpy as np
         import nnabla as nn

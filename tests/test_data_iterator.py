@@ -492,7 +492,7 @@ def test_source_by_itself():
         (lambda: data_iterator_simple(lambda i: (np.zeros(i),), 4, 2, use_thread=False).next(), "one shape"),
     ],
 )
-def test_what_cannot_be_iterated(call, message):
+def test_unsupported_sources_are_refused(call, message):
     with pytest.raises(DataError, match=message) as caught:
         call()
     assert isinstance(caught.value, ValueError)

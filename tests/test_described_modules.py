@@ -144,7 +144,7 @@ class One(nn.Module):
         return PF.affine(x, self.n, name="one")
 
 
-def test_what_is_no_input_is_kept(tmp_path):
+def test_variables_that_are_no_inputs_are_saved(tmp_path):
     module = Row()
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(3, 2))
     y = module(x)

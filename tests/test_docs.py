@@ -57,7 +57,7 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
     assert re.search(r"epoch 10 of 10: cost \S+, valid_error 0.0[01]", capsys.readouterr().out)
 
 
-def test_the_tutorial_of_rust_shows_what_is_compiled():
+def test_the_rust_tutorial_shows_compiled_code():
     blocks = re.findall(
         r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
     )

@@ -89,7 +89,7 @@ def test_random_equations():
         np.testing.assert_allclose(y.data, np.einsum(equation, *arrays), 1e-4, 1e-5, err_msg=equation)
 
 
-def test_a_chain_goes_by_the_small_side():
+def test_a_chain_contracts_the_small_side_first():
     """A product of shapes (1000, 1) and (1, 1000) must not become a matrix of a million elements."""
     shapes = {"ij": (1000, 2), "jk": (2, 1000), "kl": (1000, 1)}
     xs = [nn.Variable(s) for s in shapes.values()]
@@ -114,7 +114,7 @@ def test_a_chain_goes_by_the_small_side():
         ("i->i->i", [(2,)], nn.ArgumentError, "letters, commas"),
     ],
 )
-def test_what_cannot_be_read_is_refused(equation, shapes, error, text):
+def test_invalid_equations_are_refused(equation, shapes, error, text):
     with pytest.raises(error, match="einsum: expected") as raised:
         F.einsum(*map(nn.Variable, shapes), equation=equation)
     assert text in str(raised.value)

@@ -110,7 +110,7 @@ def test_a_part_that_a_failed_function_was_to_write_reads_as_nan(part):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_labels_as_real_numbers_are_looked_at_again_after_each_change(dtype):
+def test_real_labels_are_checked_again_after_each_change(dtype):
     t = nn.Variable.from_numpy_array(np.array([[0], [1]], dtype))
     y = F.softmax_cross_entropy(leaf(1, 2, 3, 4).reshape((2, 2)), t)
     for _ in range(3):

@@ -73,7 +73,7 @@ def test_global_hooks_run_around_local_hooks() -> None:
     assert len(seen) == 8
 
 
-def test_what_is_no_hook_is_refused_at_once() -> None:
+def test_invalid_hooks_are_refused_immediately() -> None:
     y = F.exp(leaf([1.0]))
     with pytest.raises(TypeError, match="function_pre_hook"):
         y.forward(function_pre_hook=3)

@@ -64,7 +64,7 @@ print(nn.config.plan)
     assert backward_again[3] == "  pass     2-3, or one by one:"
 
 
-def test_callbacks_leave_passes_together_and_are_told_of_each_function():
+def test_callbacks_keep_fusion_and_see_each_function():
     program = """
 import numpy as np
 import kinnor as nn
@@ -105,7 +105,7 @@ def blocks(text):
     return found
 
 
-def test_a_limit_with_a_unit_is_kept_to():
+def test_a_memory_limit_with_a_unit():
     program = """
 import kinnor as nn, numpy as np
 try:
@@ -162,7 +162,7 @@ print("ends")
         assert run(program) == (0, "ends", [])
 
 
-def test_what_a_program_leaves_open_is_written_when_it_ends(tmp_path):
+def test_open_files_are_written_at_exit(tmp_path):
     program = """
 import kinnor, sys
 

@@ -129,7 +129,7 @@ class Program:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_no_gradient_complains_of_what_is_as_it_was(block):
+def test_gradients_accept_unchanged_values(block):
     nn.config.check_saved = "raise"
     try:
         for seed in range(block * 150, block * 150 + 150):

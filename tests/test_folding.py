@@ -80,7 +80,7 @@ def normalized(tmp_path):
     return tmp_path, np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
 
 
-def test_what_others_take_is_left_as_it_is(normalized):
+def test_layers_with_other_consumers_are_not_folded(normalized):
     folder, x = normalized
     model = kinnor.onnx.load(folder / "both.onnx")
     model(x)
@@ -110,7 +110,7 @@ def test_parameters_that_change_are_seen(normalized, name):
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
-def test_graphs_of_several_shapes_share_what_was_folded(normalized, name):
+def test_graphs_of_several_shapes_share_folded_weights(normalized, name):
     folder, x = normalized
     model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
     weights = []

@@ -60,7 +60,7 @@ def test_gradients_are_the_same(dynamic):
 
 
 @MODES
-def test_what_is_returned_has_the_form_of_what_func_returns(dynamic):
+def test_results_have_the_form_that_func_returns(dynamic):
     x = leaf(2)
     with nn.auto_forward(dynamic):
         one = F.forget(lambda x: F.sin(x), x)
@@ -235,7 +235,7 @@ def test_dropout_repeats_itself(dynamic):
     assert (after.d == expected.d).all()
 
 
-def test_random_numbers_are_new_when_told_so():
+def test_random_numbers_are_new_on_request():
     x = leaf(200)
     with nn.auto_forward():
         y = F.forget(lambda x: F.dropout(x, 0.5), x, preserve_rng_state=False)

@@ -91,7 +91,7 @@ def test_the_same_variable_twice(dynamic):
 
 
 @MODES
-def test_what_is_handed_through(dynamic):
+def test_inputs_returned_unchanged(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
     for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
         build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731

@@ -65,7 +65,7 @@ def test_nothing_requires_grad_the_first_time():
     np.testing.assert_allclose(x.g, np.sin(1.0), rtol=1e-6)
 
 
-def test_what_the_first_run_made_has_no_graph_outside_either():
+def test_captured_results_of_the_first_run_have_no_graph():
     kept = []
 
     def func(x):
@@ -113,7 +113,7 @@ def test_parameters_and_values_from_outside_are_found_without_a_graph():
     assert any(a.any() for a in got)
 
 
-def test_an_assignment_inside_leaves_what_is_outside():
+def test_an_assignment_inside_does_not_change_outer_values():
     def func(x):
         h = x * 2
         h[0] = 7.0

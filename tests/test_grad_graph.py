@@ -45,14 +45,14 @@ def test_nothing_runs_before_forward(mode):
         [10.0],
     ],
 )
-def test_what_it_may_start_from(seed):
+def test_accepted_initial_gradients(seed):
     x = leaf(1, 2)
     (g,) = nn.grad([x * 3], [x], seed)
     run(g)
     assert g.d.tolist() == ([3, 3] if isinstance(seed, list) and seed[0] is None else [30, 30])
 
 
-def test_what_is_not_reached_is_zeros_of_its_shape():
+def test_unreachable_inputs_get_zeros_of_their_shape():
     x, other = leaf(1, 2), leaf(1, 2, 3)
     constant = nn.Variable.from_numpy_array(np.ones((2, 2), np.float32))
     found = nn.grad(x * 2, [other, constant])

@@ -90,13 +90,13 @@ def test_batch_normalizations_go_into_the_layers_after_them(layer):
     same(y, z)
 
 
-def test_what_is_padded_is_not_folded_into_wrongly():
+def test_folding_respects_padding():
     y = PF.convolution(normalized(images(2, 3, 6, 6)), 4, (3, 3), pad=(1, 1))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
     same(y, z)
 
 
-def test_what_others_take_is_not_folded():
+def test_layers_with_other_consumers_are_not_folded():
     h = PF.convolution(images(2, 3, 6, 6), 4, (3, 3))
     y = normalized(h) + h
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)

@@ -58,7 +58,7 @@ def test_a_record_shows_recomputed_functions():
 
 
 @pytest.mark.parametrize("batch_stat", [False, True])
-def test_batch_normalization_keeps_what_its_gradient_as_a_graph_reads(batch_stat):
+def test_batch_normalization_keeps_values_for_its_gradient_graph(batch_stat):
     c = [nn.Variable.from_numpy_array(np.full((1, 3), v, np.float32), need_grad=True) for v in (0.5, 2.0, 0.1, 1.5)]
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(4, 3).astype(np.float32), need_grad=True)
     inputs = [x, *c]

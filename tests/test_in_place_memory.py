@@ -41,7 +41,7 @@ def x():
     return nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal(N).astype(np.float32))
 
 
-def test_it_goes_after_its_last_use(x):
+def test_memory_is_freed_after_its_last_use(x):
     y = chain(x, 6, [])
     nn.clear_memory_cache()
     before = live()
@@ -68,7 +68,7 @@ def test_memory_of_held_variables_stays(x):
     np.testing.assert_allclose(y.d, expected(x.d, 3), rtol=1e-4, atol=1e-6)
 
 
-def test_leaves_and_what_others_take_stay(x):
+def test_leaves_and_values_with_other_readers_stay(x):
     y = F.sin(F.reshape(x, (4, N // 4), inplace=True))
     h = F.exp(x)
     a, b = F.sin(F.reshape(h, (4, N // 4), inplace=True)), F.cos(h)

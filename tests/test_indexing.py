@@ -333,7 +333,7 @@ def rows(n, width=3):
 
 
 @OPEN_KEYS
-def test_what_is_open_follows_the_shape(key):
+def test_open_slices_follow_the_shape(key):
     """Built for 4 rows. Values and gradients are checked for more rows, fewer rows and another width."""
     x = nn.Variable((4, 3, 2), need_grad=True)
     y = x[key]
@@ -352,7 +352,7 @@ def test_what_is_open_follows_the_shape(key):
 
 @OPEN_KEYS
 @pytest.mark.parametrize("taken", [False, True])
-def test_what_is_open_follows_the_shape_in_assignments(key, taken):
+def test_open_slices_in_assignments_follow_the_shape(key, taken):
     x = nn.Variable((4, 3, 2), need_grad=True)
     value = nn.Variable.from_numpy_array(np.float32(-2), need_grad=True)
     h = x * 1
@@ -375,7 +375,7 @@ def test_what_is_open_follows_the_shape_in_assignments(key, taken):
 
 
 @pytest.mark.parametrize("values", [2.0, np.float32([5, 6]), np.float32([[5], [6], [7]]), np.ones((1, 1, 3, 2))])
-def test_values_are_repeated_over_what_is_open(values):
+def test_values_broadcast_over_open_slices(values):
     x = nn.Variable((4, 3, 2), need_grad=True)
     h = x * 1
     h[1:] = values

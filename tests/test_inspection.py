@@ -205,7 +205,7 @@ def test_times_of_a_profiled_graph_are_those_of_the_engine(loss, monkeypatch):
     assert p.seconds > 0
 
 
-def test_what_cannot_be_profiled():
+def test_unprofilable_objects_are_refused():
     with pytest.raises(TypeError, match="GraphProfiler: expected a variable that a function computes"):
         GraphProfiler(nn.Variable((2,)), "0", "cpu")
     with pytest.raises(nn.ArgumentError, match="got 's'"):

@@ -95,7 +95,7 @@ def test_an_interrupt_stops_a_kernel(kernel: str) -> None:
     assert np.isfinite(y.d).all()
 
 
-def test_a_function_whose_shape_follows_from_values_answers_while_it_is_built() -> None:
+def test_an_interrupt_stops_the_construction_of_a_value_dependent_shape() -> None:
     x = nn.Variable.from_numpy_array(np.resize(np.array([0, 1, 1], np.float32), (1 << 24,)))
     with nn.auto_forward():
         start = time.perf_counter()

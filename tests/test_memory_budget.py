@@ -286,7 +286,7 @@ def test_a_hook_sees_no_more_than_the_budget():
     assert max(live) <= budget + 4096
 
 
-def test_clearing_frees_memory_at_once():
+def test_clearing_frees_memory_immediately():
     x, loss = chain(30)
     step(loss, [x])
     before = nn.memory_stats()["live"]

@@ -97,7 +97,7 @@ def test_runs_get_names_of_their_own(client):
     assert models.get_runid_by_name("elsewhere", "other") == run.info.run_id
 
 
-def test_what_is_refused(client, trained, tmp_path):
+def test_refused_arguments(client, trained, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(FileNotFoundError, match=r"log_model: expected a file net/none.h5, got none"):
         models.log_model("none.h5", "net")

@@ -104,7 +104,7 @@ def test_it_can_be_an_error_or_nothing():
         nn.config.check_saved = "sometimes"
 
 
-def test_what_no_gradient_reads_may_change():
+def test_values_that_no_gradient_reads_may_change():
     x, b = leaf(2.0), leaf(1.0)
     h = x * 3
     y = h + b
@@ -372,7 +372,7 @@ WAYS_BACK = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("way", WAYS_BACK)
-def test_a_write_through_a_view_is_not_seen_and_its_numbers_count(way, dynamic, dtype, held):
+def test_an_unobserved_write_through_a_view_uses_the_new_numbers(way, dynamic, dtype, held):
     x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
     view = x.d
     nn.config.check_saved = "raise"

@@ -213,7 +213,7 @@ def _put(y):
     return y
 
 
-def test_a_batch_that_is_not_where_it_should_be_is_refused(tmp_path):
+def test_a_batch_axis_in_another_place_is_refused(tmp_path):
     x = nn.Variable((4, 6))
     y = PF.affine(F.reshape(x, (8, 3)), 2)
     contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -564,7 +564,7 @@ def test_a_file_of_nnabla_gives_its_numbers():
     np.testing.assert_allclose(made.outputs["y"].d, y, rtol=1e-5, atol=1e-6)
 
 
-def test_what_trains_and_runs_networks_is_read_and_linked():
+def test_optimizers_monitors_and_executors_are_read_and_linked():
     info = load(str(FILES / "nnabla.nnp"), prepare_data_iterator=False)
     assert list(info.networks) == ["net", "train"]
     assert info.proto_graph.networks is info.networks
@@ -772,7 +772,7 @@ def test_files_hold_functions_that_nnabla_lacks(tmp_path):
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("has_statistics", [False, True])
 @pytest.mark.parametrize("has_z", [False, True])
-def test_fused_convolutions_of_files_take_what_is_there(has_bias, has_statistics, has_z):
+def test_fused_convolutions_of_files_take_optional_inputs(has_bias, has_statistics, has_z):
     rng = np.random.RandomState(0)
     x, w, z = (nn.Variable.from_numpy_array(rng.rand(*s)) for s in ((2, 3, 5, 5), (4, 3, 3, 3), (2, 4, 3, 3)))
     bias = nn.Variable.from_numpy_array(rng.rand(4))

@@ -237,7 +237,7 @@ def test_a_cast_to_float16_rounds_as_float16_does():
     np.testing.assert_array_equal(v.g, [1, 0, 1])
 
 
-def test_shapes_that_follow_from_what_is_computed_of_large_inputs():
+def test_shapes_computed_from_large_inputs():
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["y"]),
         helper.make_node("Greater", ["y", "three"], ["many"]),

@@ -91,7 +91,6 @@ def test_no_array_is_held_after_a_call(model):
     class Array(np.ndarray):
         """An array with a weak reference."""
 
-
     for kind in (np.ndarray, Array):
         x = array().view(kind)
         gone = weakref.ref(x)

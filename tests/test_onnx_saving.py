@@ -174,7 +174,7 @@ def test_parameters_have_the_shape_that_nodes_expect(tmp_path):
         np.testing.assert_array_equal(again, np.ones(3))
 
 
-def test_any_batch_or_one(tmp_path):
+def test_symbolic_or_fixed_batch(tmp_path):
     x, y = network()
     for free, allowed in ((True, True), ({"x": 0}, True), (False, False), ({}, False)):
         kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, free_batch=free)

@@ -159,7 +159,7 @@ def test_random(row):
         assert (first != other).any(), row
 
 
-def test_each_node_keeps_what_it_drew():
+def test_each_node_keeps_its_random_numbers():
     """Two nodes with the same arguments are distinct: the gradient graph uses the patches of its own node."""
     x = nn.Variable.from_numpy_array(np.full((3, 2, 8, 8), 1e3), need_grad=True)
     a, b = F.random_erase(x), F.random_erase(x)

@@ -556,7 +556,7 @@ def test_reading_from_a_pipe_is_refused(tmp_path):
         nn.load_parameters(path)
 
 
-def test_a_cleared_parameter_is_saved_as_what_it_reads(tmp_path):
+def test_a_cleared_parameter_is_saved_as_nan(tmp_path):
     get_parameter_or_create("w", (2,), ConstantInitializer(1))
     get_parameter("w").data.clear()
     nn.save_parameters(tmp_path / "p.safetensors")

@@ -260,7 +260,7 @@ def test_lstm_state_is_reset_in_place():
         PF.LSTMCell(2, 3, nn.Variable((3, 2)))
 
 
-def test_arrays_are_computed_at_once():
+def test_functions_of_arrays_run_eagerly():
     x = nn.NdArray((2, 3))
     x.fill(1)
     y = PF.affine(x, 2, w_init=np.ones((3, 2)))

@@ -127,7 +127,7 @@ def test_another_static_graph_on_the_same_parameters_keeps_plans() -> None:
         assert made(net.step) == 0
 
 
-def test_the_second_backward_run_of_an_eager_graph_is_kept() -> None:
+def test_the_plan_of_a_second_eager_backward_run_is_cached() -> None:
     with nn.auto_forward():
         y = F.sum(F.tanh(leaf()) * 2)
     assert [made(y.backward) for _ in range(4)] == [1, 1, 0, 0]

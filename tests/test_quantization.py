@@ -102,7 +102,7 @@ def test_weights_that_are_fixed_at_random_are_half_of_them():
     assert (run(3) != run(4)).any()
 
 
-def test_the_gradient_of_learned_ranges_is_what_lies_outside():
+def test_learned_ranges_get_gradients_of_elements_outside():
     x = variable([-3.0, -0.5, 0.25, 2.0, 4.0], need_grad=True)
     low, high = variable([-1.0], need_grad=True), variable([1.0], need_grad=True)
     y = F.min_max_quantize(x, low, high, variable([0.0]), variable([255.0]))

@@ -80,7 +80,7 @@ def test_gradients_with_dropout_are_derivatives():
     np.testing.assert_allclose((xs[0].g * direction).sum(), slope, 1e-5)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     x, h, w = nn.Variable((5, 3, 4)), nn.Variable((1, 1, 3, 6)), nn.Variable((1, 4, 6, 10))
     with pytest.raises(nn.ShapeError, match=r"`c` of shape \(1, 1, 3, hidden\)"):
         F.lstm(x, h, nn.Variable((1, 1, 3, 5)), w)

@@ -139,7 +139,7 @@ def test_h5_files_without_attributes(tmp_path):
     assert [(key, v.need_grad) for key, v in found.items()] == [("a", False), ("b/W", True)]
 
 
-def test_names_are_where_programs_take_them():
+def test_names_are_where_programs_import_them():
     import kinnor.initializer as I
     import kinnor.solver
 

@@ -89,7 +89,7 @@ def test_parameters_and_gradients(loss, tmp_path):
     assert [e.value for e in found.Scalars("b.not_finite")] == [4]
 
 
-def test_what_was_not_written_is_not_made(loss, tmp_path):
+def test_missing_gradients_are_not_allocated(loss, tmp_path):
     before = nn.memory_stats()["live"]
     with TensorBoard(tmp_path) as board:
         board.writer.add_parameters(0)

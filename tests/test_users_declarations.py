@@ -56,7 +56,7 @@ def test_in_place(dynamic):
     assert x.g.tolist() == [72, 144]
 
 
-def test_in_place_is_refused_where_a_gradient_reads_the_values():
+def test_in_place_is_refused_if_a_gradient_reads_the_values():
     x = leaf(1, 2)
     with pytest.raises(nn.GraphError, match="is needed by the gradient of exp"):
         Doubled()(F.exp(x))

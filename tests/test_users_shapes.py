@@ -102,7 +102,7 @@ def test_a_user_has_no_billion_outputs():
         Many()(leaf(2))
 
 
-def test_a_user_that_changes_what_it_is_set_up_with():
+def test_a_user_that_changes_an_input_in_setup():
     class Restless(Kept):
         """Changes the shape of an input during its own setup."""
 

@@ -95,7 +95,7 @@ def test_graphviz_makes_the_picture(pred, tmp_path):
         graph.save(pred, tmp_path / "k")
 
 
-def test_what_is_no_graph():
+def test_objects_without_a_graph_are_refused():
     with pytest.raises(TypeError, match="expected a Variable, got int"):
         SimpleGraph().create_graphviz_digraph(1)
     with pytest.raises(nn.ArgumentError, match="without a parent"):
