@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CALLS = 5
-"""Calls of the model. Kinnor caches packed weights from the second call on, and fuses functions from the second run
-on."""
+"""Number of calls. Kinnor caches packed weights from the second call on, and fuses functions from the second run on."""
 
 
 def peak(runtime: str, path: Path, given: Mapping[str, Any], threads: int) -> float:

@@ -30,8 +30,7 @@ class Stop(Exception):
 
 
 class Doubled(F.PythonFunction):
-    """A user's function that doubles its input. It raises in the method named `where`, after `left` successful
-    calls."""
+    """A user's function that doubles its input. It raises in the method `where`, after `left` successful calls."""
 
     where = ""
     left = 0

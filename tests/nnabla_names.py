@@ -1,8 +1,7 @@
-"""The public names of NNabla 1.39, and which of them are missing here. Used to check the documented list of missing
-names.
+"""The public names of NNabla 1.39, and the names that are missing here.
 
-The functions of `nnabla.function_bases` and the classes of `nnabla.function` are left out, since they follow from
-`nnabla.functions`.
+Used to check the documented list of missing names. The functions of `nnabla.function_bases` and the classes of
+`nnabla.function` are left out, since they follow from `nnabla.functions`.
 """
 
 from __future__ import annotations

@@ -283,8 +283,10 @@ def clear(p: Program, a: int, seed: int) -> None:
 
 @step(rows=[1, 2, 4, 401])
 def resize(p: Program, rows: int) -> None:
-    """Changes the number of rows of the leaves. Dependent nodes follow in the next run, or are refused and can
-    recover."""
+    """Changes the number of rows of the leaves.
+
+    Dependent nodes follow in the next run, or are refused and can recover.
+    """
     leaves = [n for n in p.sorted() if n.op is None and n.pair.data.value.shape == (p.rows, 3)]
     if rows == p.rows or any(n.variable is None or n.is_weight for n in p.sorted() if n.op is None and n in leaves):
         return

@@ -1,5 +1,4 @@
-"""Gradients as functions under NNabla's names. Runs in its own process, since importing the names renames the
-library."""
+"""Gradients as functions under NNabla's names. Each test has its own process, since the names rename the library."""
 
 import subprocess
 import sys

@@ -1,5 +1,4 @@
-"""Every registered operation has a row in the table, a signature that matches its declaration, and full
-documentation."""
+"""Every registered operation has rows in the table, the signature that it declares, and full documentation."""
 
 import inspect
 import re

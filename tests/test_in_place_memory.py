@@ -1,5 +1,4 @@
-"""Memory shared by in-place functions: a clearing run frees it after its last use if it is not visible to the
-caller."""
+"""Memory shared by in-place functions: a clearing run frees it after its last use, unless the caller holds it."""
 
 import numpy as np
 import pytest

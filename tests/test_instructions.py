@@ -26,7 +26,7 @@ def test_operations_are_right_with_lower_instructions(isa):
 
 
 def test_bits_do_not_depend_on_instructions_or_threads():
-    """The bits also do not depend on earlier use of memory or on the process. Only sums of products depend on
+    """The bits do not depend on earlier memory use or the process either. Only sums of products depend on
     instructions."""
     digests = {isa: json.loads(run([str(TESTS / "digests.py")], KINNOR_ISA=isa)) for isa in ("", "avx2", "portable")}
     assert len({each["without products"] for each in digests.values()}) == 1, digests

@@ -190,8 +190,7 @@ def test_a_packed_weight_is_freed_with_its_weight():
     net = [F.affine(x, nn.Variable.from_numpy_array(values))]
 
     def kept(runs):
-        """Returns the bytes that some runs add to the cache. Scratch memory of kernels is small if nothing is
-        packed."""
+        """Returns the bytes that some runs add to the cache. Scratch memory is small if nothing is packed."""
         before = cached()
         for _ in range(runs):
             net[0].forward()
@@ -345,8 +344,7 @@ def test_a_weight_that_threads_share():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_stale_caches_end_after_another_thread_trains(dtype):
-    """A read during a write may see a mixture of old and new values. After both are done, results must be right
-    again."""
+    """A read during a write may see a mixture of old and new values. Once both are done, results must be right."""
     x = rng.standard_normal((32, 1024)).astype(np.float32)
     w = nn.Variable.from_numpy_array(rng.standard_normal((1024, 512)).astype(dtype), need_grad=True)
     w.g = rng.standard_normal(w.shape)

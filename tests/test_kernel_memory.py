@@ -1,5 +1,7 @@
-"""Scratch memory of kernels counts towards the limit. If it cannot be allocated, `MemoryError` is raised and the
-process continues."""
+"""Scratch memory of kernels counts towards the memory limit.
+
+If it cannot be allocated, `MemoryError` is raised and the process continues.
+"""
 
 import os
 import subprocess

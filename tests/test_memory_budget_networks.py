@@ -1,5 +1,4 @@
-"""Memory budgets agree with measured memory, for networks with parameters whose gradients are allocated during the
-run."""
+"""Measured memory stays within the budget, for networks whose parameter gradients are allocated during the run."""
 
 import gc
 import threading

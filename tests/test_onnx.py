@@ -83,7 +83,7 @@ def same(y, expected):
 
 
 def passes(case):
-    """True if a case passes, also when its model is called again."""
+    """Asserts that a case passes, also when its model is called again."""
     model = kinnor.onnx.Model(case.model)
     for inputs, outputs in case.data_sets:
         found = model(*(array(x) for x in inputs))

@@ -1,5 +1,4 @@
-"""Calls of ONNX models: inputs are read in place and outputs are returned without a copy. Only the run time shows
-it."""
+"""Calls of ONNX models read inputs in place and return outputs without a copy. Only the run time shows it."""
 
 import gc
 import weakref

@@ -86,7 +86,7 @@ class Random:
         return F.dropout(x, 0.3, seed=5)
 
     def with_repeated(self, x: nn.Variable) -> nn.Variable:
-        """Returns a function of an array and a second one that broadcasts: a number, a row, channels or another
+        """Applies a function to an array and a second one that broadcasts: a number, a row, channels or another
         shape."""
         axes = self.rng.integers(x.ndim + 1, size=2)
         start, end = int(axes.min()), int(axes.max())

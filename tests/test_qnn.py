@@ -54,7 +54,7 @@ def functions(y):
 
 
 def schedule(config, network=block, solver=None):
-    """Returns the network for evaluation after two steps of recording, and its graph during recording."""
+    """Records for two steps. Returns the scheduler, the network for evaluation, and the functions while recording."""
     x, xv = nn.Variable((2, 3, 6, 6)), nn.Variable((2, 3, 6, 6))
     y, yv = network(x), network(xv, False)
     scheduler = qnn.QATScheduler(config, solver)

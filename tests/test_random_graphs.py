@@ -173,8 +173,7 @@ def test_gradients_as_graphs(nodes, data):
 @QUICK
 @given(graphs(), graphs(), st.booleans())
 def test_unlinked_in_two_stages(first, second, clear_buffer):
-    """The second graph gives a gradient to the unlinked variable. The backward run of the first graph starts from
-    it."""
+    """Backward of the second graph gives the unlinked variable a gradient, where backward of the first graph starts."""
     with nn.context_scope(DOUBLE):
         joint, end = first[-1], second[-1]
         second[0].value, second[0].need_grad = joint.evaluate()[joint], True

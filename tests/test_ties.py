@@ -1,5 +1,4 @@
-"""Ties between two branches of a function: the branch that the gradient takes, by kernels and graph rules, of any
-order.
+"""Ties between two branches of a function: the branch of the gradient, by kernels and graph rules, of any order.
 
 The numbers are NNabla's. `docs/differences.md` lists the exceptions.
 """

@@ -1,7 +1,7 @@
-"""All ways to write an array, in every array of several networks, before all ways to run. Each run must see the
-write.
+"""All ways to write an array, in every array of several networks, before all ways to run.
 
-`combinations()` lists them all, with the type of the arrays and the type of the context. `check` plays one.
+Each run must see the write. `combinations()` lists all cases, with the type of the arrays and the type of the
+context. `check` plays one.
 """
 
 from __future__ import annotations

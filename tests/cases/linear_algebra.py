@@ -31,8 +31,7 @@ def cholesky(x, upper=False):
 
 
 def cholesky_gradient(upper=False):
-    """Returns the symmetric gradient of `cholesky` (Murray, 2016): both elements of a pair have half of the
-    derivative."""
+    """Returns the symmetric gradient of `cholesky` (Murray, 2016): each of two mirrored elements has half of it."""
 
     def gradient(gy, x):
         if not x.size:

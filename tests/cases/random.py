@@ -58,8 +58,8 @@ def erased(
 
 
 def chosen(x, w, shape=(), replace=True, seed=-1):
-    """Returns a check of `random_choice`: samples have positive weight, match the weights, and are unique if
-    requested."""
+    """Returns a check of `random_choice`: samples have positive weight, match the weights, and may have to be
+    unique."""
 
     def check(y):
         assert y.shape == (*x.shape[:-1], *(shape or (1,)))

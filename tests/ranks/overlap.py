@@ -1,5 +1,4 @@
-"""Overlapped gradient sums: backward runs collectives of its own at the same time, with the same result as without
-overlap."""
+"""Overlapped gradient sums give the same result as sums after backward, even if backward runs collectives itself."""
 
 import sys
 import time
