@@ -67,7 +67,7 @@ def test_a_write_through_a_view_of_another_type_is_seen_too():
         lambda v: v.reset_shape((3,), force=True),
     ],
 )
-def test_a_view_keeps_its_values_when_the_memory_goes(end):
+def test_a_view_keeps_its_values_when_the_memory_is_replaced(end):
     v = variable([1, 2])
     view = v.d
     end(v)

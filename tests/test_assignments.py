@@ -125,7 +125,7 @@ def in_kinnor(seed, how):
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 15) for n in range(0, 90, 15)])
-def test_random_programs_give_what_numpy_gives(seeds):
+def test_random_programs_match_numpy(seeds):
     for seed in seeds:
         start, _, direction = starts(seed)
         expected = program(seed, InNumPy, *start)
@@ -218,7 +218,7 @@ def test_unobserved_assignments_are_in_place():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_loop_of_assignments_takes_time_in_proportion(dynamic):
+def test_a_loop_of_assignments_takes_linear_time(dynamic):
     def seconds(n):
         """Returns the CPU time of a loop of `n` assignments."""
         x = nn.Variable.from_numpy_array(np.ones(8, np.float32), need_grad=True)

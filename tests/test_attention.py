@@ -71,7 +71,7 @@ def test_masked_keys_do_not_change_the_result():
     assert np.isnan(all_hidden.d).all()
 
 
-def test_dropout_drops_and_its_gradients_drop_the_same():
+def test_dropout_and_its_gradient_use_the_same_mask():
     """Eagerly, so that the graph rule belongs to the same run as the kernel."""
     arrays = inputs(2, 70, 300, 8, 6)
     with nn.context_scope(DOUBLE), nn.auto_forward():
@@ -96,7 +96,7 @@ def test_dropout_keeps_the_mean():
     assert not np.array_equal(y.d, first)
 
 
-def test_dropout_in_a_backward_run_is_that_of_the_forward_run():
+def test_dropout_in_backward_uses_the_mask_of_forward():
     """Checked by finite differences: a fixed seed draws the same mask in each run."""
     q, k, v = inputs(1, 3, 70, 4, 2)
     with nn.context_scope(DOUBLE):

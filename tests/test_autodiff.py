@@ -72,7 +72,7 @@ def test_one_element_needs_no_gradient(shape):
     np.testing.assert_array_equal(x.g, np.full(shape, 6.0))
 
 
-def test_several_elements_need_one():
+def test_several_elements_need_a_gradient():
     x = leaf(1, 2)
     with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
         autodiff.backward(run(x * 2))
@@ -301,7 +301,7 @@ def test_changed_values_raise():
     assert x.g.tolist() == [1, 1]
 
 
-def test_an_unlinked_copy_ends_the_way():
+def test_an_unlinked_copy_ends_differentiation():
     x = leaf(1, 2)
     h = x * x
     copy = h.get_unlinked_variable(need_grad=True)
@@ -322,7 +322,7 @@ def test_handles_on_a_parameter_are_one_leaf():
     assert g.d.tolist() == [2, 4]
 
 
-def test_need_grad_cuts():
+def test_need_grad_false_ends_differentiation():
     x = leaf(1, 2)
     h = x * x
     h.need_grad = False

@@ -61,7 +61,7 @@ def test_returned_gradients_stay_unchanged():
         assert gy.d == 1
 
 
-def test_gradients_add_up_or_are_new():
+def test_gradients_are_added_or_overwritten():
     x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)
     y = chain(x, w)
     expected = fresh([x, w])
@@ -76,7 +76,7 @@ def test_gradients_add_up_or_are_new():
         np.testing.assert_array_equal(x.g, expected[0])
 
 
-def test_a_users_array_to_start_from_is_the_users():
+def test_a_given_initial_gradient_is_not_changed():
     x = leaf(1, 2)
     y, given_ = x * 3, leaf(1, 10, need_grad=False)
     z = x * 1

@@ -102,7 +102,7 @@ def test_subclasses_take_part():
     assert reference() is None
 
 
-def test_many_variables_are_nothing_to_the_collector():
+def test_many_variables_do_not_slow_the_collector():
     x = leaf(1, 2)
     results = [x * 2 for _ in range(100)]
     assert not any(map(gc.is_tracked, results))
@@ -110,7 +110,7 @@ def test_many_variables_are_nothing_to_the_collector():
     assert gc.is_tracked(results[0])
 
 
-def test_gradients_with_a_graph_go_with_the_gradient():
+def test_graphs_of_gradients_are_freed_with_the_gradient():
     before = _core.live_variables()
     x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
     y = F.sum(F.exp(x))

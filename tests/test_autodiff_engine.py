@@ -317,7 +317,7 @@ def test_second_order_through_an_unheld_output():
         assert autodiff.gradgradcheck(lambda x: F.split(F.exp(x), axis=1)[1] * F.split(x, axis=1)[0], values)
 
 
-def test_contexts_are_those_of_the_functions():
+def test_gradients_use_the_context_of_each_function():
     with nn.context_scope(DOUBLE):
         x = nn.Variable.from_numpy_array(np.array(1 / 3), need_grad=True)
         y = F.exp(x * x)
@@ -338,7 +338,7 @@ def test_half_precision():
     assert x.g.dtype == np.float16 and x.g.tolist() == [2, 4]
 
 
-def test_a_result_learns_in_its_forward_run_that_an_input_needs_a_gradient():
+def test_need_grad_of_results_follows_inputs_in_forward():
     """Differentiation starts at the result, so the result must know that an input needs a gradient."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=False)
     y = F.sum(F.sin(x))
@@ -353,7 +353,7 @@ def test_a_result_learns_in_its_forward_run_that_an_input_needs_a_gradient():
     assert not y.need_grad
 
 
-def test_a_variable_that_takes_the_place_of_a_result_needs_a_gradient_as_that_did():
+def test_a_variable_that_replaces_a_result_inherits_need_grad():
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
     a = nn.Variable((2, 3), need_grad=False)
     a.rewire_on(F.sin(x))

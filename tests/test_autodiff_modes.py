@@ -52,7 +52,7 @@ def test_one_object_is_entered_again():
     assert is_grad_enabled()
 
 
-def test_exceptions_set_it_back():
+def test_exceptions_restore_the_mode():
     with pytest.raises(KeyError), no_grad():
         raise KeyError
     assert is_grad_enabled()
@@ -214,7 +214,7 @@ def test_factories_are_not_affected():
             assert not y.need_grad
 
 
-def test_the_mode_is_that_of_building():
+def test_the_mode_at_construction_counts():
     x = leaf(3)
     y = x * x
     with no_grad():

@@ -17,7 +17,7 @@ def loss_and_inputs(row, at_once):
 
 
 @over(smooth)
-def test_backward_adds_what_the_kernels_give(row):
+def test_backward_adds_the_gradients_of_the_kernels(row):
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         for at_once in (False, True):
@@ -31,7 +31,7 @@ def test_backward_adds_what_the_kernels_give(row):
 
 
 @over(smooth)
-def test_grad_returns_what_the_kernels_give(row):
+def test_grad_returns_the_gradients_of_the_kernels(row):
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         loss, xs = loss_and_inputs(row, True)

@@ -79,7 +79,7 @@ def test_parameters(client, tmp_path):
         np.testing.assert_array_equal(nn.get_parameters(grad_only=False)["w"].d, [0, 1, 2])
 
 
-def test_a_run_is_started_where_there_is_none(client, tmp_path):
+def test_a_run_is_started_if_there_is_none(client, tmp_path):
     autolog()
     MonitorImageTile("sheet", Monitor(tmp_path / "here"), verbose=False).add(0, np.ones((1, 1, 2, 2)))
     assert files(client, mlflow.active_run(), "sheet") == ["000000.png"]

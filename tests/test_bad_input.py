@@ -83,7 +83,7 @@ def test_long_lists_are_taken():
         F.sum(nn.Variable((2,)), axis=[0] * many)
 
 
-def test_shapes_beyond_all_counting():
+def test_shapes_with_too_many_elements():
     x = nn.Variable((2, 3))
     with pytest.raises(nn.ShapeError, match="reshape"):
         F.reshape(x, (2**62, 4))
@@ -200,7 +200,7 @@ def test_messages_say_what_was_expected_and_received(said):
         TOLD[said]()
 
 
-def test_none_stands_for_the_default_where_that_is_nnablas():
+def test_none_means_the_default_as_in_nnabla():
     x, index = nn.Variable((2, 3)), nn.Variable.from_numpy_array(np.array([1, 0]))
     for y, args in (
         (F.cumsum(x, axis=None), {"axis": 0, "exclusive": False, "reverse": False}),
@@ -251,7 +251,7 @@ def test_accepted_truth_values(yes):
 
 
 @pytest.mark.parametrize("wrong", [{"nope": 1}, {"recompute": "x"}, {"data": nn.NdArray((3, 3))}, {"parent": 3}])
-def test_of_several_attributes_all_are_set_or_none(wrong):
+def test_several_attributes_are_set_all_or_none(wrong):
     x = nn.Variable((2, 3))
     with pytest.raises((AttributeError, TypeError, ValueError)):
         x.apply(persistent=True, need_grad=True, name="x", d=1, **wrong)
@@ -299,13 +299,13 @@ def test_schedules():
             refused()
 
 
-def test_modes_that_are_none():
+def test_invalid_modes():
     for refused in (-1, 0, "yes", False):
         with pytest.raises(nn.CallError, match="enable_grad"):
             autodiff.enable_grad(refused)
 
 
-def test_starting_gradients_that_are_none():
+def test_invalid_initial_gradients():
     x = nn.Variable.from_numpy_array(np.ones(4, np.float32), need_grad=True)
     with nn.auto_forward():
         y = x * x

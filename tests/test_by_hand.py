@@ -82,12 +82,12 @@ def test_gradients_add_up_by_default():
 
 
 @pytest.mark.parametrize("shape", [(2**62, 4), (2**40, 2**40), (-1, 2**63 - 1, 2)])
-def test_a_shape_beyond_all_memory_is_refused(shape):
+def test_a_shape_larger_than_memory_is_refused(shape):
     with pytest.raises((nn.ShapeError, MemoryError)):
         F.reshape(leaf(2), shape)
 
 
-def test_sizes_that_wrap_around_are_refused():
+def test_sizes_that_overflow_are_refused():
     one, empty = nn.NdArray((1, 1)), nn.NdArray((0,))
     with pytest.raises(MemoryError):
         F.broadcast(one, (2**32, 2**32), outputs=[empty])

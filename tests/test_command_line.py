@@ -74,7 +74,7 @@ def test_a_network_is_trained_on_a_folder_of_images(folder, capsys):
     }
 
 
-def test_training_goes_on_where_it_was(folder):
+def test_training_resumes_from_a_file(folder):
     rng = np.random.RandomState(0)
     np.savetxt("data.csv", rng.randn(8, 4), delimiter=",", header="x__0,x__1,x__2,t", comments="", fmt="%.6f")
     x, t = nn.Variable((4, 3)), nn.Variable((4, 1))
@@ -250,7 +250,7 @@ def test_data_sets_become_arrays(folder):
 
 
 @pytest.mark.parametrize(("mode", "colours"), [("trimming", 3), ("padding", 1)])
-def test_images_are_made_to_fit(folder, mode, colours):
+def test_images_are_scaled_to_the_size(folder, mode, colours):
     (folder / "in/cat").mkdir(parents=True)
     (folder / "in/none").mkdir()
     write_image("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
@@ -421,7 +421,7 @@ def test_paths_of_a_data_set_are_written_whole(folder, model):
 # --- Messages
 
 
-def test_failures_are_one_line_and_a_status(folder, capsys):
+def test_failures_print_one_line_and_set_the_status(folder, capsys):
     for line, status, text in (
         ("train -c gone.nntxt -o out", 1, "kinnor: train: .*gone.nntxt"),
         ("dump", 2, "usage: kinnor dump"),
@@ -466,6 +466,6 @@ def test_help_imports_neither_numpy_nor_the_package():
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
-def test_it_is_a_module_too():
+def test_the_program_is_also_a_module():
     done = subprocess.run([sys.executable, "-m", "kinnor", "version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"Kinnor {nn.__version__}\n"

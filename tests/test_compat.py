@@ -63,7 +63,7 @@ def test_a_program_written_for_nnabla_trains():
     assert out == ["True", "a/affine/W", "a/affine/b", "b/affine/W", "b/affine/b"]
 
 
-def test_names_are_kinnors_own():
+def test_nnabla_names_are_the_same_objects():
     out = run("""
         import kinnor, nnabla as nn, nnabla_ext.cpu, nnabla.variable, nnabla.random, nnabla.utils.data_source
         print(nn.Variable is kinnor.Variable, nnabla.variable.Variable is kinnor.Variable)
@@ -236,7 +236,7 @@ def test_files_of_nnablas_format_are_written_and_read():
     assert out == ["True", "leaky_relu", "x", "alpha", "inplace"]
 
 
-def test_files_are_closed_at_the_end_of_a_block_whatever_happens_in_it(tmp_path):
+def test_files_are_closed_at_the_end_of_a_block_even_after_errors(tmp_path):
     run(f"""
         import io, os, zipfile
         from nnabla.utils.get_file_handle import get_file_handle_load, get_file_handle_save
@@ -385,7 +385,7 @@ def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
     """)
 
 
-def test_arguments_of_a_function_that_are_a_method_say_nothing():
+def test_arguments_of_a_function_may_be_a_method():
     run("""
         import numpy as np
         import nnabla as nn

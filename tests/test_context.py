@@ -66,7 +66,7 @@ def test_scopes_nest_and_end():
     assert nn.get_current_context() is default
 
 
-def test_a_scope_is_its_threads_and_the_default_everyones():
+def test_scopes_are_thread_local_and_the_default_is_global():
     default = nn.Context(["cpu:double"])
     nn.set_default_context(default)
     seen = []
@@ -140,7 +140,7 @@ def test_functions_compute_in_the_context_they_are_built_in(type_config, dtype):
     assert y.d.tolist() == [2, 3, 4]
 
 
-def test_contexts_reach_functions_of_other_threads_by_default_only():
+def test_other_threads_use_the_default_context():
     import kinnor.functions as F
 
     x = nn.Variable((1,))

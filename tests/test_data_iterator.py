@@ -48,7 +48,7 @@ def test_batches_come_in_order_and_wrap(use_thread):
 
 
 @both
-def test_shuffled_order_is_that_of_the_original(use_thread):
+def test_shuffled_order_matches_nnabla(use_thread):
     # RandomState(313) draws the order of each epoch. The batches are from NNabla 1.39.
     with data_iterator_simple(number, 6, 2, shuffle=True, use_thread=use_thread) as batches:
         assert take(batches, 9) == [[5, 4], [1, 3], [2, 0], [1, 4], [3, 2], [5, 0], [3, 1], [2, 4], [5, 0]]
@@ -306,7 +306,7 @@ def test_dropped_iterator_ends_its_thread():
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("use_cache", [False, True])
-def test_slices_share_out_each_epoch(shuffle, use_cache):
+def test_slices_partition_each_epoch(shuffle, use_cache):
     with data_iterator_simple(number, 12, 2, shuffle=shuffle) as batches:
         slices = [batches.slice(None, num_of_slices=3, slice_pos=i, use_cache=use_cache) for i in range(3)]
         # Read each at its own pace.
@@ -354,13 +354,13 @@ def test_slice_after_many_epochs():
 @pytest.mark.parametrize(
     "arguments", [{}, {"num_of_slices": 2}, {"slice_start": 1}, {"num_of_slices": 2, "slice_pos": 0, "slice_start": 1}]
 )
-def test_slice_needs_one_way_to_say_which(arguments):
+def test_slice_needs_exactly_one_way_to_select(arguments):
     with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="either"):
         batches.slice(None, **arguments)
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 5)])
-def test_slice_that_is_not_there(start, end):
+def test_slice_out_of_range(start, end):
     with pytest.raises(DataError, match="slice_start"):
         SlicedDataSource(SimpleDataSource(number, 4), slice_start=start, slice_end=end)
     with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="slice_pos"):
@@ -378,7 +378,7 @@ def test_order_is_that_of_the_examples_of_an_epoch(shuffle):
     assert Own(3).order.tolist() == [0, 1, 2]
 
 
-def test_orders_forget_what_is_long_past():
+def test_old_orders_are_dropped():
     orders = Orders(4, True, np.random.RandomState(0))
     first = orders[0]
     assert sorted(orders[Orders.KEPT - 1]) == [0, 1, 2, 3]
@@ -499,13 +499,13 @@ def test_unsupported_sources_are_refused(call, message):
     assert isinstance(caught.value, kinnor.Error)
 
 
-def test_batch_size_that_is_no_number():
+def test_invalid_batch_size():
     with pytest.raises(TypeError):
         data_iterator_simple(number, 4, 2.5)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuffle):
+def test_shards_match_one_process_and_resume_in_another_number(shuffle):
     def iterator(size):
         """Returns an iterator of batches of `size` examples."""
         return data_iterator_simple(number, 10, size, shuffle=shuffle, rng=np.random.RandomState(3))
@@ -530,6 +530,6 @@ def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuff
         each.close()
 
 
-def test_shards_that_there_are_not():
+def test_invalid_shards():
     with data_iterator_simple(number, 3, 1) as batches, pytest.raises(DataError, match="0 <= first < step <= 3"):
         batches.shard(3, 3)

@@ -43,7 +43,7 @@ def test_digits_are_fresh_each_time():
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_read_idx_gives_back_the_digits(tmp_path, pixels, compress):
+def test_read_idx_reads_the_written_digits(tmp_path, pixels, compress):
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(compress(idx_bytes(pixels)))
     array = read_idx(path)
@@ -92,7 +92,7 @@ WHOLE = idx_bytes(np.arange(12, dtype="u1").reshape(3, 4))
         (gzip.compress(WHOLE[:-2], mtime=0), "got only 10"),
     ],
 )
-def test_read_idx_says_what_is_wrong(tmp_path, content, message):
+def test_read_idx_describes_errors(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(IdxError) as caught:
@@ -110,6 +110,6 @@ def test_read_idx_stops_at_the_end_of_a_bomb(tmp_path):
         read_idx(path)
 
 
-def test_read_idx_of_no_file(tmp_path):
+def test_read_idx_of_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_idx(tmp_path / "none")

@@ -35,7 +35,7 @@ def test_rows_are_of_functions():
 
 
 @each
-def test_signature_is_declaration(declared):
+def test_signatures_match_declarations(declared):
     name, _, inputs, args, _ = declared
     parameters = dict(inspect.signature(getattr(_core.functions, name)).parameters)
     for common in ("n_outputs", "outputs"):

@@ -79,7 +79,7 @@ def test_methods_other_than_call_and_inputs_made_before():
     assert nn.graph_def.get_default_graph().networks == {}
 
 
-def test_modules_apart_are_networks_apart():
+def test_separate_modules_are_separate_networks():
     one, two, three = BothSides(2), Side(3), Side(4)
     with nn.graph_def.graph() as g:
         for module, n in ((one, 2), (two, 1), (three, 1)):
@@ -90,7 +90,7 @@ def test_modules_apart_are_networks_apart():
         check(network, module, *[(4, 3)] * n)
 
 
-def test_networks_get_names_and_outputs_find_theirs():
+def test_networks_get_names_and_outputs_know_their_network():
     module = Side(2)
     with nn.graph_def.graph_name("first") as name:
         y = module(nn.ProtoVariable((4, 3)))

@@ -31,7 +31,7 @@ def count(y, kind):
 
 # The sizes of the authors' files, minus a header of 16 bytes, at four bytes each.
 @pytest.mark.parametrize(("dataset", "maps", "n"), [("voc", 25, 50_676_061), ("coco", 85, 50_983_561)])
-def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
+def test_yolo_has_the_published_size(constant, dataset, maps, n):
     model = YoloV2(dataset, weights=None)
     y = model(nn.Variable((2, 3, 64, 96)))
     assert y.shape == (2, 5 * 2 * 3, maps)
@@ -51,7 +51,7 @@ def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
     assert nn.get_parameters() == {}
 
 
-def test_boxes_are_shares_of_the_image():
+def test_boxes_are_relative_to_the_image():
     h = nn.Variable((1, 125, 2, 4))
     h.d = np.random.RandomState(0).randn(*h.shape)
     model = YoloV2(weights=None)
@@ -164,7 +164,7 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
         ObjectDetection("", None)()
 
 
-def test_a_letterbox_and_the_way_back():
+def test_letterbox_and_its_inverse():
     image = np.full((10, 20, 3), 200, np.uint8)
     frame = detection.LetterBoxTransform(image, 32, 32)
     assert (frame.new_w, frame.new_h) == (32, 16)
@@ -181,7 +181,7 @@ def test_a_letterbox_and_the_way_back():
         frame.inverse_coordinate_transform(boxes[0])
 
 
-def test_boxes_are_drawn_where_there_is_something():
+def test_boxes_are_drawn_around_detections():
     image = np.zeros((40, 60, 3), np.uint8)
     boxes = np.array([[30, 20, 20, 10, 1, 0.1, 0.9], [10, 10, 4, 4, 1, 0.2, 0.3]])
     drawn = detection.draw_bounding_boxes(image, boxes, ["cat", "dog"], colors=[(255, 0, 0), (0, 255, 0)])

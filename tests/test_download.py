@@ -64,7 +64,7 @@ def test_a_file_is_read_once(home, server):
     assert Server.asked == 2
 
 
-def test_a_part_leaves_nothing(home, server):
+def test_a_partial_download_leaves_no_file(home, server):
     with pytest.raises(DownloadError, match="500"):
         download(f"{server}/part.bin")
     with pytest.raises(DownloadError, match="Not Found"):
@@ -72,7 +72,7 @@ def test_a_part_leaves_nothing(home, server):
     assert not list(home.iterdir())
 
 
-def test_of_this_machine(home, tmp_path):
+def test_local_files(home, tmp_path):
     source = tmp_path / "a name.txt"
     source.write_text("data")
     with download(source.as_uri()) as file:

@@ -128,7 +128,7 @@ def test_arrays_are_needed():
 
 
 @pytest.mark.parametrize("equation", ["ij", "ij->ij", "...", "i...->i..."])
-def test_an_equation_that_changes_nothing_makes_a_function(equation):
+def test_an_identity_equation_makes_a_function(equation):
     x = nn.Variable((2, 3), need_grad=True)
     y = F.einsum(x, equation=equation)
     assert y is not x

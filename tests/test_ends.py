@@ -16,7 +16,7 @@ class Held:
 
 
 @pytest.mark.parametrize("kind", [nn.Variable, type("Derived", (nn.Variable,), {})])
-def test_a_cycle_through_info_is_collected_however_it_was_given(kind):
+def test_a_cycle_through_info_is_collected(kind):
     ends = []
     for _ in range(300):  # more than are cached for reuse
         held = Held()
@@ -94,7 +94,7 @@ def test_softsign_and_tanh_shrink_at_the_ends():
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_part_that_a_failed_function_was_to_write_reads_as_nan(part):
+def test_the_output_part_of_a_failed_function_reads_as_nan(part):
     whole = nn.NdArray.from_numpy_array(np.ones((2, 3, 1), np.float32))
     into = whole.narrow(0, part, 1).view((3, 1))
     x = nn.Variable.from_numpy_array(np.zeros((3, 4), np.float32))

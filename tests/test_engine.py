@@ -37,7 +37,7 @@ class Custom(Exception):
 
 @pytest.mark.parametrize("hook", ["function_pre_hook", "function_post_hook"])
 @pytest.mark.parametrize("run", ["forward", "backward"])
-def test_an_exception_in_a_hook_surfaces_as_itself(hook: str, run: str) -> None:
+def test_an_exception_in_a_hook_is_not_wrapped(hook: str, run: str) -> None:
     x = leaf([1.0, 2.0])
     y = F.exp(F.sin(x))
     y.forward()
@@ -230,7 +230,7 @@ def test_partial_results_of_a_failed_function_are_cleared() -> None:
     np.testing.assert_array_equal(loss.d, good)
 
 
-def test_two_losses_over_one_trunk_may_clear() -> None:
+def test_two_losses_over_one_trunk_with_clearing() -> None:
     x = leaf([0.3])
     h = F.tanh(x)
     a, b = F.exp(h), F.sin(h)
@@ -299,7 +299,7 @@ def test_a_users_own_function() -> None:
 
 
 @pytest.mark.parametrize("when", ["setup", "forward", "backward"])
-def test_exceptions_of_a_users_own_function_surface_as_themselves(when: str) -> None:
+def test_exceptions_of_a_users_own_function_are_not_wrapped(when: str) -> None:
     x = leaf([1.0])
     with pytest.raises(Custom, match=when):
         y = Scale(2.0, fail=when)(x)
@@ -310,7 +310,7 @@ def test_exceptions_of_a_users_own_function_surface_as_themselves(when: str) -> 
     assert y.d[0] == 2
 
 
-def test_a_users_own_function_dies_with_its_graph() -> None:
+def test_a_users_own_function_is_freed_with_its_graph() -> None:
     f = Scale(2.0)
     gone = weakref.ref(f)
     y = f(leaf([1.0]))
@@ -390,7 +390,7 @@ def test_deep_copies_share_nothing():
         v.create_deep_copy(nn.Context(["cuda:float"]))
 
 
-def test_a_parent_that_is_put_back():
+def test_a_parent_that_is_restored():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     h = F.sin(x)
     y = F.sum(F.exp(h))
@@ -418,7 +418,7 @@ def test_a_parent_that_is_put_back():
     np.testing.assert_allclose(other.d, np.sin([1, 2]), rtol=1e-6)
 
 
-def test_a_parent_that_cannot_be():
+def test_invalid_parents():
     x = nn.Variable((2,), need_grad=True)
     h = F.sin(x)
     f, g = h.parent, F.exp(h).parent
@@ -435,7 +435,7 @@ def test_a_parent_that_cannot_be():
         x.parent = 3
 
 
-def test_a_function_of_many_inputs_takes_time_in_proportion():
+def test_a_function_of_many_inputs_takes_linear_time():
     def seconds(n):
         """Returns the CPU time of a run of a function with `n` inputs."""
         xs = [nn.Variable((1,), need_grad=True) for _ in range(n)]

@@ -36,12 +36,12 @@ def test_a_wrong_value_is_refused(name, value, expected):
     assert last == [f'ImportError: environment: expected {name} to be {expected}, got "{value}"']
 
 
-def test_values_that_are_taken():
+def test_accepted_values():
     given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
     assert run(IMPORT, **given) == (0, "3 plain", [])
 
 
-def test_plans_are_printed_when_they_are_made_and_when_they_are_joined():
+def test_plans_are_printed_when_they_are_made_and_fused():
     program = """
 import kinnor as nn
 import kinnor.functions as F
@@ -179,7 +179,7 @@ file.write("kept")
     assert (done.returncode, done.stdout, path.read_text()) == (0, "gone", "kept")
 
 
-def test_a_second_interpreter_may_be_left_to_the_end():
+def test_a_second_interpreter_may_stay_open_until_exit():
     program = """
 try:
     import _interpreters as interpreters

@@ -38,7 +38,7 @@ def test_file_caches():
     assert not np.array_equal(first[0][0], second[0][0])
 
 
-def test_a_file_cache_stays_where_it_is_told(tmp_path):
+def test_a_file_cache_stays_in_the_given_folder(tmp_path):
     with data_iterator_simple(lambda i: (np.float32(i),), 10, 2, cache_dir=tmp_path / "all") as batches:
         assert batches.next()[0].tolist() == [0, 1]
         with batches.slice(None, 2, 1, cache_dir=tmp_path / "part") as part:

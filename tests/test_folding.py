@@ -41,7 +41,7 @@ def mixed(x):
 
 @pytest.mark.parametrize("extension", ["onnx", "nnp"])
 @pytest.mark.parametrize("network", [resnet, densenet, mixed], ids=lambda network: network.__name__)
-def test_numbers_are_those_of_the_graph_as_written(tmp_path, network, extension):
+def test_folded_graphs_give_the_same_numbers(tmp_path, network, extension):
     x = nn.Variable((2, 3, 32, 32))
     network(x)
     shaken()
@@ -88,7 +88,7 @@ def test_layers_with_other_consumers_are_not_folded(normalized):
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
-def test_parameters_that_change_are_seen(normalized, name):
+def test_changed_parameters_take_effect(normalized, name):
     folder, x = normalized
     model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
     before = model(x)
@@ -122,7 +122,7 @@ def test_graphs_of_several_shapes_share_folded_weights(normalized, name):
     assert weights[0] == weights[1]
 
 
-def test_a_network_that_is_handed_out_is_not_folded(normalized):
+def test_a_network_held_by_the_caller_is_not_folded(normalized):
     folder, x = normalized
     model = nn.load(folder / "net.nnp")
     before = model(x)
@@ -169,7 +169,7 @@ def test_hard_gates_become_hard_swish(tmp_path):
     assert (kinds["HardSwish"], kinds["Mul2"]) == (3, 3)
 
 
-def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
+def test_recurrent_inference_saves_nothing_for_gradients(tmp_path):
     x = nn.Variable((5, 2, 3))
     h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")
     w = nn.parameter.get_parameter_or_create("w", (1, 4, 4, 7))
@@ -254,7 +254,7 @@ def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
     assert (counted(model)["Add2"], counted(plain)["Add2"]) == (2, 4)
 
 
-def test_a_gate_by_channel_scales_the_weight_of_the_next_layer_where_that_is_smaller(tmp_path):
+def test_a_channel_gate_scales_the_next_weight_if_that_is_smaller(tmp_path):
     def gated(x, n, name, **how):
         """A layer whose input is scaled by a gate for each channel. Returns its output and the gate."""
         gate = F.sigmoid(PF.convolution(F.mean(x, axis=(2, 3), keepdims=True), x.shape[1], (1, 1), name=f"{name}/gate"))

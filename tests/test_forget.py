@@ -218,7 +218,7 @@ def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
 
 
 @MODES
-def test_dropout_repeats_itself(dynamic):
+def test_dropout_draws_the_same_mask_again(dynamic):
     x = leaf(50, 50)
     func = lambda x: F.dropout(F.dropout(F.sin(x), 0.5) * x, 0.3)  # noqa: E731
     assert agrees(func, [x], dynamic)
@@ -295,7 +295,7 @@ def test_values_are_compared_if_asked():
 
 
 @MODES
-def test_an_error_in_func_surfaces_as_itself(dynamic):
+def test_an_error_in_func_is_not_wrapped(dynamic):
     x = leaf(3)
 
     def fails(x):
@@ -329,7 +329,7 @@ def test_a_retained_graph_runs_again_each_time():
     assert np.allclose(x.g, 2 * np.cos(x.d))
 
 
-def test_it_is_freed_with_the_graph_around():
+def test_the_segment_is_freed_with_its_graph():
     x = leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(F.sin, x))
@@ -338,7 +338,7 @@ def test_it_is_freed_with_the_graph_around():
             autodiff.backward(y)
 
 
-def test_an_error_on_the_way_back_leaves_random_numbers_as_they_are():
+def test_an_error_in_backward_does_not_change_random_numbers():
     def draws(fails):
         calls = []
 
@@ -369,7 +369,7 @@ def test_a_changed_value_is_refused():
             autodiff.backward(y)
 
 
-def test_static_flags_are_those_of_the_segment():
+def test_static_flags_follow_the_segment():
     x = leaf(3)
     inside = []
 

@@ -9,7 +9,7 @@ from kinnor import autodiff
 
 
 @MODES
-def test_closed_over_values_get_their_gradients(dynamic):
+def test_captured_values_get_their_gradients(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def build(call):
@@ -23,7 +23,7 @@ def test_closed_over_values_get_their_gradients(dynamic):
     assert all(np.allclose(g, e, rtol=1e-6) for g, e in zip(got, expected, strict=True))
 
 
-def test_grad_pollutes_nothing():
+def test_grad_changes_no_other_gradient():
     w, x = leaf(3), leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x * w), x))
@@ -63,7 +63,7 @@ def test_gradients_of_gradients():
 
 
 @MODES
-def test_nn_grad_goes_through(dynamic):
+def test_nn_grad_through_a_segment(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def second(call):

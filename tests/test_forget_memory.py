@@ -39,7 +39,7 @@ def test_a_chain_takes_the_memory_of_three_arrays():
     assert nn.memory_stats()["live"] - before >= 20 * ONE
 
 
-def test_so_does_a_run_forward_again():
+def test_a_second_forward_run_takes_as_much_memory():
     x = big()
     with nn.auto_forward():
         y = F.forget(sines, x)
@@ -81,7 +81,7 @@ def test_captured_results_of_the_first_run_have_no_graph():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_variable_that_is_given_and_closed_over_gets_both_gradients(dynamic):
+def test_a_variable_passed_and_captured_gets_both_gradients(dynamic):
     x, w = leaf(2.0, 3.0), leaf(5.0, 7.0)
     with nn.auto_forward(dynamic):
         y = F.sum(F.forget(lambda a: a * x * w, x))
@@ -91,7 +91,7 @@ def test_a_variable_that_is_given_and_closed_over_gets_both_gradients(dynamic):
     assert w.g.tolist() == [4.0, 9.0]
 
 
-def test_parameters_and_values_from_outside_are_found_without_a_graph():
+def test_captured_parameters_and_values_are_found_without_a_graph():
     x = leaf(1.0, 2.0)
     with nn.auto_forward(), nn.parameter_scope("", {}):
         outer = F.exp(x)

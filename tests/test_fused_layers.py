@@ -46,7 +46,7 @@ def results(y, leaves, others):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("batch_stat", "adds"), [*itertools.product((True, False), repeat=2)])
-def test_a_fused_convolution_is_its_layers(activation, batch_stat, adds):
+def test_a_fused_convolution_equals_its_layers(activation, batch_stat, adds):
     args, activate = ACTIVATIONS[activation]
     x, w, b = variables((2, 4, 6, 5), (6, 2, 3, 3), (6,))
     z = variables((2, 6, 3, 3), seed=2) if adds else [None]

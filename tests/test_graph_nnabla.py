@@ -15,7 +15,7 @@ def chain(x):
 
 
 @pytest.mark.parametrize("clear_no_need_grad", [False, True])
-def test_a_graph_trains_on_with_buffers_cleared(clear_no_need_grad):
+def test_a_graph_keeps_training_with_cleared_buffers(clear_no_need_grad):
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), need_grad=True)
     loss = chain(x)
     loss.forward()
@@ -71,7 +71,7 @@ def test_batch_normalization_keeps_values_for_its_gradient_graph(batch_stat):
     np.testing.assert_allclose(gamma.d[0], ((x.d - mean) / np.sqrt(variance + 1e-5)).sum(0), rtol=1e-4, atol=1e-5)
 
 
-def test_reshape_without_a_link_keeps_whether_gradients_flow():
+def test_reshape_without_a_link_keeps_need_grad():
     x = nn.Variable((2, 3), need_grad=True)
     y = F.sin(x).reshape((3, 2), unlink=True)
     assert y.need_grad
@@ -128,7 +128,7 @@ class Scaled(F.PythonFunction):
             inputs[0].g = outputs[0].g * self.factor + (inputs[0].g if accum[0] else 0)
 
 
-def test_a_python_function_hands_its_context_on():
+def test_a_python_function_passes_its_context_on():
     context = nn.Context()
     scaled = Scaled(context, 3)
     assert scaled.ctx is context

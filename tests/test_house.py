@@ -57,7 +57,7 @@ def test_versions_agree():
     assert f'version = "{kinnor.__version__}"' in MANIFEST
 
 
-def test_import_is_silent_and_light():
+def test_import_is_silent_and_cheap():
     program = "import sys, numpy; before = set(sys.modules); import kinnor; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -86,7 +86,7 @@ def test_leaves_and_values_with_other_readers_stay(x):
         np.testing.assert_allclose(c.d.ravel(), np.sin(np.exp(x.d)), rtol=1e-4, atol=1e-4)
 
 
-def test_gradients_are_as_they_were(x):
+def test_gradients_do_not_change(x):
     x.need_grad = True
     y = chain(x, 3, [])
     loss = F.mean(y)

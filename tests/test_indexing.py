@@ -64,7 +64,7 @@ def values(x):
 
 @KINDS
 @KEYS
-def test_reading_is_numpys(kind, key):
+def test_reading_matches_numpy(kind, key):
     with nn.auto_forward():
         part = kind.from_numpy_array(example())[key]
     assert isinstance(part, kind)
@@ -74,7 +74,7 @@ def test_reading_is_numpys(kind, key):
 @KINDS
 @KEYS
 @pytest.mark.parametrize("form", ["number", "array", "own"])
-def test_writing_is_numpys(kind, key, form):
+def test_writing_matches_numpy(kind, key, form):
     expected = example()
     shape = expected[key].shape
     value = -7.0 if form == "number" else -1 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
@@ -86,7 +86,7 @@ def test_writing_is_numpys(kind, key, form):
 
 
 @KINDS
-def test_values_are_repeated_to_the_part(kind):
+def test_values_broadcast_to_the_part(kind):
     expected = example()
     expected[1:3] = [[1.0], [2.0], [3.0]]
     expected[:, 0] = np.array([[5.0, 6.0]])
@@ -231,7 +231,7 @@ def test_double_precision_is_kept():
     ],
     ids=["function", "twice", "itself", "itself reversed", "index"],
 )
-def test_values_made_of_the_variable_itself_are_those_of_before(dynamic, assign, slope):
+def test_assigned_values_are_read_before_the_write(dynamic, assign, slope):
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
     with nn.auto_forward(dynamic), nn.context_scope(nn.Context(["cpu:double"])):
         h = x * 1
@@ -270,7 +270,7 @@ def test_values_that_share_the_memory_of_a_variable():
     assert h.d.tolist() == [3.0, 2.0, 1.0]
 
 
-def test_values_made_of_the_variable_itself_without_a_graph():
+def test_assigned_values_are_read_before_the_write_without_a_graph():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     with nn.auto_forward():
         h = x * 1
@@ -282,7 +282,7 @@ def test_values_made_of_the_variable_itself_without_a_graph():
     assert x.g.tolist() == [3.0, 3.0]
 
 
-def test_a_leaf_that_requires_grad_is_not_assigned_to_from_itself_either():
+def test_a_leaf_with_gradient_refuses_assignments_from_itself():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     with pytest.raises(nn.GraphError, match="got a leaf that requires grad"):
         x[0] = x[1] * 2

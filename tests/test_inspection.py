@@ -130,7 +130,7 @@ def test_only_one_profile_is_taken_at_a_time(loss):
     assert list(map(len, profiler.get_all_results()["forward"].values())) == [1] * len(KINDS)
 
 
-def test_where_nan_begins():
+def test_the_first_function_with_nan_is_found():
     x = nn.Variable.from_numpy_array(np.array([-1.0, 0, 1], np.float32), need_grad=True)
     y = F.log(x) * 2
     tracer = NanInfTracer()
@@ -182,7 +182,7 @@ def test_a_profile_of_a_graph(loss, capsys):
     assert [row[0] for row in rows if len(row) == 2][-2:] == ["training(forward + backward + update)", "training_n_run"]
 
 
-def test_times_of_a_profiled_graph_are_those_of_the_engine(loss, monkeypatch):
+def test_times_of_a_profiled_graph_come_from_the_engine(loss, monkeypatch):
     profiler = GraphProfiler(loss, n_run=4, time_scale="n")
     profiler.time_profiling_forward()
     profiler.time_profiling_backward()

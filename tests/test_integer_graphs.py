@@ -245,7 +245,7 @@ def test_training_uses_floats():
     assert np.any(x.g != 0)
 
 
-def test_shapes_share_their_weights_and_threads_their_bits():
+def test_shapes_share_weights_and_threads_give_equal_bits():
     net = Net(("n", 3, 20, 20))
     h = net.between("x", 0.01, 128)
     h = net.between(net.node("Conv", h, net.weight(70, 3, 3, 3)[0], pads=[1] * 4), 0.02, 100)

@@ -286,7 +286,7 @@ class Recurrent:
 @pytest.mark.parametrize("form", ["static", "dynamic"])
 @pytest.mark.parametrize("plan", ["plain", None])
 @pytest.mark.parametrize("type_config", ["float", "double", "half"])
-def test_training_has_the_same_bits_with_and_without(form, plan, type_config, monkeypatch):
+def test_training_has_the_same_bits_with_and_without_caches(form, plan, type_config, monkeypatch):
     if plan:
         monkeypatch.setattr(nn.config, "plan", plan)
     with nn.context_scope(nn.Context([f"cpu:{type_config}"])):

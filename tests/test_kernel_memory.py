@@ -100,7 +100,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_kernel_without_memory_raises_and_the_process_lives_on(case: str) -> None:
+def test_a_kernel_without_memory_raises_and_the_process_continues(case: str) -> None:
     what, call = CASES[case]
     program = f"{BEGIN}\nWHAT = {what!r}\n{RUN.replace('CASE', call)}"
     done = subprocess.run(

@@ -105,7 +105,7 @@ def test_folders_of_the_graph_import_downwards():
     assert not broken, "\n".join(broken)
 
 
-def test_runs_name_no_eviction():
+def test_run_code_does_not_name_eviction():
     for folder in ["run", "autodiff"]:
         for path in files(f"src/graph/{folder}"):
             assert "memory::eviction" not in path.read_text(), f"{path.relative_to(ROOT)}: expected `evictor` alone"
@@ -160,7 +160,7 @@ def types():
     return found
 
 
-def test_one_name_is_one_type():
+def test_type_names_are_unique():
     shared = {name: where for name, where in types().items() if len(where) > 1}
     unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
     assert not unexplained, "types that share a name without sharing a meaning: rename them"

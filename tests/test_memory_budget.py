@@ -101,14 +101,14 @@ def test_a_chain_takes_the_planned_memory(n):
         assert abs(real - said) < 4096
 
 
-def test_a_chain_needs_about_twice_the_root_of_its_length():
+def test_a_chain_needs_about_twice_the_square_root_of_its_length():
     _, loss = chain(100)
     assert least(loss) < (2 * 10 + 6) * BYTES
     assert facts(loss, least(loss))["extra"] < 0.34
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_graph_keeps_to_its_budget(seed):
+def test_any_graph_stays_within_its_budget(seed):
     leaves, loss = net(seed)
     plain, _ = step(loss, leaves)
     low, high = least(loss), facts(loss)["peak_clearing"]
@@ -171,7 +171,7 @@ def test_a_network_learns_the_same():
     assert all(same(results[0], other) for other in results[1:])
 
 
-def test_the_context_is_of_its_thread_and_nests():
+def test_the_context_is_thread_local_and_nests():
     _, loss = chain(20)
     seen = []
 
@@ -275,7 +275,7 @@ def test_evaluation_needs_two_values_at_a_time():
     loss.forward(clear_buffer=True, memory_budget=5 * BYTES)
 
 
-def test_a_hook_sees_no_more_than_the_budget():
+def test_memory_in_a_hook_is_within_the_budget():
     x, loss = chain(30)
     budget = least(loss)
     step(loss, [x], memory_budget=budget)
@@ -352,7 +352,7 @@ def test_a_changed_value_is_detected_if_it_is_recomputed():
         autodiff.backward(loss)
 
 
-def test_convolutions_keep_to_a_third():
+def test_convolutions_run_in_a_third_of_the_memory():
     """The figure that the benchmark shows, on a small network."""
     h = nn.Variable.from_numpy_array(np.ones((4, 8, 32, 32), np.float32))
     for i in range(50):

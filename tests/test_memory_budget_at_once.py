@@ -30,7 +30,7 @@ from kinnor import _core, autodiff
 
 @ways
 @pytest.mark.parametrize("n", [1, 2, 7, 50])
-def test_a_chain_keeps_to_its_budget(n, way):
+def test_a_chain_stays_within_its_budget(n, way):
     x = leaf()
     plain, _ = step(lambda x: chain(x, n), [x], None, way)
     for values in (5, 6, 8, 12, 25, 60):
@@ -54,7 +54,7 @@ def test_a_chain_is_computed_about_twice_with_twice_the_root_of_its_length():
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_program_keeps_to_its_budget(data):
+def test_any_program_stays_within_its_budget(data):
     """Branches, skips, random numbers, several outputs and views. Some variables are held to the end."""
     n = data.draw(st.integers(3, 30))
     picks = [

@@ -72,7 +72,7 @@ def least(losses):
 
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("n", [1, 2, 8, 30])
-def test_every_order_keeps_to_the_budget(net, n):
+def test_every_order_stays_within_the_budget(net, n):
     x, losses = net(n)
     plain = [step(x, losses, order)[0] for order in itertools.permutations(range(len(losses)))]
     most = (2 * n + 12) * 2 * BYTES

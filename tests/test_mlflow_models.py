@@ -39,7 +39,7 @@ def trained(tmp_path):
     return parameters
 
 
-def test_a_model_goes_into_a_run_and_comes_back(client, trained, tmp_path):
+def test_a_model_saved_in_a_run_is_loaded_again(client, trained, tmp_path):
     with mlflow.start_run(run_name="first") as run:
         info = models.log_model(
             "params.h5",

@@ -55,7 +55,7 @@ def test_stages():
         M.ResNet(19)
 
 
-def test_a_file_that_is_not_there(monkeypatch, tmp_path):
+def test_a_missing_file(monkeypatch, tmp_path):
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
     assert utils.get_model_home() == str(tmp_path / "nnp_models")
     with pytest.raises(FileNotFoundError, match=r"nnp_models/imagenet/Resnet-18\.nnp, which is not there"):

@@ -86,7 +86,7 @@ def test_versions_count_writes():
         y.backward()
 
 
-def test_it_can_be_an_error_or_nothing():
+def test_the_check_can_raise_or_be_off():
     x = leaf(2.0)
     y = x**2
     y.forward()
@@ -149,7 +149,7 @@ def test_a_trunk_from_other_inputs_is_a_change():
         one.backward()
 
 
-def test_dropout_in_a_trunk_draws_anew():
+def test_dropout_in_a_trunk_draws_new_masks():
     x = leaf(*np.linspace(0.1, 1, 50))
     h = F.dropout(x, 0.5)
     one, two = F.sum(h * h), F.sum(F.sin(h))
@@ -324,7 +324,7 @@ def copied(v, array):
 
 @pytest.mark.parametrize("write", [assigned, copied])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_an_assignment_of_what_is_there_is_no_change(write, dtype):
+def test_an_assignment_of_equal_values_is_no_change(write, dtype):
     x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
     y = F.sum(F.pow_scalar(x, 2.0))
     y.forward()
@@ -349,7 +349,7 @@ def test_zeros_of_either_sign_and_nan_are_compared_by_their_bytes():
         y.backward()
 
 
-def test_an_assignment_of_its_own_view_says_that_it_was_written():
+def test_an_assignment_of_its_own_view_counts_as_a_write():
     x = leaf(2.0, 3.0)
     y = F.sum(x * x)
     y.forward()

@@ -87,7 +87,7 @@ def test_plots(monitor, tmp_path):
         plot_time_elapsed("none", unit="w")
 
 
-def test_images_at_their_turn(monitor, tmp_path):
+def test_images_are_written_at_their_interval(monitor, tmp_path):
     images = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     writer = MonitorImage("made up", monitor, interval=3, num_images=1, verbose=False)
     for i in range(6):
@@ -130,7 +130,7 @@ def test_tile_images_lays_out_by_rows():
     assert sheet.tolist() == [[0, 9, 1, 9], [9, 9, 9, 9], [2, 9, 3, 9], [9, 9, 9, 9]]
 
 
-def test_log_goes_to_the_present_standard_error(monkeypatch):
+def test_log_goes_to_the_current_standard_error(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
@@ -169,7 +169,7 @@ def test_schedules():
         BaseLearningRateScheduler().get_learning_rate(0)
 
 
-def test_logger_does_what_loggers_do_in_whatever_order_things_are_imported():
+def test_logger_works_for_any_order_of_imports():
     for first in ("pass", "import kinnor.monitor", "import kinnor.logger", "from kinnor.logger import logger"):
         program = f"{first}; import kinnor; kinnor.logger.info('told'); print(kinnor.logger.name)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

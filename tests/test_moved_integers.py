@@ -90,7 +90,7 @@ TABLE = np.stack([np.arange(30000) // 128, np.arange(30000) % 128], 1).astype(np
 
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("move", MOVES)
-def test_ids_that_were_moved_find_their_rows(mode, context, move):
+def test_moved_ids_select_their_rows(mode, context, move):
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         for ids in (IDS, IDS.astype(np.int32), IDS.astype(np.uint16)):
             i = nn.Variable.from_numpy_array(ids)
@@ -109,7 +109,7 @@ def test_ids_that_were_moved_find_their_rows(mode, context, move):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
-def test_every_integer_type_keeps_its_ends(mode, dtype):
+def test_every_integer_type_keeps_its_extremes(mode, dtype):
     ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
     y = F.concatenate(nn.Variable.from_numpy_array(ends)[::-1], nn.Variable.from_numpy_array(ends), axis=0)
     if mode == "static":

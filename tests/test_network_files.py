@@ -60,7 +60,7 @@ def by_name():
 
 
 @pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_function_comes_back(name, rows):
+def test_every_function_makes_a_round_trip(name, rows):
     for row in rows:
         inputs = [variable(x) for x in row.inputs]
         outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))
@@ -525,7 +525,7 @@ def archive(**members):
     return file
 
 
-def test_archives_are_not_unpacked_and_no_bombs(tmp_path, monkeypatch):
+def test_archives_are_not_unpacked_and_bombs_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bomb = b" " * (64 << 20)
     with pytest.raises(NetworkError, match="expected at most 100 times"):
@@ -553,7 +553,7 @@ def test_nothing_is_loaded_of_a_file_that_does_not_fit(tmp_path):
 # --- Files written by NNabla
 
 
-def test_a_file_of_nnabla_gives_its_numbers():
+def test_a_file_of_nnabla_gives_the_same_numbers():
     """The file was made by `tools/make-nnabla-file` with NNabla 1.39."""
     with np.load(FILES / "nnabla.npz") as held:
         x, y = held["x"], held["y"]
@@ -585,7 +585,7 @@ def test_optimizers_monitors_and_executors_are_read_and_linked():
     optimizer.solver.update()
 
 
-def test_states_of_solvers_come_back(tmp_path):
+def test_states_of_solvers_make_a_round_trip(tmp_path):
     x, y = network()
     solver = nn.solvers.Adam()
     solver.set_parameters(nn.get_parameters())

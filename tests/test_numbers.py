@@ -51,7 +51,7 @@ def test_indices_are_whole_numbers(name, wrong, dtype):
 
 
 @pytest.mark.parametrize("name", INDEXED)
-def test_fractions_are_cut_under_names_of_nnabla(name):
+def test_fractional_indices_are_truncated_under_nnabla_names(name):
     before = _core.unwary()
     _core.set_unwary(True)
     try:
@@ -122,7 +122,7 @@ KEEP = {
 
 @pytest.mark.parametrize("name", KEEP)
 @pytest.mark.parametrize("n", [1, 67])
-def test_nan_stays(name, n):
+def test_nan_stays_nan(name, n):
     x = leaf(np.where(np.arange(n) % 3 == 0, NAN, np.arange(n) - 30.0))
     y = getattr(F, name)(x)
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_nan_stays(name, n):
         assert (x.g[np.isnan(x.d)] == 3.0 * slope).all()
 
 
-def test_nan_stays_in_pairs():
+def test_nan_stays_nan_in_pairs():
     one, other = leaf([NAN, 1.0, NAN, 2.0]), leaf([1.0, NAN, NAN, 3.0])
     for f in (F.maximum2, F.minimum2):
         y = f(one, other)

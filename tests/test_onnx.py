@@ -387,7 +387,7 @@ def test_operators_of_transformers(tmp_path):
             np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4, err_msg=made.op_type)
 
 
-def test_functions_of_a_file_are_put_in_their_place():
+def test_functions_of_a_file_are_inlined():
     body = [helper.make_node("Relu", ["a"], ["h"]), helper.make_node("Add", ["h", "a"], ["b"])]
     versions = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
     function = helper.make_function("mine", "Both", ["a"], ["b"], body, versions[:1])
@@ -438,7 +438,7 @@ def affine(tmp_path):
     return saved(tmp_path / "net.onnx", nodes, [info("x", ["n", 3])], [info("y", ["n", 2])], held), w
 
 
-def test_shapes_are_open(affine):
+def test_batch_sizes_are_symbolic(affine):
     model = kinnor.onnx.load(affine[0])
     assert (model.inputs, model.outputs) == (["x"], ["y"])
     for n in (1, 4, 1):
@@ -451,7 +451,7 @@ def test_shapes_are_open(affine):
         model()
 
 
-def test_it_is_trained(affine):
+def test_a_loaded_model_is_trained(affine):
     model = kinnor.onnx.load(affine[0])
     x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
     before = model(x)

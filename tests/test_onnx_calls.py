@@ -119,7 +119,7 @@ def test_outputs_are_inputs_of_the_next_call(model):
         np.testing.assert_allclose(z, 1.5 * x, rtol=1e-5)
 
 
-def test_plans_are_kept_while_arrays_are_lent(model):
+def test_plans_stay_cached_while_inputs_change(model):
     x, y = array(), array()
     model(x)
     model(y)
@@ -130,7 +130,7 @@ def test_plans_are_kept_while_arrays_are_lent(model):
     assert plans_made() == before
 
 
-def test_orders_of_axes_that_undo_each_other_are_not_computed():
+def test_inverse_transposes_are_removed():
     nodes = [
         helper.make_node("Neg", ["x"], ["h"]),
         helper.make_node("Transpose", ["h"], ["first"], perm=[1, 2, 0]),
@@ -189,7 +189,7 @@ def test_graphs_after_computed_shapes_are_built_once_for_each_shape(monkeypatch)
     check(x)
 
 
-def test_boxes_that_a_graph_computed_are_chosen_anew_in_each_call():
+def test_computed_boxes_are_selected_again_in_each_call():
     nodes = [
         helper.make_node("Neg", ["x"], ["boxes"]),
         helper.make_node("Neg", ["p"], ["scores"]),

@@ -91,7 +91,7 @@ def test_functions_of_one_input(name, attributes, dtype):
 
 
 @pytest.mark.parametrize("dtype", LEVELS)
-def test_joining(dtype):
+def test_concatenation(dtype):
     zeros = levels(dtype, 3)
     found, wanted = run(
         "QLinearConcat",

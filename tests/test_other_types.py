@@ -32,12 +32,12 @@ def test_the_next_run_sees_every_write(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("run", range(len(RUNS)))
-def test_it_sees_writes_one_after_the_other(kind, run):
+def test_a_run_sees_writes_in_turn(kind, run):
     """In a weight that is packed and cached with its array."""
     check_in_turn(kind, "affine", run)
 
 
-def test_a_numeric_gradient_leaves_no_trace():
+def test_a_numeric_gradient_changes_no_value():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
     y = F.sum(x * x)
     y.forward()

@@ -219,7 +219,7 @@ def test_a_method_that_panics_is_caught_by_its_class():
             call()
 
 
-def test_a_gradient_without_end():
+def test_an_infinite_gradient():
     class Endless(Breaking):
         """A function whose gradient is an infinite iterator."""
 

@@ -181,7 +181,7 @@ def test_wrong_types():
     assert keys() == []
 
 
-def test_the_tree_is_shared_and_the_scope_is_the_threads():
+def test_the_tree_is_shared_and_scopes_are_thread_local():
     barrier = threading.Barrier(4)
     made = []
 

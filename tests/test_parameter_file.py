@@ -302,7 +302,7 @@ def test_malicious_h5_files(tmp_path):
         assert keys() == []
 
 
-def test_the_layout_of_h5_files_is_nnablas(tmp_path):
+def test_the_layout_of_h5_files_matches_nnabla(tmp_path):
     h5py = pytest.importorskip("h5py")
     network()
     nn.save_parameters(tmp_path / "p.h5")
@@ -420,7 +420,7 @@ def test_names_without_a_round_trip_are_refused(tmp_path, extension, names):
 
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
-def test_odd_names_come_back(tmp_path, extension):
+def test_odd_names_make_a_round_trip(tmp_path, extension):
     names = ["a!", "a/b", "a-b", "é ü/漢", "...", "x/.hidden", "\n", "a\\b", "/".join("d" * 128), "w" * 4096]
     nn.save_parameters(tmp_path / f"p{extension}", dict.fromkeys(names, nn.Variable((2,))))
     nn.load_parameters(tmp_path / f"p{extension}")

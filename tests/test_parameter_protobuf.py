@@ -17,7 +17,7 @@ NNABLA = (
 """Written by NNabla 1.39: `a/w` of shape (2, 1), and `a/m` of shape () without gradient."""
 
 
-def test_the_bytes_are_nnablas():
+def test_the_bytes_match_nnabla():
     found = parameter_protobuf.decode(NNABLA)
     assert [(name, values.tolist(), need_grad) for name, values, need_grad in found] == [
         ("a/w", [[1.0], [2.0]], True),

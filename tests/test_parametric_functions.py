@@ -179,7 +179,7 @@ def test_given_initializers():
     assert values == {"bn/beta": [3], "bn/gamma": [2], "bn/mean": [0], "bn/var": [4], "affine/W": [1], "affine/b": [5]}
 
 
-def test_an_own_generator_leaves_the_library_one_alone():
+def test_a_given_generator_does_not_advance_the_default_one():
     PF.affine(image(), 5, rng=RandomState(1), name="own")
     PF.affine(image(), 5)
     assert nn.get_parameters()["affine/W"].d.sum(dtype=np.float64) == pytest.approx(1.380640516988933, rel=1e-12)
@@ -348,7 +348,7 @@ def test_a_refused_call_registers_nothing():
         assert registered() == {}
 
 
-def test_a_refused_call_keeps_what_was_there():
+def test_a_refused_call_keeps_existing_parameters():
     PF.affine(image(), 3)
     told = r"expected the shape \(96, 3\) of the existing parameter 'affine/W', got \(96, 4\)"
     with pytest.raises(ValueError, match=told):
@@ -358,7 +358,7 @@ def test_a_refused_call_keeps_what_was_there():
     assert registered() == {"affine/W": ((96, 3), True), "affine/b": ((3,), True)}
 
 
-def test_a_failing_outer_function_forgets_what_inner_ones_registered():
+def test_a_failing_outer_function_removes_inner_parameters():
     @PF.parametric_function_api("outer")
     def outer(x, fix_parameters=False):
         """A parametric function whose second layer fails."""

@@ -68,7 +68,7 @@ def test_without_peers_it_says_how_to_get_some(tmp_path):
     assert "make peers" in done.stderr
 
 
-def test_the_fastest_peer_that_computes_the_same_counts():
+def test_the_fastest_peer_with_equal_losses_counts():
     rows = [row(*r) for r in ROWS]
     static, dynamic = report.compare(rows, is_small_work=False)
     assert static.peer.who == "jax jit" and static.ratio == 2.0 and static.cpu_ratio == 2.0
@@ -131,7 +131,7 @@ def test_publishing_needs_peers():
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_channels_last_holds_the_same_numbers(name):
+def test_channels_last_has_the_same_weights(name):
     first = WORKLOADS[name](True)
     last = first.channels_last()
     for key, w in first.weights.items():

@@ -100,7 +100,7 @@ def test_a_long_chain_is_walked_without_recursion():
     assert repr(picture).splitlines()[-2] == "... and 4,941 more"
 
 
-def test_two_ends_share_a_trunk(network):
+def test_two_roots_share_a_trunk(network):
     graph = collect([F.sum(network), F.exp(network)])
     assert [node.kind for node in graph.nodes][-2:] == ["Sum", "Exp"] and graph.outputs == [6, 7]
 

@@ -220,7 +220,7 @@ def test_a_gradient_needed_later_by_another_graph_keeps_its_inputs() -> None:
     np.testing.assert_array_equal(w.g, h.d)
 
 
-def test_plans_find_the_arrays_that_variables_have_now() -> None:
+def test_plans_use_the_current_arrays_of_variables() -> None:
     net = Net()
     for n in range(6):
         net.step()

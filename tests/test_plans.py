@@ -206,7 +206,7 @@ def facts(v: nn.Variable) -> list[Any]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("seed", range(200))
-def test_optimised_runs_are_plain_ones_to_the_bit(seed: int, threads: int) -> None:
+def test_optimised_runs_equal_plain_runs_bit_by_bit(seed: int, threads: int) -> None:
     if threads == 2 and seed % 3:
         seed += 1000
     before = nn.get_num_threads()
@@ -386,7 +386,7 @@ def test_hooks_see_every_function_and_what_it_read(size: int) -> None:
 
 @pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2)), lambda x: F.reshape(F.unlink(x), (6,))])
 @pytest.mark.parametrize("times", [0, 1, 3])
-def test_functions_in_place_show_the_array_that_a_leaf_has_now(in_place: Any, times: int) -> None:
+def test_in_place_functions_alias_the_current_array_of_a_leaf(in_place: Any, times: int) -> None:
     """A cached plan looks up the memory of aliased outputs in each run, as it does for leaves."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
     h = in_place(x)

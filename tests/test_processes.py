@@ -44,7 +44,7 @@ def test_collectives():
     assert run(3, "collectives.py").count("right") == 3
 
 
-def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
+def test_parts_of_a_batch_train_like_the_whole_batch():
     assert run(4, "solvers.py").count("right") == 4
 
 
@@ -144,7 +144,7 @@ def test_a_signal_to_the_launcher_ends_all(number):
     assert process.returncode == 128 + number and not out
 
 
-def test_a_refused_start_is_one_line(capsys):
+def test_a_refused_start_prints_one_line(capsys):
     assert launch.main(["-n", "100000", str(RANKS / "wrong.py")]) == 2
     assert launch.main(["-n", "1", "no_such_program.py"]) == 2
     assert launch.main(["-n", "1", "--threads", "0", str(RANKS / "wrong.py")]) == 2
@@ -173,7 +173,7 @@ def losses(folder):
 
 
 @pytest.mark.parametrize("shards", ["one", "shards"])
-def test_a_killed_program_goes_on_with_the_same_losses(tmp_path, shards):
+def test_a_killed_program_resumes_with_the_same_losses(tmp_path, shards):
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     run(2, "going_on.py", tmp_path / "whole" / "run", 14, shards, "dropout")
@@ -208,7 +208,7 @@ def group_of(pid, launcher):
     return pid == launcher and b"prterun" not in command and b"mpirun" not in command
 
 
-def test_another_number_of_processes_goes_on(tmp_path):
+def test_another_number_of_processes_resumes(tmp_path):
     for n, folder in ((1, "alone"), (2, "changed")):
         (tmp_path / folder).mkdir()
         run(n, "going_on.py", tmp_path / folder / "run", 4 if folder == "changed" else 8, "one", "plain")
@@ -225,7 +225,7 @@ def arrays(path):
     return {entry.name: entry.values for entry in read_safetensors(path) if entry.name != "about"}
 
 
-def test_parts_of_spread_layers_and_pipelines_are_joined_for_any_number_of_processes(tmp_path):
+def test_saved_shards_load_in_any_number_of_processes(tmp_path):
     """Two processes save. One resumes from their files, then two resume from its file."""
     said = [run(n, "saving.py", tmp_path, *before).splitlines() for n, before in ((2, ()), (1, ("2",)), (2, ("12",)))]
     assert [lines.count("right") for lines in said] == [2, 1, 2]

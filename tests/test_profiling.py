@@ -37,7 +37,7 @@ def step(y, solver):
     solver.update()
 
 
-def test_functions_updates_data_and_the_rest_add_up_to_the_block():
+def test_times_add_up_to_the_block():
     y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
     solver = S.Sgd(0.1)
     solver.set_parameters(nn.get_parameters())

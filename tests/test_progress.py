@@ -92,7 +92,7 @@ def test_silent_without_tqdm():
     assert told(WORKS["cache"], on_terminal=True, before="progress.SHORT, sys.modules['tqdm'] = 0.05, None") == ""
 
 
-def test_a_bar_goes_when_its_work_fails():
+def test_a_bar_disappears_when_its_work_fails():
     work = """
     from kinnor.files.progress import each
     try:

@@ -136,7 +136,7 @@ def test_parameters_are_named_by_function_and_place():
     assert not any("scale" in name or "/M-" in name for name in nn.get_parameters())
 
 
-def test_the_network_goes_on_learning():
+def test_the_network_keeps_learning():
     config = configuration(kind=qnn.QATTensorRTConfig)
     x, t = nn.Variable((2, 3, 6, 6)), nn.Variable((2, 1))
     y = block(x)
@@ -270,7 +270,7 @@ def test_errors(call, kind, told):
     assert isinstance(found.value, nn.Error)
 
 
-def test_nothing_recorded_makes_no_scale():
+def test_recording_is_needed_for_a_scale():
     assert qnn.AbsMaxRecorderCallback.get_scale_zeropoint(nn.Variable((2, 3)), name="x0") == (None, None)
     assert nn.get_parameters(grad_only=False) == {}
 

@@ -14,7 +14,7 @@ def variable(values, need_grad=False):
     return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
 
 
-def test_without_quantization_the_input_comes_back():
+def test_without_quantization_the_input_is_returned():
     x = variable([1.0, 2.0])
     bounds = [variable([v]) for v in (-1, 1, 0, 255)]
     assert F.fixed_point_quantize(x, quantize=False) is x

@@ -15,7 +15,7 @@ def made(row, need_grad=True):
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
-def test_many_units_go_by_parts(kind):
+def test_many_units_are_computed_in_parts(kind):
     """More units than one thread handles at a time, and more samples than a tile has rows."""
     row = recurrent(kind, size=(4, 33, 20, 70), layers=2, directions=2)
     with nn.context_scope(DOUBLE):
@@ -109,7 +109,7 @@ def test_lengths_must_not_increase():
 
 
 @pytest.mark.parametrize("fft_size", [8, 9, 12])
-def test_signals_come_back(fft_size):
+def test_stft_and_istft_make_a_round_trip(fft_size):
     x = np.random.RandomState(0).randn(3, 60)
     args = (fft_size, fft_size // 4 if fft_size != 9 else 3, fft_size)
     with nn.context_scope(DOUBLE):
@@ -133,7 +133,7 @@ def test_windows_must_overlap():
         F.fft(nn.Variable((4, 3)), 1)
 
 
-def test_large_matrices_are_taken_by_blocks():
+def test_large_matrices_are_processed_in_blocks():
     r = np.random.RandomState(0)
     x = r.randn(2, 70, 70)
     with nn.context_scope(DOUBLE):
@@ -146,7 +146,7 @@ def test_large_matrices_are_taken_by_blocks():
     np.testing.assert_allclose(log.d, np.linalg.slogdet(x)[1], 1e-10)
 
 
-def test_remainders_and_shifts_go_by_the_type():
+def test_remainders_and_shifts_follow_the_type():
     v = nn.Variable.from_numpy_array
     a, b = np.array([5, -5, 5, -5]), np.array([3, 3, -3, -3])
     for kind, expected in ((np.int32, [2, 1, -1, -2]), (np.float32, [2, -2, 2, -2])):

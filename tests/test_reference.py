@@ -59,7 +59,7 @@ def test_pages_have_names_of_their_own(reference):
 DECLARED = {name: (inputs, args) for name, _, inputs, args, _ in _core.declarations()}
 
 
-def test_formulas_of_gradients_are_those_that_are_computed(monkeypatch):
+def test_formulas_match_computed_gradients(monkeypatch):
     facts = site("facts", monkeypatch)
     assert facts.ELEMENTWISE.keys() | facts.FACTS.keys() <= set(F.__all__)
     for name, formulas in facts.ELEMENTWISE.items():
@@ -79,7 +79,7 @@ def test_every_function_has_a_gradient_and_a_cost(monkeypatch, reference):
     assert not any(facts.FACTS.get(name, ("",))[0] for name in facts.CONSTANT | facts.ELEMENTWISE.keys())
 
 
-def test_gradients_that_are_called_zero_are(monkeypatch):
+def test_documented_zero_gradients_are_zero(monkeypatch):
     for name in site("facts", monkeypatch).CONSTANT & TABLE.keys():
         for row in TABLE[name]:
             kinds = [kind for _, kind in DECLARED[name][0]]

@@ -128,7 +128,7 @@ def test_errors_say_what_was_expected(call, message):
         call(variable(1, 3, 2, 2))
 
 
-def test_a_box_of_no_image_is_an_error_when_it_runs():
+def test_a_box_of_a_missing_image_is_an_error_at_run_time():
     y = F.roi_align(variable(2, 1, 4, 4), nn.Variable.from_numpy_array(np.array([[2.0, 0, 0, 1, 1]])), (1, 1))
     with pytest.raises(IndexError, match="a box of one of 2 images, got 2"):
         y.forward()

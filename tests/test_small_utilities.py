@@ -26,7 +26,7 @@ def eager():
         yield
 
 
-def test_sequences_are_sorted_packed_and_come_back(eager):
+def test_sequences_are_sorted_packed_and_unpacked(eager):
     sequences = variables([3, 3], [2, 2, 2], [2, 2, 2], [1, 1, 1, 1], [3, 3])
     packed = rnn.pack_sequence(sequences, enforce_sorted=False)
     # The output of NNabla 1.39.

@@ -24,7 +24,7 @@ def states():
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_states_come_back(tmp_path, extension):
+def test_states_make_a_round_trip(tmp_path, extension):
     if extension == ".h5":
         pytest.importorskip("h5py")
     path = tmp_path / f"states{extension}"

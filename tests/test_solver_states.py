@@ -12,7 +12,7 @@ STATES = {"Sgd": [], "Adam": ["mean", "var"], "Momentum": ["m"], "Adagrad": ["v"
 
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("extension", [".h5", ".safetensors", ".protobuf"])
-def test_states_come_back_from_files(tmp_path, name, extension):
+def test_states_make_a_round_trip_through_files(tmp_path, name, extension):
     if extension == ".h5":
         pytest.importorskip("h5py")
     w = parameter(2, 3)

@@ -73,7 +73,7 @@ def solver(name="Adam", **parameters):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_those_of_a_plain_formula(name, dtype):
+def test_steps_match_a_plain_formula(name, dtype):
     rng = np.random.RandomState(3)
     parameters = {
         "a/W": parameter(3, 5, dtype=dtype),
@@ -131,7 +131,7 @@ def test_learning_rate_and_info_are_in_single_precision():
     assert s.info["alpha"] == np.float32(0.1)
 
 
-def test_parameters_come_back_in_their_order():
+def test_parameters_keep_their_order():
     parameters = {key: parameter(2) for key in "zay"}
     s = solver(**parameters)
     assert list(s.get_parameters().items()) == list(parameters.items())
@@ -160,7 +160,7 @@ def test_more_parameters_replace_or_take_over():
     assert list(s.get_parameters()) == ["w"]
 
 
-def test_data_and_grad_that_are_assigned_later_are_seen():
+def test_later_assigned_data_and_grad_are_used():
     w = parameter(2)
     s = solver("Sgd", w=w)
     s.set_learning_rate(1)
@@ -268,7 +268,7 @@ def test_hooks_run_around_the_update_of_each_parameter(no_hooks_left):
         assert [name for name, *_ in seen] == ["pre", "post"] * 2
 
 
-def test_an_exception_in_a_hook_surfaces_as_itself():
+def test_an_exception_in_a_hook_is_not_wrapped():
     a, b = parameter(1), parameter(1)
     s = solver("Sgd", a=a, b=b)
     before = float(b)

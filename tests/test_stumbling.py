@@ -101,7 +101,7 @@ def test_interpolation_to_one_element_takes_the_first(mode):
         np.testing.assert_array_equal(y.d[0], expected)
 
 
-def test_keywords_are_nnablas():
+def test_keywords_match_nnabla():
     nn.seed(seed_value=3)
     nn.random.set_function_seed(seed_value=3)
     nn.random.set_parameter_seed(seed_value=3)
@@ -150,7 +150,7 @@ def test_names_are_where_programs_import_them():
     assert S.SolverState is kinnor.solver.SolverState
 
 
-def test_a_data_iterator_begins_anew():
+def test_a_data_iterator_can_be_reset():
     from kinnor.utils.data_iterator import data_iterator_simple
 
     with data_iterator_simple(lambda i: (i,), 6, 4, shuffle=False) as batches:
@@ -186,7 +186,7 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         assert told in str(raised.value)
 
 
-def test_the_truth_of_a_variable():
+def test_the_truth_value_of_a_variable():
     x, one = variable(2, 3), nn.Variable.from_numpy_array(np.array(2.0))
     assert bool(one)
     assert not bool(one.data * 0.0)
@@ -218,7 +218,7 @@ def test_an_update_of_no_parameters():
 
 
 @pytest.mark.parametrize("mask", [lambda x: F.greater_scalar(x, 0.0), lambda x: F.logical_not(F.less_scalar(x, 0.0))])
-def test_a_mask_of_floats_is_no_index(mask):
+def test_a_mask_of_floats_is_refused_as_index(mask):
     x = variable(4)
     with pytest.raises(TypeError, match="index: expected positions, got the truth values of"):
         x[mask(x)]

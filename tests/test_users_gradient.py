@@ -123,7 +123,7 @@ def test_bad_rules_are_refused(result, error, text):
         nn.grad(Bad()(x), x)
 
 
-def test_an_exception_in_a_rule_comes_out_as_it_is():
+def test_an_exception_in_a_rule_is_not_wrapped():
     class Broken(Cube):
         """A cube whose rule raises."""
 

@@ -36,7 +36,7 @@ class Kept(PythonFunction):
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 3), (3, 2)])
-def test_a_user_gives_shapes_in_setup_alone(shape, mode):
+def test_shapes_can_be_set_in_setup_only(shape, mode):
     class Forward(Kept):
         """Sets a shape in `forward_impl`."""
 
@@ -61,7 +61,7 @@ def test_a_user_gives_shapes_in_setup_alone(shape, mode):
         y.backward()
 
 
-def test_a_user_leaves_the_list_of_outputs_alone(mode):
+def test_the_list_of_outputs_cannot_be_changed(mode):
     def popped(outputs):
         """Removes an output from the list."""
         outputs.pop()
@@ -91,7 +91,7 @@ def test_a_user_leaves_the_list_of_outputs_alone(mode):
                 Changed()(leaf(2))
 
 
-def test_a_user_has_no_billion_outputs():
+def test_a_billion_outputs_are_refused():
     class Many(Kept):
         """Declares a billion outputs."""
 
@@ -102,7 +102,7 @@ def test_a_user_has_no_billion_outputs():
         Many()(leaf(2))
 
 
-def test_a_user_that_changes_an_input_in_setup():
+def test_an_input_that_changes_its_shape_in_setup():
     class Restless(Kept):
         """Changes the shape of an input during its own setup."""
 
