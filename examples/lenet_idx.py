@@ -47,6 +47,7 @@ def main():
     n_classes = int(labels.max()) + 1
 
     def graph(n_images):
+        """Returns a static graph for `n_images`: inputs, targets, loss and number of errors."""
         x, t = nn.Variable((n_images, *images.shape[1:])), nn.Variable((n_images, 1))
         y = lenet(x, n_classes)
         return x, t, F.mean(F.softmax_cross_entropy(y, t)), F.sum(F.top_n_error(y, t))

@@ -336,7 +336,7 @@ def damaged(content, others, rng):
     return bytes(content)
 
 
-# --- Readers, and the state that a failed read must not change
+# --- Readers, and the state that a failed read must not change. All have the methods of `Parameters`.
 
 
 class Parameters:

@@ -40,7 +40,7 @@ fn back(y: &Variable) {
 }
 
 #[test]
-fn gradients_of_leaves_add_up_and_those_between_do_not() {
+fn gradients_of_leaves_add_up_and_others_do_not() {
     let x = leaf(&[1.0, 2.0]);
     let h = binary("mul2", &x, &x);
     let y = binary("mul2", &h, &h);
@@ -57,7 +57,7 @@ fn gradients_of_leaves_add_up_and_those_between_do_not() {
 }
 
 #[test]
-fn the_seed_is_the_callers_and_the_gradient_of_the_root_stays() {
+fn the_seed_and_the_gradient_of_the_root_do_not_change() {
     let x = leaf(&[3.0]);
     let y = binary("mul2", &x, &x);
     run(&y);
@@ -169,7 +169,7 @@ fn an_error_in_a_hook_ends_the_run_and_leaves_the_graph_usable() {
 }
 
 #[test]
-fn rewiring_moves_a_computation_under_another_variable() {
+fn rewiring_gives_a_function_to_another_variable() {
     let x = leaf(&[2.0]);
     let h = unary("identity", &x);
     let mid = Variable::new([1]).expect("fits");
@@ -183,7 +183,7 @@ fn rewiring_moves_a_computation_under_another_variable() {
 }
 
 #[test]
-fn a_leaf_that_changes_shape_sets_the_rest_up_again() {
+fn a_leaf_that_changes_shape_sets_dependent_functions_up_again() {
     let x = leaf(&[1.0, 2.0]);
     let y = unary("exp", &unary("identity", &x));
     run(&y);
@@ -311,7 +311,7 @@ fn indices_that_no_gradient_reads_may_be_cleared() {
 }
 
 #[test]
-fn a_scatter_writes_into_the_array_that_it_is_given() {
+fn a_scatter_writes_into_its_given_array() {
     let (parts, mask, x) = (leaf(&[5.0]), leaf(&[0.0, 1.0, 0.0]), leaf(&[1.0, 2.0, 3.0]));
     let whole = unary("identity", &x);
     let y = apply("bool_scatter", &[&parts, &mask, &whole], &[]).expect("builds").remove(0);

@@ -80,7 +80,7 @@ fn borrowed_memory_is_returned_once() {
 }
 
 #[test]
-fn everything_is_aligned_and_apart() {
+fn buffers_are_aligned_and_do_not_overlap() {
     let _alone = alone();
     let buffers: Vec<_> = (0..2000).map(|i| (i, buffer(i * i % 40_000))).collect();
     for (i, b) in &buffers {
@@ -122,7 +122,7 @@ fn a_limit_holds_until_memory_is_freed() {
 }
 
 #[test]
-fn memory_freed_elsewhere_comes_back() {
+fn memory_freed_in_another_thread_is_reused() {
     let _alone = alone();
     let before = memory_stats();
     let (send, receive) = mpsc::channel::<Buffer>();
@@ -182,7 +182,7 @@ fn forked_children_allocate() {
 }
 
 #[test]
-fn a_write_that_finds_no_memory_changes_nothing() {
+fn a_write_without_memory_changes_nothing() {
     let _alone = alone();
     let make = |lazily: bool| {
         let storage = Storage::new(5000);

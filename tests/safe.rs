@@ -7,7 +7,7 @@ use kinnor::graph::{ForwardOptions, NdArray, Variable, apply};
 use kinnor::{Error, Result};
 
 #[test]
-fn an_array_has_as_many_elements_as_its_shape_says() -> Result<()> {
+fn arrays_have_the_elements_of_their_shape() -> Result<()> {
     let array = NdArray::new(Shape::from([1 << 10]))?;
     assert_eq!(array.to_vec()?, vec![0.0; 1 << 10]);
     assert!(matches!(array.copy_from_slice(&[1.0; 3]), Err(Error::Shape { .. })));
@@ -31,7 +31,7 @@ fn freed_memory_reads_as_nan() -> Result<()> {
 }
 
 #[test]
-fn a_reader_sees_values_that_were_written_while_types_change() -> Result<()> {
+fn readers_see_written_values_while_types_change() -> Result<()> {
     let array = NdArray::new(Shape::from([2000]))?;
     array.copy_from_slice(&[1.0; 2000])?;
     let right = || -> Result<bool> { Ok(array.to_vec()?.iter().all(|v| *v == 1.0)) };

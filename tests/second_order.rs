@@ -91,7 +91,7 @@ fn in_double(f: impl FnOnce()) {
 }
 
 #[test]
-fn second_derivatives_are_true() {
+fn second_derivatives_match_differences() {
     let x = || sample(&[2, 3, 4], 1);
     let channel = |seed| sample(&[1, 3, 1], seed);
     let positive = |seed| leaf(&[1, 3, 1], &[0.5 + seed, 1.0, 2.0]);
@@ -147,7 +147,7 @@ fn second_derivatives_are_true() {
 }
 
 #[test]
-fn derivatives_as_graphs_are_numbers_far_out_and_at_kinks() {
+fn derivative_graphs_are_finite_far_out_and_at_kinks() {
     let far = [0.0, 1e4, -1e4, 1.0, -1.0, 2.5, -2.5, 3.0, -3.0, 6.0, 1e-5, 88.0, -104.0];
     let names = "sigmoid tanh swish relu leaky_relu elu selu gelu mish relu6 hard_sigmoid hard_tanh hard_swish \
                  log_sigmoid softplus softsign tanh_shrink sinc softmax log_softmax";

@@ -41,7 +41,7 @@ fn every_chunk_runs_once() {
 }
 
 #[test]
-fn chunks_see_and_show_plain_memory() {
+fn chunks_read_and_write_shared_memory() {
     let _alone = with_threads(4);
     let mut x = vec![0_u64; 10_000];
     for round in 0..500 {
@@ -65,7 +65,7 @@ fn more_threads_than_chunks_help_when_the_caller_is_slow() {
 }
 
 #[test]
-fn loops_in_loops_run() {
+fn nested_loops_run() {
     let _alone = with_threads(4);
     let counts = counts(30 * 20);
     parallel(30, |i| {
@@ -77,7 +77,7 @@ fn loops_in_loops_run() {
 }
 
 #[test]
-fn callers_beside_each_other_make_progress() {
+fn concurrent_callers_make_progress() {
     let _alone = with_threads(3);
     let blocked = AtomicBool::new(true);
     std::thread::scope(|s| {
@@ -110,7 +110,7 @@ fn callers_beside_each_other_make_progress() {
 }
 
 #[test]
-fn a_panic_comes_out_and_the_pool_lives_on() {
+fn a_panic_is_raised_and_the_pool_continues() {
     let _alone = with_threads(3);
     for bad in [0, 5, 63] {
         let ran = AtomicU64::new(0);
@@ -132,7 +132,7 @@ fn a_panic_comes_out_and_the_pool_lives_on() {
 }
 
 #[test]
-fn threads_that_slept_come_back() {
+fn sleeping_threads_wake_up() {
     let _alone = with_threads(4);
     for pause in [0, 10, 40, 100, 2000] {
         for _ in 0..20 {
@@ -148,7 +148,7 @@ fn threads_that_slept_come_back() {
 }
 
 #[test]
-fn busy_neighbours_do_not_stop_it() {
+fn busy_neighbours_do_not_stop_the_pool() {
     let _alone = with_threads(8);
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
@@ -210,7 +210,7 @@ fn forked_children_run_loops() {
 
 #[cfg(feature = "rayon")]
 #[test]
-fn loops_run_on_the_threads_of_rayon_if_asked() {
+fn loops_run_on_rayon_threads_on_request() {
     use std::collections::HashSet;
     use std::thread::{ThreadId, current, sleep};
 
