@@ -13,7 +13,7 @@ void take(void) {{ memset(taken, 1, sizeof taken); }}
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the room is that of Linux's loader")
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is of Linux's loader")
 def test_import_needs_little_static_thread_local_storage(tmp_path):
     """Linux reserves 1,664 bytes of static thread-local storage for late libraries, and others use some of it."""
     compiler = next(filter(shutil.which, ("cc", "gcc", "clang")))

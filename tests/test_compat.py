@@ -360,7 +360,7 @@ def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
         import nnabla.parametric_functions as PF
 
         def step(first_clears):
-            # A discriminator learns from what a generator made; the generator's turn clears the gradient of both.
+            # A discriminator learns from generated values. The generator's step clears the gradient of both.
             nn.clear_parameters()
             z = nn.Variable.from_numpy_array(np.ones((2, 3)))
             fake = F.tanh(PF.affine(z, 4, name="generator", rng=np.random.RandomState(0)))

@@ -82,7 +82,7 @@ shapes = [(2, 3)] * 3
 _, gx, gw = registry["Where"]([gy], [condition, None, None], shapes, [None], shapes[:1])
 nn.forward_all([gx, gw])
 assert np.array_equal(gx.d, gy.d * condition.d) and np.array_equal(gw.d, gy.d * (1 - condition.d))
-# A gradient that reads the output alone.
+# A gradient that reads only the output.
 y = F.tanh(x)
 gx = registry["Tanh"]([gy], [None], shapes[:1], [y], shapes[:1])
 gx.forward()
@@ -95,7 +95,7 @@ y = F.dropout(x, 0.4)
 gx = registry["Dropout"]([gy], [x], [x.shape], [y], [y.shape], 0.4)
 factors = []
 for _ in range(2):
-    # The gradient is of the run before it, and does not draw anew.
+    # The gradient belongs to the last run, and draws no new numbers.
     y.forward()
     drawn = y.d.copy()
     gx.forward()
@@ -117,7 +117,7 @@ for lonely in variable(4, 5), None:
 RETURNED = """
 x, w, gy = variable(2, 3), variable(2, 3), variable(2, 3)
 shape = x.shape
-# One gradient comes by itself, several as a tuple.
+# One gradient is returned alone, several as a tuple.
 gx = registry["Sin"]([gy], [x], [shape], [F.sin(x)], [shape])
 gx.forward()
 assert np.allclose(gx.d, gy.d * np.cos(x.d), atol=1e-6)

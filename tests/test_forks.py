@@ -31,7 +31,7 @@ def run():
         y.backward(clear_buffer=True)
 
 def forked(child):
-    # What `child` returns, in a child: 0 for true.
+    # Runs `child` in a fork. Returns its exit status, 0 for true.
     pid = os.fork()
     if pid == 0:
         code = 3
@@ -105,7 +105,7 @@ def test_a_fork_within_a_run_keeps_the_run_of_its_own_thread():
     y.backward(function_pre_hook=hook)
     print(set(found), forked(lambda: step() == expected))
 
-    # The run goes on in the child to its end.
+    # The run continues to its end in the child.
     pid = None
     def fork(f):
         global pid
@@ -166,7 +166,7 @@ def test_gradients_that_another_thread_computes_are_zero_in_a_fork():
         v.grad.zero(), w.grad.zero()
         autodiff.backward(z)
 
-    # Nobody has looked at the gradients: they are written in place.
+    # The gradients have no views, so they are written in place.
     step(), step(), step()
     passed = []
 

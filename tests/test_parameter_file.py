@@ -495,7 +495,7 @@ values = {f"p{i}": np.full(100_000, i, np.float32) for i in range(20)}
 for path in sys.argv[1:]:
     nn.clear_parameters()
     nn.save_parameters(path, {k: nn.Variable.from_numpy_array(v, need_grad=True) for k, v in values.items()})
-    # Those that are there need new memory, none, or some; the rest are new.
+    # Existing parameters need new memory, none, or some. The rest are created.
     for i, (key, v) in enumerate(list(values.items())[:15]):
         set_parameter(key, nn.Variable.from_numpy_array(np.full(100_000, -1, "f2" if i % 2 else "f4"), need_grad=False))
     kept = dict(nn.get_parameters(grad_only=False))
