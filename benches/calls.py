@@ -1,9 +1,9 @@
-"""What calls from Python cost: building, running at once, and runs through a chain of tiny functions.
+"""Measures the cost of calls from Python: building, eager execution, and runs through a chain of tiny functions.
 
     python benches/calls.py
 
-Each figure is the least of many repetitions, in nanoseconds of processor time. Other programs on the machine raise
-it all the same, so NumPy's own `a + b` stands beside it.
+Each figure is the minimum of many repetitions, in nanoseconds of processor time. Other programs on the machine
+still raise it, so NumPy's own `a + b` is measured for comparison.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def least(f: Callable[[], object], number: int, repeat: int = 30) -> float:
-    """Nanoseconds of one call."""
+    """Returns the nanoseconds of one call."""
     return min(timeit.repeat(f, number=number, repeat=repeat, timer=time.process_time)) / number * 1e9
 
 
 def row(what: str, measured: float, most: float) -> None:
-    """Print a figure beside what it may be at most."""
+    """Prints a figure and its limit."""
     print(f"{what:<58} {measured:8.1f} ns   at most {most:g} ns")
 
 
 def calls() -> None:
-    """Calls of one function on 16 elements."""
+    """Measures calls of one function on 16 elements."""
     a = nn.Variable.from_numpy_array(np.ones(16, np.float32), need_grad=True)
     b = nn.Variable.from_numpy_array(np.ones(16, np.float32))
     add2 = F.add2
@@ -50,7 +50,7 @@ def calls() -> None:
 
 
 def chain(n: int = 1000) -> None:
-    """A chain of functions of 16 elements, forward and backward, for each function."""
+    """Measures a chain of functions of 16 elements, forward and backward, and prints the time of one function."""
     x = nn.Variable.from_numpy_array(np.ones(16, np.float32), need_grad=True)
     y = x
     for _ in range(n):
@@ -61,16 +61,17 @@ def chain(n: int = 1000) -> None:
     row(f"backward of a chain of {n}, each function", least(y.backward, 20) / n, 100)
 
     def hook(f: object) -> None:
-        pass
+        """A hook that does nothing."""
 
     row("forward with a hook, each function", least(lambda: y.forward(function_pre_hook=hook), 5, 10) / n, 400)
 
 
 def import_time() -> None:
-    """Importing, over NumPy's own import; with byte code, as an installed package has it."""
+    """Measures the import beyond NumPy's own import, with byte code, as in an installed package."""
     settings = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
     def run(code: str) -> float:
+        """Returns the seconds that a statement takes in a new process."""
         program = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
         return min(float(subprocess.check_output([sys.executable, "-c", program], env=settings)) for _ in range(10))
 

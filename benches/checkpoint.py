@@ -1,10 +1,11 @@
-"""Memory and time of training steps that compute values again instead of keeping them: `python benches/checkpoint.py`.
+"""Memory and time of training steps with recomputation: `python benches/checkpoint.py`.
 
-A chain of 50 layers is trained in several ways that take turns: keeping every value that a gradient reads, marking
-segments by hand, under a budget that leaves a third of what the values between functions take; with functions that run
-as they are built, keeping all and under the same budget; and in PyTorch, if an interpreter that has it is given,
-keeping all and with `torch.utils.checkpoint`. Memory is what a step takes at its worst beyond what is there before it:
-counted by the library for Kinnor, by the system for PyTorch.
+A chain of 50 layers is trained in several ways, which take turns. Static graphs keep every value, mark segments
+for recomputation, or have a memory budget of a third of the intermediate values. Eager code keeps every value or
+has the same budget. PyTorch, if an interpreter with it is given, keeps all or uses `torch.utils.checkpoint`.
+
+Memory is the peak of a step beyond the memory before it. The library counts it for Kinnor, the system for
+PyTorch.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 
 DEPTH, SEGMENT = 50, 7
 WORKLOADS = {"mlp": (1024, 256), "convolution": (8, 32, 32, 32)}
-"""Shape of what each layer takes and gives."""
+"""Shape of the input and output of each layer."""
 
 Way = tuple[str, "Callable[[], None]", "Callable[[], int]", "Callable[[], None]"]
-"""Its name, what runs a step, what says how much memory the last one took, and what is done before each step."""
+"""A way to train: its name, a function that runs a step, and two more functions. One returns the memory of the last
+step. The other is called before each step."""
 
 
 def kinnor_ways(workload: str) -> Iterator[Way]:
-    """Training steps in Kinnor."""
+    """Yields training steps in Kinnor."""
     import numpy as np
 
     import kinnor as nn
@@ -42,11 +44,13 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(*shape).astype(np.float32))
 
     def layer(h: nn.Variable) -> nn.Variable:
+        """Returns one layer of the chain."""
         if workload == "mlp":
             return F.relu(PF.affine(h, shape[1]))
         return F.relu(PF.convolution(h, shape[1], (3, 3), pad=(1, 1)))
 
     def network(by_hand: bool) -> nn.Variable:
+        """Returns the loss. `by_hand` marks segments for recomputation."""
         h = x
         for i in range(DEPTH):
             with nn.parameter_scope(f"layer{i}"), nn.recompute(by_hand and (i + 1) % SEGMENT != 0 and i < DEPTH - 1):
@@ -56,6 +60,7 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
     before = 0
 
     def start() -> None:
+        """Zeroes gradients and resets the peak of memory."""
         nonlocal before
         for p in nn.get_parameters().values():
             p.grad.zero()
@@ -63,6 +68,8 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
         nn.reset_peak_memory()
 
     def way(name: str, loss: nn.Variable, budget: int | None = None) -> Way:
+        """Returns the way of a static graph."""
+
         def step() -> None:
             loss.forward(clear_no_need_grad=True, memory_budget=budget)
             loss.backward(clear_buffer=True)
@@ -70,6 +77,8 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
         return name, step, lambda: nn.memory_stats()["peak"] - before, start
 
     def at_once(name: str, budget: int | None = None) -> Way:
+        """Returns the way of eager code."""
+
         def step() -> None:
             with nn.auto_forward(), nn.memory_budget(budget):
                 network(by_hand=False).backward(clear_buffer=budget is None)
@@ -87,7 +96,7 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
 
 
 def torch_ways(workload: str) -> Iterator[Way]:
-    """Training steps in PyTorch."""
+    """Yields training steps in PyTorch."""
     import ctypes
 
     import torch
@@ -100,6 +109,7 @@ def torch_ways(workload: str) -> Iterator[Way]:
     x = torch.randn(shape)
 
     def layer() -> list[nn.Module]:
+        """Returns one layer of the chain."""
         n = shape[1]
         return [nn.Linear(n, n) if workload == "mlp" else nn.Conv2d(n, n, 3, padding=1), nn.ReLU()]
 
@@ -109,20 +119,24 @@ def torch_ways(workload: str) -> Iterator[Way]:
     before = 0
 
     def status(what: str) -> int:
+        """Returns bytes of the entry `what` in the status of this process."""
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 
     def start() -> None:
+        """Zeroes gradients, frees memory and resets the peak."""
         nonlocal before
         model.zero_grad(set_to_none=False)
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # the count of the most memory starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of memory
         before = status("VmRSS")
 
     def keep() -> None:
+        """A step that keeps every value."""
         (model(x) ** 2).mean().backward()
 
     def checkpoint() -> None:
+        """A step with checkpointed segments."""
         segments = round(DEPTH / SEGMENT)
         (checkpoint_sequential(model, segments, x, use_reentrant=False) ** 2).mean().backward()
 
@@ -131,7 +145,7 @@ def torch_ways(workload: str) -> Iterator[Way]:
 
 
 def work(framework: str, workload: str, rounds: int) -> None:
-    """Runs all ways of a framework in turns; tells memory and time of each step, line by line."""
+    """Runs all ways of a framework in turns. Prints memory and time of each step as a line of JSON."""
     for n in range(rounds + 1):
         if n == 0:
             ways = list(kinnor_ways(workload) if framework == "Kinnor" else torch_ways(workload))
@@ -140,12 +154,15 @@ def work(framework: str, workload: str, rounds: int) -> None:
             began = time.process_time()
             step()
             took = time.process_time() - began
-            # The first step loads and allocates what the next ones find.
+            # The first step loads code and allocates memory.
             print(json.dumps({"way": name, "memory": memory(), "time": took if n else None}), flush=True)
 
 
 def steps(python: str, framework: str, workload: str, rounds: int, counting: bool = False) -> Iterator[dict[str, Any]]:
-    """The steps that a process of its own reports; one for `counting` gives memory back at once, which takes time."""
+    """Yields the steps that a new process reports.
+
+    With `counting`, memory is returned to the system immediately, which takes time.
+    """
     environment = os.environ | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if counting else {})
     command = [python, __file__, "--work", framework, "--only", workload, "--rounds", str(rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -1,5 +1,6 @@
-//! Convolutions of known networks, forward and by both gradients, in GFLOP/s and as a share of what the machine's
-//! multipliers can do. Multiplications with padding are counted, and so are those that Winograd's way saves.
+//! Convolutions of known networks: forward, and both gradients. Prints GFLOP/s, and the share of the machine's peak.
+//!
+//! Multiplications with padding count, and so do the multiplications that Winograd saves.
 
 mod machine;
 
@@ -13,7 +14,8 @@ use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
 use machine::{best, peak};
 
-/// Name, which says whether channels are last; images; channels, maps, groups; length and width of the input and of the kernel; pad, stride, dilation.
+/// Name (says if channels are last); images; channels, maps, groups; length and width of the input and of the kernel;
+/// pad, stride, dilation.
 type Row = (&'static str, usize, [usize; 3], [usize; 2], [usize; 3]);
 
 const ROWS: [Row; 25] = [
@@ -44,6 +46,7 @@ const ROWS: [Row; 25] = [
     ("depthwise 256/2, last", 8, [256, 256, 256], [28, 3], [1, 2, 1]),
 ];
 
+/// Returns the geometry of a row.
 fn geometry(
     (name, images, [channels, maps, group], [side, kernel], [pad, stride, dilation]): &Row,
 ) -> Geometry {
@@ -64,6 +67,7 @@ fn geometry(
     }
 }
 
+/// The arrays of one row, and the operations of one sum.
 struct Case {
     g: Geometry,
     x: Vec<f32>,
@@ -88,6 +92,7 @@ impl Case {
         }
     }
 
+    /// Computes one of the three sums.
     fn run(&mut self, sum: Sum) {
         let Self { g, x, w, y, .. } = self;
         match sum {
@@ -109,7 +114,7 @@ enum Sum {
 
 const SUMS: [(&str, Sum); 3] = [("forward", Sum::Output), ("data", Sum::Input), ("weight", Sum::Weight)];
 
-/// One row a shape: GFLOP/s of the three sums, and their share of the peak.
+/// Prints one row for each shape: GFLOP/s of the three sums, and their share of the peak.
 fn table(threads: usize) {
     set_num_threads(threads);
     let only = std::env::var("ROW").unwrap_or_default();
@@ -142,7 +147,10 @@ fn convolutions(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(500)).sample_size(20);
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(500))
+        .sample_size(20);
     targets = convolutions
 }
 criterion_main!(benches);

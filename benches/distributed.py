@@ -1,11 +1,11 @@
-"""Training steps of several processes, beside PyTorch's `DistributedDataParallel` over gloo.
+"""Training steps of several processes, compared with PyTorch's `DistributedDataParallel` over gloo.
 
     python -m benches.distributed                                       # torch from .venv-peers, see `make peers`
     python -m benches.distributed --ranks 2 4 --only resnet-20 --rounds 3
     python -m benches.distributed --python elsewhere/bin/python
 
-The processes of a workload share its batch, each computes on one thread. The frameworks take turns, so that a noisy
-minute meets both alike; the losses of the first steps, averaged over processes, have to agree.
+The processes of a workload share its batch, and each uses one thread. The frameworks take turns, so that a
+disturbance affects both. The losses of the first steps, averaged over processes, must agree.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 N_LOSSES = 3
-"""Losses that both frameworks must agree on."""
+"""Number of losses that both frameworks must agree on."""
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("mlp 1024", "resnet-20", "transformer", "vgg")
 
 
-# --- What runs in several processes
+# --- In the processes
 
 
 def on_kinnor(name: str, overlap: str) -> tuple[Callable[[Any], Any], list[Any], int]:
-    """A step, what it takes, and the rank."""
+    """Returns a training step in Kinnor, its batches and the rank."""
     import kinnor as nn
     from kinnor import communicators
 
@@ -60,7 +60,7 @@ def on_kinnor(name: str, overlap: str) -> tuple[Callable[[Any], Any], list[Any],
 
 
 def on_torch(name: str) -> tuple[Callable[[Any], Any], list[Any], int]:
-    """The same in PyTorch, in the form that `make peers` found the fastest for images."""
+    """The same in PyTorch, in the form that `make peers` found fastest for images."""
     import torch
     from torch.nn import functional as F
     from torch.nn.parallel import DistributedDataParallel
@@ -93,14 +93,14 @@ def on_torch(name: str) -> tuple[Callable[[Any], Any], list[Any], int]:
 
 
 def work(framework: str, name: str, overlap: str, seconds: float) -> None:
-    """Take steps for a while, and print what they took."""
+    """Runs steps for a while, and prints losses and times."""
     step, batches, rank = on_kinnor(name, overlap) if framework == "kinnor" else on_torch(name)
     source = cycle(batches)
     losses = [float(step(next(source))) for _ in range(N_LOSSES)]
     start = time.perf_counter()
     for _ in range(3):
         float(step(next(source)))
-    # All processes take the same number of steps, which a clock would not give them.
+    # All processes must run the same number of steps, which a clock would not ensure.
     steps = max(5, round(3 * seconds / (time.perf_counter() - start))) if rank == 0 else 0
     steps = agreed(framework, steps)
     taken = []
@@ -112,7 +112,7 @@ def work(framework: str, name: str, overlap: str, seconds: float) -> None:
 
 
 def agreed(framework: str, steps: int) -> int:
-    """The number of the first process."""
+    """Returns the number of steps of the first process."""
     if framework == "kinnor":
         from kinnor import communicators
 
@@ -126,18 +126,18 @@ def agreed(framework: str, steps: int) -> int:
     return int(number)
 
 
-# --- Who starts them
+# --- In the launcher
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Returns a free port of this machine."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def started(framework: str, python: Path, ranks: int, arguments: list[str]) -> list[dict[str, Any]]:
-    """What each of several processes prints."""
+    """Runs several processes. Returns the results that they print."""
     program = ["-m", "benches.distributed", "--work", framework, *arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "KINNOR_NUM_THREADS": "1", "PYTHONPATH": path}
@@ -159,7 +159,7 @@ def started(framework: str, python: Path, ranks: int, arguments: list[str]) -> l
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Runs the comparisons that the command line selects."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-peers/bin/python")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
@@ -183,7 +183,7 @@ def main() -> None:
 
 
 def compare(name: str, ranks: int, overlap: str, given: argparse.Namespace) -> None:
-    """Print a row: the medians over rounds, and the ratio of them. Alone is one process with the whole batch."""
+    """Prints a row: medians over rounds, and their ratio. One process alone gets the whole batch."""
     steps: dict[str, list[float]] = {"kinnor": [], "torch": [], "alone": []}
     for _ in range(given.rounds):
         losses = {}

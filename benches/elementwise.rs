@@ -1,6 +1,6 @@
-//! Operations that are bound by memory, forward and backward, beside a plain copy of as much memory.
+//! Memory-bound operations, forward and backward, compared with a plain copy.
 //!
-//! Bytes are those of the arrays that a run reads and writes, each once: what a perfect kernel would move.
+//! Bytes are counted once for each array that a run reads or writes: the traffic of a perfect kernel.
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -11,14 +11,14 @@ use kinnor::ops::{self, Call, Kind, Memory, Op, State, Tail, Value};
 const MATRICES: [[usize; 2]; 3] = [[16, 64], [256, 256], [4096, 1024]];
 const IMAGES: [[usize; 4]; 3] = [[2, 8, 8, 8], [4, 16, 32, 32], [16, 64, 64, 64]];
 
-/// Numbers from -3 to 3, or from 0.1 to 3.1.
+/// Returns numbers from -3 to 3, or from 0.1 to 3.1 if `positive`.
 fn numbers(n: usize, positive: bool) -> Vec<f64> {
     let random = |i: usize| (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23) >> 40;
     let scaled = |i: usize| random(i) as f64 / (1 << 24) as f64;
     (0..n).map(|i| if positive { 3.0 * scaled(i) + 0.1 } else { 6.0 * scaled(i) - 3.0 }).collect()
 }
 
-/// An array of whatever the operation takes.
+/// An array of any type.
 struct Array {
     words: Vec<u64>,
     shape: Shape,
@@ -37,22 +37,23 @@ impl Array {
 
     fn fill<T: Copy>(mut self, values: impl Iterator<Item = T>) -> Self {
         let first = self.words.as_mut_ptr().cast::<T>();
-        // SAFETY: the array was made for as many elements of this type.
+        // SAFETY: the array has this number of elements of this type.
         values.take(self.shape.size()).enumerate().for_each(|(i, v)| unsafe { first.add(i).write(v) });
         self
     }
 }
 
-/// What is measured: an operation on arrays of certain shapes.
+/// A benchmark: an operation and the shapes of its arrays.
 struct Case {
     op: Op,
     shapes: Vec<Shape>,
     double: bool,
     positive: bool,
-    /// Labels and rows are below this.
+    /// Upper bound of labels and row indices.
     classes: usize,
 }
 
+/// Makes a case.
 fn case(name: &str, values: &[Value], shapes: &[&[usize]]) -> Case {
     let present = if name.ends_with("normalization") { 0b111 } else { u64::MAX };
     let op = ops::find(name).expect("is registered").bind(values, present).expect("binds");
@@ -60,10 +61,12 @@ fn case(name: &str, values: &[Value], shapes: &[&[usize]]) -> Case {
     Case { op, shapes, double: false, positive: false, classes: 64 }
 }
 
+/// Returns the bytes of all arrays.
 fn total<'a>(arrays: impl Iterator<Item = &'a Array>) -> u64 {
     arrays.map(|a| a.bytes as u64).sum()
 }
 
+/// Measures forward and backward of a case.
 fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
     let Case { op, shapes, double, positive, classes } = case;
     let width = if *double { 8 } else { 4 };
@@ -103,7 +106,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 narrow: None,
                 rounds: None,
             };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays have the shapes that the operation expects.
             unsafe { op.forward(call) }
         });
     });
@@ -136,7 +139,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 narrow: None,
                 rounds: None,
             };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays have the shapes that the operation expects.
             unsafe { op.backward(call) }
         });
     });

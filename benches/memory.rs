@@ -1,4 +1,4 @@
-//! Buffers beside the system's allocator: allocate, write all, free.
+//! Buffers compared with the system's allocator: allocate, write all, free.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
@@ -21,7 +21,7 @@ fn buffers(c: &mut Criterion) {
         group.bench_with_input(BenchmarkId::new("kinnor, written", bytes), &bytes, |b, &bytes| {
             b.iter(|| {
                 let buffer = Buffer::new(bytes).expect("memory");
-                // SAFETY: the buffer has that many bytes.
+                // SAFETY: the buffer has this number of bytes.
                 unsafe { buffer.ptr().write_bytes(1, bytes) };
                 black_box(buffer.ptr());
             });
@@ -45,7 +45,9 @@ fn touch_system(bytes: usize, written: usize) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().warm_up_time(std::time::Duration::from_millis(300)).measurement_time(std::time::Duration::from_millis(800));
+    config = Criterion::default()
+        .warm_up_time(std::time::Duration::from_millis(300))
+        .measurement_time(std::time::Duration::from_millis(800));
     targets = buffers
 }
 criterion_main!(benches);

@@ -1,8 +1,8 @@
-"""The most memory that a model in ONNX takes from loading on: each runtime in a process of its own.
+"""Peak memory of an ONNX model from loading on, with each runtime in a process of its own.
 
     python benches/onnx_memory.py onnxruntime net.onnx inputs.npz 1
 
-prints MiB beyond what the process had once its packages were imported, through five calls.
+Prints MiB beyond the memory of the process after its imports, over five calls.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CALLS = 5
-"""Kinnor keeps packed weights from the second call on, and fuses functions from the second run on."""
+"""Number of calls. Kinnor caches packed weights from the second call on, and fuses functions from the second run on."""
 
 
 def peak(runtime: str, path: Path, given: Mapping[str, Any], threads: int) -> float:
-    """MiB that a model takes at most from loading on.
+    """Returns the peak in MiB from loading a model on.
 
     Args:
         runtime: `kinnor` or `onnxruntime`.
         path: The model.
         given: Its inputs by name.
-        threads: How many threads run it.
+        threads: Number of threads.
     """
     inputs = path.with_suffix(".npz")
     np.savez(inputs, **given)
@@ -41,7 +41,7 @@ def peak(runtime: str, path: Path, given: Mapping[str, Any], threads: int) -> fl
 
 
 def main() -> None:
-    """Print the figure of one runtime."""
+    """Prints the figure of one runtime."""
     runtime, path, inputs, threads = sys.argv[1:]
     with np.load(inputs) as file:
         given = dict(file)

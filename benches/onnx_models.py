@@ -1,14 +1,16 @@
-"""Models in ONNX beside onnxruntime, on the same files.
+"""ONNX models compared with onnxruntime, on the same files.
 
     python benches/onnx_models.py                       # ten architectures, batches of 1, 8 and 32, one and two threads
     python benches/onnx_models.py resnet lstm --batch 1 --threads 1
-    python benches/onnx_models.py --memory              # the most memory from loading on, each in a process of its own
+    python benches/onnx_models.py --memory              # the peak of memory from loading on, in separate processes
     python benches/onnx_models.py resnet --quantized qdq
 
-The two take turns of a tenth of a second, since threads of either wait for the next call in a loop for a while. A
-figure is the least of all calls, of processor time on one thread and of wall time on more. A ratio below 1 means that
-Kinnor takes less. Outputs must agree, or the row says so and the program ends with status 1; those of quantized models
-within eight levels, or half of what quantization changes.
+The runtimes take turns of a tenth of a second, because idle threads of both spin for a while after a call. A
+figure is the minimum of all calls: processor time on one thread, wall time on more. A ratio below 1 means that
+Kinnor is faster.
+
+Outputs must agree, else the row says so and the exit status is 1. Outputs of quantized models may differ by eight
+levels, or by half of the error of quantization.
 """
 
 from __future__ import annotations
@@ -41,30 +43,30 @@ if TYPE_CHECKING:
 
 RNG = np.random.default_rng(0)
 TURN = 0.1
-"""Seconds."""
+"""Seconds of a turn."""
 APART = 1e-3
-"""How far apart outputs of floats may be, as a share of the largest number."""
+"""Tolerance of float outputs, relative to the largest number."""
 
 
 def images(n: int, size: int = 64) -> dict[str, Any]:
-    """Inputs of networks of convolutions."""
+    """Returns inputs of convolutional networks."""
     return {"x": RNG.standard_normal((n, 3, size, size)).astype(np.float32)}
 
 
 def words(n: int) -> dict[str, Any]:
-    """Inputs of an encoder of text."""
+    """Returns inputs of a text encoder."""
     mask = (RNG.random((n, 64)) < 0.8).astype(np.float32)
     return {"tokens": RNG.integers(networks.WORDS, size=(n, 64)), "mask": mask}
 
 
 def cached(n: int) -> dict[str, Any]:
-    """Inputs of a language model that has read 64 words."""
+    """Returns inputs of a language model that has read 64 words."""
     past = {key: RNG.standard_normal((n, 4, 4, 64, 64)).astype(np.float32) for key in ("keys", "values")}
     return {"tokens": RNG.integers(networks.WORDS, size=(n, 1)), **past}
 
 
 def sequences(n: int) -> dict[str, Any]:
-    """Inputs of a recurrent network."""
+    """Returns inputs of a recurrent network."""
     return {"x": RNG.standard_normal((n, 50, 64)).astype(np.float32)}
 
 
@@ -94,7 +96,7 @@ ARCHITECTURES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int
 
 
 def write(name: str, path: Path) -> None:
-    """Write an architecture with random parameters; its batch is open."""
+    """Writes an architecture with random parameters and a symbolic batch size."""
     network, arguments, made = ARCHITECTURES[name]
     nn.clear_parameters()
     for is_shaken in (False, True):
@@ -106,14 +108,14 @@ def write(name: str, path: Path) -> None:
 
 
 def agree(found: Any, wanted: list[Any], apart: list[float]) -> bool:
-    """Whether outputs are the same, each to a share of the largest number."""
+    """True if the outputs agree, each within its tolerance relative to the largest number."""
     given = list(found) if isinstance(found, tuple) else [found]
     rows = zip(given, wanted, apart, strict=True)
     return all(np.abs(a - b).max() <= share * max(np.abs(b).max(), 1) for a, b, share in rows)
 
 
 def most(name: str, path: Path, batch: int, threads: int) -> tuple[float, bool]:
-    """Measure the memory of one batch of one architecture and print it: the ratio."""
+    """Measures and prints the memory of one batch size of one architecture. Returns the ratio."""
     given = ARCHITECTURES[name][2](batch)
     ours, theirs = (peak(runtime, path, given, threads) for runtime in ("kinnor", "onnxruntime"))
     print(
@@ -124,24 +126,24 @@ def most(name: str, path: Path, batch: int, threads: int) -> tuple[float, bool]:
 
 
 def session_of(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A model as onnxruntime runs it."""
+    """Loads a model in onnxruntime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def row(name: str, path: Path, plain: Path, batch: int, threads: int, seconds: float) -> tuple[float, bool]:
-    """Measure one batch of one architecture and print it: the ratio, and whether outputs agree.
+    """Measures and prints one batch size of one architecture. Returns the ratio, and if the outputs agree.
 
     Args:
         name: The architecture.
         path: Its file.
-        plain: The same, or the file that it was quantized from.
-        batch: How many samples a call has.
-        threads: How many threads run it.
-        seconds: How long it is measured.
+        plain: The same file, or the file that it was quantized from.
+        batch: Samples in a call.
+        threads: Number of threads.
+        seconds: Duration of the measurement.
     """
-    gc.collect()  # of what the row before has left
+    gc.collect()  # frees the models of the last row
     begun = time.perf_counter()
     session = session_of(path, threads)
     theirs = time.perf_counter() - begun
@@ -176,7 +178,7 @@ def row(name: str, path: Path, plain: Path, batch: int, threads: int, seconds: f
 
 
 def main() -> int:
-    """Compare what the command line names."""
+    """Compares the models that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", default=list(ARCHITECTURES), help="architectures; all by default")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32])

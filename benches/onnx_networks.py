@@ -1,6 +1,5 @@
-"""Ten usual architectures of any width, for files in ONNX: what tests export and `benches/onnx_models.py` measures."""
+"""Ten common architectures of any width, for ONNX: exported by tests and measured by `benches/onnx_models.py`."""
 
-# ruff: noqa: D103
 from __future__ import annotations
 
 import numpy as np
@@ -10,14 +9,16 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 WORDS = 50
-"""Words that language models know."""
+"""Vocabulary size of the language models."""
 
 
 def normalized(x, name):
+    """Batch normalization for inference."""
     return PF.batch_normalization(x, batch_stat=False, name=name)
 
 
 def convolution(x, n, size, name, stride=1, group=1, act=F.relu):
+    """Convolution without bias, batch normalization and activation."""
     pad = (size // 2,) * 2
     if group == x.shape[1] > 1:
         h = PF.depthwise_convolution(x, (size,) * 2, pad=pad, stride=(stride,) * 2, with_bias=False, name=name)
@@ -27,6 +28,7 @@ def convolution(x, n, size, name, stride=1, group=1, act=F.relu):
 
 
 def resnet(x, widths=(8, 16), blocks=(2, 2)):
+    """ResNet with bottleneck blocks."""
     h = F.max_pooling(convolution(x, widths[0], 7, "stem", 2), (3, 3), (2, 2), pad=(1, 1))
     for i, (width, n_blocks) in enumerate(zip(widths, blocks, strict=True)):
         for j in range(n_blocks):
@@ -39,16 +41,19 @@ def resnet(x, widths=(8, 16), blocks=(2, 2)):
 
 
 def hard_swish(x):
+    """Hard swish, composed of simple functions."""
     return x * F.relu6(x + 3.0) * (1 / 6)
 
 
 def squeezed(x, n, name, act, gate):
+    """Squeeze-and-excitation: scales channels by gates computed from their means."""
     h = F.mean(x, axis=(2, 3), keepdims=True)
     h = act(PF.convolution(h, n, (1, 1), name=f"{name}1"))
     return x * gate(PF.convolution(h, x.shape[1], (1, 1), name=f"{name}2"))
 
 
 def mobilenet(x, stem=8, blocks=((16, 8, 3, 1), (24, 12, 5, 2)), last=16):
+    """MobileNetV3: inverted residual blocks with squeeze-and-excitation."""
     h = convolution(x, stem, 3, "stem", 2, act=hard_swish)
     for i, (wide, n, size, stride) in enumerate(blocks):
         y = convolution(h, wide, 1, f"b{i}a", act=hard_swish)
@@ -60,6 +65,7 @@ def mobilenet(x, stem=8, blocks=((16, 8, 3, 1), (24, 12, 5, 2)), last=16):
 
 
 def efficientnet(x, stem=8, blocks=((8, 3, 1), (12, 5, 2))):
+    """EfficientNet: inverted residual blocks with swish."""
     h = convolution(x, stem, 3, "stem", 2, act=F.swish)
     for i, (n, size, stride) in enumerate(blocks):
         wide = 4 * h.shape[1]
@@ -71,6 +77,7 @@ def efficientnet(x, stem=8, blocks=((8, 3, 1), (12, 5, 2))):
 
 
 def densenet(x, stem=8, growth=4, layers=(3, 3)):
+    """DenseNet: each layer reads all earlier ones of its block."""
     h = convolution(x, stem, 3, "stem")
     for i, n_layers in enumerate(layers):
         for j in range(n_layers):
@@ -81,6 +88,7 @@ def densenet(x, stem=8, growth=4, layers=(3, 3)):
 
 
 def unet(x, width=4):
+    """U-Net: downsampling, upsampling, and skip connections between them."""
     a = convolution(x, width, 3, "a")
     b = convolution(F.max_pooling(a, (2, 2)), 2 * width, 3, "b")
     c = convolution(F.max_pooling(b, (2, 2)), 4 * width, 3, "c")
@@ -92,6 +100,7 @@ def unet(x, width=4):
 
 
 def yolo(x, stem=8):
+    """YOLO: a detection head with boxes decoded from grid cells."""
     h = convolution(convolution(x, stem, 3, "a", 4), 2 * stem, 3, "b", 2)
     h = PF.convolution(h, 2 * 8, (1, 1), name="head")
     n, _, height, width = h.shape
@@ -105,6 +114,7 @@ def yolo(x, stem=8):
 
 
 def attended(h, n_heads, name, mask=None, causal=False, past=None):
+    """Multi-head self-attention, optionally with cached keys and values. Returns the output, keys and values."""
     n, time, width = h.shape
     parts = PF.affine(h, 3 * width, base_axis=2, name=f"{name}/qkv")
     parts = F.transpose(F.reshape(parts, (n, time, 3, n_heads, width // n_heads)), (2, 0, 3, 1, 4))
@@ -117,16 +127,19 @@ def attended(h, n_heads, name, mask=None, causal=False, past=None):
 
 
 def perceptron(h, name, act=F.gelu):
+    """The feed-forward layers of a transformer block."""
     return PF.affine(
         act(PF.affine(h, 2 * h.shape[2], base_axis=2, name=f"{name}/1")), h.shape[2], base_axis=2, name=f"{name}/2"
     )
 
 
 def layer_norm(h, name):
+    """Layer normalization over the last axis."""
     return PF.layer_normalization(h, batch_axis=(0, 1), name=name)
 
 
 def bert(tokens, mask, width=16, layers=2, heads=4):
+    """BERT: a text encoder with a padding mask."""
     n, time = tokens.shape
     h = PF.embed(tokens, WORDS, width, name="words")
     h = layer_norm(h + PF.embed(nn.Variable.from_numpy_array(np.arange(time)), time, width, name="places"), "n")
@@ -138,6 +151,7 @@ def bert(tokens, mask, width=16, layers=2, heads=4):
 
 
 def gpt2(tokens, keys, values):
+    """GPT-2: one decoding step with cached keys and values."""
     layers, heads, width = keys.shape[1], keys.shape[2], keys.shape[2] * keys.shape[4]
     h = PF.embed(tokens, WORDS, width, name="words")
     ends = []
@@ -152,6 +166,7 @@ def gpt2(tokens, keys, values):
 
 
 def vit(x, width=16, layers=2, heads=2):
+    """Vision transformer on image patches."""
     n = x.shape[0]
     h = PF.convolution(x, width, (8, 8), stride=(8, 8), name="patches")
     n_patches = h.shape[2] * h.shape[3]
@@ -167,6 +182,7 @@ def vit(x, width=16, layers=2, heads=2):
 
 
 def lstm(x, units=6):
+    """A bidirectional LSTM of two layers."""
     h = F.transpose(x, (1, 0, 2))
     zeros = F.transpose(F.constant(0, (x.shape[0], 2, 2, units)), (1, 2, 0, 3))
     shapes = {
@@ -180,7 +196,7 @@ def lstm(x, units=6):
 
 
 def shaken(seed=0):
-    """Parameters other than ones and zeros, so that each matters."""
+    """Randomizes parameters that are zeros or ones, so that each affects the result."""
     rng = np.random.default_rng(seed)
     for key, x in nn.get_parameters(grad_only=False).items():
         noise = rng.normal(size=x.shape).astype(np.float32) * 0.1

@@ -1,6 +1,6 @@
-"""Models in ONNX as onnxruntime's tools quantize them to levels of eight bits.
+"""Quantizes ONNX models to 8 bits with onnxruntime's tools.
 
-Knows files; measures nothing.
+Reads and writes files. Does not measure.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMS = ("qdq", "qoperator", "dynamic")
-"""`QuantizeLinear` and `DequantizeLinear` around operators of floats; operators of levels; the same with the levels of
-activations found in each call."""
+"""Float operators between `QuantizeLinear` and `DequantizeLinear`; quantized operators; quantized operators with
+activation ranges found in each call."""
 
 
 LEVELS = 8 / 127
-"""How far apart outputs of two runtimes may be at least, as a share of the largest number."""
+"""Minimum tolerance between two runtimes, relative to the largest number."""
 
 
 class Samples(ort.CalibrationDataReader):
-    """Inputs from which the levels of activations are found.
+    """Calibration inputs for the ranges of activations.
 
     Args:
         samples: Inputs by name.
@@ -34,17 +34,17 @@ class Samples(ort.CalibrationDataReader):
         self._samples = iter(samples)
 
     def get_next(self) -> Any:
-        """The next inputs; None after the last."""
+        """Returns the next inputs, None after the last."""
         return next(self._samples, None)
 
 
 def quantized(path: Path, form: str, samples: Iterable[Mapping[str, Any]]) -> Path:
-    """Write a quantized model beside one of floats.
+    """Writes a quantized model next to a float model. Returns its path.
 
     Args:
-        path: The file of floats.
+        path: The file of the float model.
         form: One of `FORMS`.
-        samples: Inputs by name, from which the levels of activations are found.
+        samples: Calibration inputs by name.
     """
     made = path.with_suffix(f".{form}.onnx")
     if form == "dynamic":
@@ -56,14 +56,14 @@ def quantized(path: Path, form: str, samples: Iterable[Mapping[str, Any]]) -> Pa
 
 
 def tolerances(wanted: Iterable[Any], of_floats: Iterable[Any]) -> list[float]:
-    """How far each output of a quantized model may be from that of another runtime, as a share of the largest number.
+    """Returns the tolerance of each output of a quantized model between runtimes, relative to the largest number.
 
-    Where a rounding falls the other way, later functions make more of it: half of what quantization itself changes is
-    not told apart.
+    A tie that rounds the other way is amplified by later functions. So the tolerance is half of the error of
+    quantization itself.
 
     Args:
-        wanted: The outputs of the quantized model.
-        of_floats: Those of the model of floats.
+        wanted: Outputs of the quantized model.
+        of_floats: Outputs of the float model.
     """
     pairs = zip(wanted, of_floats, strict=True)
     return [max(LEVELS, np.abs(a - b).max() / (2 * max(np.abs(a).max(), 1))) for a, b in pairs]

@@ -1,11 +1,11 @@
-"""How near a step that sums gradients beside backward comes to what computing or sending alone takes.
+"""Compares steps with overlapped gradient sums to the floor: computing alone or sending alone.
 
     python -m benches.overlap                     # shared memory
     python -m benches.overlap --gigabits 1 5      # also loopbacks throttled to these rates (root, `ip` and `tc`)
 
-The ways to sum take turns, step by step, so that a noisy minute meets all alike. The floor is the longer one of a step
-without sums and of the sums without a step, both of all processes at once. What the order allows is more: a bucket is
-sent when its last gradient is complete, and that of the first layer is complete at the end.
+The ways to sum take turns, step by step, so that a disturbance affects all. The floor is the longer of a step
+without sums and the sums without a step, both with all processes at work. No order of sums can reach the floor. A
+bucket is sent when its last gradient is complete, and the first layer's gradient is complete only at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ WAYS = ("none", "blocking", "thread")
 
 
 def measure(name: str, repeats: int) -> dict[str, Any]:
-    """Median seconds of a step without sums, of sums alone, and of steps with sums, until all processes are done."""
+    """Returns median seconds of a step without sums, of sums alone, and of steps with sums.
+
+    A measurement ends when all processes are done.
+    """
     import numpy as np
 
     import kinnor as nn
@@ -44,7 +47,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
         comm.add_context_and_parameters((nn.Context(), training.parameters))
         callback = comm.get_all_reduce_callback(PACKING, division=True, overlap=way)
         runs[way] = lambda training=training, callback=callback: training.step(callback)  # type: ignore[misc]
-    for _ in range(3):  # the first runs make plans, and put gradients into one array
+    for _ in range(3):  # the first runs make plans and pack gradients into one array
         for run in runs.values():
             run()
     members = comm._members("overlap", "world")
@@ -52,6 +55,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     parts = [np.zeros(size // 4, np.float32) for _, size in buckets(plan, PACKING)]
 
     def send(sender: Any) -> list[float]:
+        """Sums all parts. Returns the seconds of each."""
         times = [time.perf_counter()]
         for values in parts:
             sender.all_reduce(values)
@@ -81,7 +85,7 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Runs the measurements that the command line selects."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--work", nargs=2, metavar=("WORKLOAD", "REPEATS"), help=argparse.SUPPRESS)
     parser.add_argument("--networks", nargs="+", choices=WORKLOADS, default=["mlp 1024", "vgg"])

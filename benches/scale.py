@@ -1,12 +1,12 @@
-"""How training scales with processes: measures links and plans, and plays plans over a model of a link.
+"""Scaling of training with processes: measures links and plans, and simulates plans over a model of a link.
 
-    python -m benches.scale                             # all: measured beside predicted, then 2 to 1,024 processes
+    python -m benches.scale                             # all: measurements and predictions, then 2 to 1,024 processes
     python -m benches.scale --gigabits 1 5              # also over a throttled loopback (root, `ip` and `tc`)
-    python -m benches.scale --link 20e-6 1.25e9         # nothing measured but plans: a link of your own
+    python -m benches.scale --link 20e-6 1.25e9         # a given link, with measured plans
     python -m kinnor.launch -n 2 -m benches.scale link  # one part alone, in JSON; see --help
 
-A plan is what a training step does on one process: seconds of forward, of backward and of the update, and when
-backward completes which gradient. The model is explained in `docs/guide/scale.md`.
+A plan describes a training step of one process: seconds of forward, backward and update, and the times when
+backward completes each gradient. `docs/guide/scale.md` explains the model.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("mlp 64", "mlp 1024", "vgg", "resnet-20", "transformer")
-"""What is measured if nothing else is asked for; the processes share the batch of each."""
+"""Default networks. The processes share the batch of each."""
 
 SIZES = [1 << n for n in range(3, 24, 2)]
-"""Bytes of the messages that the fit of a link is made of."""
+"""Sizes in bytes of the messages for the fit of a link."""
 
 PACKING = 1 << 18
-"""Values of a bucket."""
+"""Number of values in a bucket."""
 
 
 class Link(NamedTuple):
-    """A link between processes: seconds of an empty message, bytes a second, bytes that a process sums a second."""
+    """A link between processes: seconds of an empty message, bytes per second, and bytes summed per second."""
 
     latency: float
     bandwidth: float
@@ -57,14 +57,16 @@ class Plan(NamedTuple):
     backward: float
     update: float
     gradients: list[tuple[float, int]]
-    """When each one is complete, from the start of backward, and its bytes."""
+    """Time of completion from the start of backward, and bytes, of each gradient."""
 
 
 # --- The model
 
 
 def all_reduce_time(link: Link, ranks: int, size: float) -> float:
-    """Seconds in which `ranks` processes sum arrays of `size` bytes: the better one of a ring and of doubling.
+    """Returns the seconds in which `ranks` processes sum arrays of `size` bytes, by a ring or by doubling.
+
+    The faster of both counts.
 
     >>> all_reduce_time(Link(1.0, 1.0, float("inf")), 4, 8.0)  # 2 (4 - 1) messages of 2 bytes, or 2 of 8 bytes
     18.0
@@ -79,7 +81,7 @@ def all_reduce_time(link: Link, ranks: int, size: float) -> float:
 
 
 def buckets(plan: Plan, packing: int) -> list[tuple[float, int]]:
-    """When each bucket is full, and its bytes: gradients in their order, at least `packing` values together.
+    """Returns the time when each bucket is full, and its bytes. Buckets have at least `packing` values.
 
     >>> buckets(Plan(0, 3, 0, [(1, 8), (2, 8), (3, 4)]), 4)
     [(2, 16), (3, 4)]
@@ -94,10 +96,10 @@ def buckets(plan: Plan, packing: int) -> list[tuple[float, int]]:
 
 
 def step_time(plan: Plan, link: Link, ranks: int, overlap: str, packing: int = PACKING) -> float:
-    """Seconds of a step, where a link sums one bucket at a time.
+    """Returns the seconds of a step, if a link sums one bucket at a time.
 
-    With `overlap` `"thread"` a bucket is sent when it is full and the link is free, while backward goes on; with
-    `"blocking"` backward waits meanwhile; with `"none"` buckets are sent after it.
+    With `overlap` `"thread"`, a bucket is sent when it is full and the link is free, while backward continues. With
+    `"blocking"`, backward waits for each bucket. With `"none"`, buckets are sent after backward.
 
     >>> plan, link = Plan(1.0, 4.0, 1.0, [(2.0, 8), (4.0, 8)]), Link(1.0, 8.0, float("inf"))
     >>> [step_time(plan, link, 2, overlap, packing=1) for overlap in ("none", "blocking", "thread")]
@@ -113,15 +115,15 @@ def step_time(plan: Plan, link: Link, ranks: int, overlap: str, packing: int = P
 
 
 def least_step_time(plan: Plan, link: Link, ranks: int, packing: int = PACKING) -> float:
-    """Seconds below which no overlap gets: the longer one of what is computed and what is sent."""
+    """Returns the lower bound of any overlap in seconds: the longer of computing and sending."""
     sent = sum(all_reduce_time(link, ranks, size) for _, size in buckets(plan, packing))
     return max(plan.forward + plan.backward + plan.update, sent)
 
 
 def fit(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Latency and bandwidth of messages of `bytes` that took `seconds`: by the smallest and the largest message.
+    """Returns latency and bandwidth from the smallest and the largest of (bytes, seconds) of messages.
 
-    Those in between say less: a throttled link lets short messages through at full speed.
+    Other sizes are not used, because a throttled link passes short messages at full speed.
 
     >>> fit([(0, 1.0), (8, 9.0), (16, 3.0)])
     (1.0, 8.0)
@@ -131,11 +133,11 @@ def fit(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
     return max(soon - small / bandwidth, 0.0), bandwidth
 
 
-# --- What runs in several processes
+# --- In the processes
 
 
 def measure_link(repeats: int) -> dict[str, Any]:
-    """Ping-pong between the first two processes, and sums of all: medians of `repeats`."""
+    """Measures a ping-pong between the first two processes, and sums of all. Returns medians of `repeats`."""
     import numpy as np
 
     import kinnor.communicators as C
@@ -174,7 +176,7 @@ def measure_link(repeats: int) -> dict[str, Any]:
 
 
 def part(workload: Workload, rank: int, ranks: int) -> list[Batch]:
-    """The examples of one of `ranks` processes, of each batch."""
+    """Returns the examples of one of `ranks` processes, for each batch."""
     return [(x[rank::ranks].copy(), t[rank::ranks].copy()) for x, t in workload.batches]
 
 
@@ -198,12 +200,12 @@ class Training:
         self.steps = 0
 
     def feed(self) -> None:
-        """Give the network the next batch."""
+        """Writes the next batch to the inputs."""
         self.x.d, self.t.d = self.batches[self.steps % len(self.batches)]
         self.steps += 1
 
     def step(self, callback: Any = None) -> tuple[float, float, float]:
-        """Run a step; seconds of forward, of backward with its sums, and of the update."""
+        """Runs a step. Returns seconds of forward, of backward with its sums, and of the update."""
         sums_after = callback is not None and callback.overlap == "none"
         times = [time.perf_counter()]
         self.feed()
@@ -221,7 +223,7 @@ class Training:
 
 
 def measure_steps(name: str, overlap: str, repeats: int) -> dict[str, Any]:
-    """Median seconds of a step of all processes, with what is sent."""
+    """Returns median seconds of a step of all processes, with communication."""
     import kinnor as nn
     import kinnor.communicators as C
 
@@ -235,20 +237,20 @@ def measure_steps(name: str, overlap: str, repeats: int) -> dict[str, Any]:
         comm.barrier()
         start = time.perf_counter()
         training.step(callback)
-        if n >= 3:  # the first runs make plans, and put gradients into one array
+        if n >= 3:  # the first runs make plans and pack gradients into one array
             taken.append(time.perf_counter() - start)
     return {"rank": comm.rank, "step": statistics.median(taken)}
 
 
 def record(name: str, ranks: int, repeats: int) -> Plan:
-    """The plan of one of `ranks` processes: what it takes with no one to send to."""
+    """Returns the plan of one of `ranks` processes, measured without communication."""
     import kinnor as nn
 
     training = Training(name, 0, ranks)
     names = {v.grad: key for key, v in training.parameters.items()}
 
     class Note(nn.CommunicatorBackwardCallback):
-        """When which gradient is complete: after the last function that adds to it."""
+        """Records the time when each gradient is complete: after the last function that adds to it."""
 
         def on_finish_function_backward(self, f: nn.Function) -> None:
             now = time.perf_counter() - start
@@ -277,7 +279,10 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
 
 
 def measure_plan(name: str, repeats: int) -> dict[str, Any]:
-    """The plan of each process, while the others compute too: they share caches, memory, perhaps cores."""
+    """Returns the plan of each process while the others compute too.
+
+    The processes share caches, memory and perhaps cores.
+    """
     import kinnor.communicators as C
 
     comm = C.MultiProcessDataParallelCommunicator()
@@ -292,7 +297,7 @@ def measure_plan(name: str, repeats: int) -> dict[str, Any]:
 def started(
     ranks: int, *arguments: str, namespace: str | None = None, module: str = "benches.scale"
 ) -> list[dict[str, Any]]:
-    """What each of several processes of a module prints."""
+    """Runs several processes of a module. Returns the results that they print."""
     command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(ranks)]
     command += ["-m", module, *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
@@ -307,7 +312,7 @@ def started(
 
 
 def links(gigabits: Sequence[float]) -> Iterator[tuple[str, str | None]]:
-    """Names of links, and the namespaces that have them."""
+    """Yields names of links, and their network namespaces."""
     yield "shared memory", None
     for rate in gigabits:
         if shutil.which("tc") is None or shutil.which("ip") is None:
@@ -327,12 +332,13 @@ def links(gigabits: Sequence[float]) -> Iterator[tuple[str, str | None]]:
 
 
 def _fitted(found: list[dict[str, Any]]) -> Link:
+    """Fits a link to the measurements of all processes."""
     latency, bandwidth = fit(found[0]["points"])
     return Link(latency, bandwidth, min(each["rate"] for each in found))
 
 
 def _compare(title: str, namespace: str | None, given: argparse.Namespace) -> Link:
-    """Print what was measured beside what the model says."""
+    """Prints measurements and predictions of the model."""
     link = _fitted(started(2, "link", "--repeats", str(given.repeats), namespace=namespace))
     print(f"{title}: {link.latency * 1e6:.0f} us, {link.bandwidth / 1e9:.2f} GB/s, sums {link.sums / 1e9:.2f} GB/s")
     print("  network       ranks  overlap   measured ms  predicted ms  ratio")
@@ -353,7 +359,10 @@ def _compare(title: str, namespace: str | None, given: argparse.Namespace) -> Li
 
 
 def _predict(title: str, link: Link, given: argparse.Namespace) -> None:
-    """Print what the model says for many processes, each with the whole batch of a plan: examples grow with them."""
+    """Prints predictions for many processes.
+
+    Each process has the whole batch of a plan, so the examples grow with the processes.
+    """
     print(f"{title}: efficiency (time of one process / time of a step), and what the floor allows")
     print("  network       ranks  none  blocking  thread  floor")
     for name in given.networks:
@@ -367,7 +376,7 @@ def _predict(title: str, link: Link, given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Runs the part that the command line selects."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "part", nargs="*", help="`link`, `plan WORKLOAD` or `steps WORKLOAD OVERLAP`: one part, of several processes"

@@ -1,9 +1,9 @@
-"""What a training step of a small static network costs: alone, beside eager code, and written with `autodiff`.
+"""The cost of a training step of a small static network: alone, next to eager code, and by `autodiff`.
 
     python benches/steps.py
 
-Each figure is the least of many steps, in microseconds; what is to be compared is measured in turns. Gradients are
-zeroed in each step, as training does.
+Each figure is the minimum of many steps, in microseconds. Steps to compare take turns. Gradients are zeroed in
+each step, as in training.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def least(steps: dict[str, Pair], number: int) -> dict[str, float]:
-    """Microseconds of one call of each second function, right after the first one that belongs to it."""
+    """Returns the microseconds of one call of each second function, right after its first function."""
     found = dict.fromkeys(steps, float("inf"))
     for _ in range(20):
         for name, (before, step) in steps.items():
@@ -38,7 +38,7 @@ def least(steps: dict[str, Pair], number: int) -> dict[str, float]:
 
 
 def network(width: int, layers: int = 10) -> nn.Variable:
-    """The mean of what tanh layers make of a batch of as many examples as they are wide."""
+    """Returns the mean of a network of tanh layers. The batch size equals the width."""
     nn.clear_parameters()
     rng = np.random.default_rng(1)
     h = nn.Variable.from_numpy_array(rng.normal(size=(width, width)).astype(np.float32))
@@ -48,30 +48,35 @@ def network(width: int, layers: int = 10) -> nn.Variable:
 
 
 def compare(width: int, number: int) -> None:
-    """Print what the steps of a network cost, and how much more than the first."""
+    """Prints the cost of each kind of step, also relative to the first."""
     loss = network(width)
     parameters = list(nn.get_parameters().values())
     x = nn.Variable.from_numpy_array(np.ones(16, np.float32), need_grad=True)
 
     def run() -> None:
+        """Runs forward and zeroes the gradients."""
         loss.forward(clear_no_need_grad=True)
         for p in parameters:
             p.grad.zero()
 
     def static() -> None:
+        """A step by `Variable.backward`."""
         run()
         loss.backward(clear_buffer=True)
 
     def differentiated() -> None:
+        """A step by `autodiff.backward`."""
         run()
         autodiff.backward(loss)
 
     def eager() -> None:
+        """Eager code to run before a step."""
         with nn.auto_forward():
             F.tanh(x).backward()
 
     def python() -> None:
-        sum(range(300))  # as long as the eager code
+        """Plain Python code to run before a step."""
+        sum(range(300))  # takes about as long as the eager code
 
     steps = {"static": (python, static), "autodiff": (python, differentiated), "beside": (eager, static)}
     for before, step in [*steps.values()] * 3:
@@ -81,6 +86,7 @@ def compare(width: int, number: int) -> None:
     alone = found["static"]
 
     def row(what: str, name: str, most: str = "") -> None:
+        """Prints a row."""
         print(f"{what:<58} {found[name]:8.1f} us   {found[name] / alone:5.2f} times{most}")
 
     row(f"ten tanh layers of {width}, Variable.backward", "static")

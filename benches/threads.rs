@@ -1,4 +1,5 @@
-//! What it costs to hand a small loop over: the pool beside rayon, on idle cores and with a busy neighbour on each.
+//! The cost of distributing a small loop: our pool compared with rayon, on idle cores and with a busy neighbour on
+//! each.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use kinnor::kernels::threads::{Shared, num_threads, parallel};
 use rayon::prelude::*;
 
-/// About `us` microseconds of arithmetic.
+/// Does about `us` microseconds of arithmetic.
 fn work(us: usize) -> f32 {
     (0..us * 400).fold(1.0_f32, |x, _| black_box(x * 0.999 + 0.1))
 }
@@ -21,7 +22,7 @@ fn loops(c: &mut Criterion, load: &str) {
         group.bench_function("serial", |b| b.iter(|| out.iter_mut().for_each(|v| *v = work(us))));
         group.bench_function("kinnor", |b| {
             let p = Shared::new(out.as_mut_ptr());
-            // SAFETY: each chunk writes its own element.
+            // SAFETY: each chunk writes only its own element.
             b.iter(|| parallel(n, |i| unsafe { *p.get().add(i) = work(us) }));
         });
         group.bench_function("rayon", |b| b.iter(|| out.par_iter_mut().for_each(|v| *v = work(us))));
@@ -70,7 +71,10 @@ fn all(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(600)).sample_size(20);
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
+        .sample_size(20);
     targets = all
 }
 criterion_main!(benches);

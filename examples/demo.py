@@ -1,4 +1,4 @@
-"""Trains a LeNet on handwritten digits, saves and loads it, tests it on digits held out, and draws how it went."""
+"""Trains a LeNet on handwritten digits, saves and loads it, tests it on held-out digits, and draws the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 
 
 def graph(n_images):
-    """A static graph of the network with its loss and error."""
+    """Returns a static graph of the network with its loss and error."""
     x, t = nn.Variable((n_images, 1, 8, 8)), nn.Variable((n_images, 1))
     y = lenet(x).apply(persistent=True)
     loss = F.mean(F.softmax_cross_entropy(y, t)).apply(persistent=True)
@@ -30,7 +30,7 @@ def graph(n_images):
 
 
 def train(batches, held_out, epochs, monitor):
-    """Train a new network; the monitor gets the loss of each step and the held-out error of each epoch."""
+    """Trains a new network. The monitor gets the loss of each step and the held-out error of each epoch."""
     x, t, _, loss, error = graph(batches.batch_size)
     x_test, t_test, _, _, test_error = graph(len(held_out[0]))
     x_test.d, t_test.d = held_out
@@ -56,7 +56,7 @@ def train(batches, held_out, epochs, monitor):
 
 
 def test(held_out, **forward_options):
-    """Accuracy on the held-out images, and the predicted digits."""
+    """Returns the accuracy on the held-out images, and the predicted digits."""
     x, t, y, _, error = graph(len(held_out[0]))
     x.d, t.d = held_out
     error.forward(**forward_options)
@@ -64,7 +64,7 @@ def test(held_out, **forward_options):
 
 
 def draw(output, held_out, predicted, n_shown=40):
-    """Draw the learning curve, and a sheet of held-out digits with what the network takes them for."""
+    """Draws the learning curve, and a sheet of held-out digits with their predictions."""
     figure, left = plt.subplots(layout="constrained")
     plot_series(output / "training-loss.series.txt", {"color": "tab:blue", "label": "training loss", "alpha": 0.7})
     left.set(xlabel="step", ylabel="training loss", yscale="log")
@@ -76,7 +76,7 @@ def draw(output, held_out, predicted, n_shown=40):
 
     images, labels = held_out
     is_wrong = predicted != labels[:, 0]
-    # The wrong ones first: they are what one wants to see.
+    # Show the wrong predictions first.
     shown = sorted(range(len(images)), key=lambda i: not is_wrong[i])[:n_shown]
     figure, places = plt.subplots(5, 8, figsize=(8, 5.6), layout="constrained")
     for place, i in zip(places.flat, shown, strict=False):

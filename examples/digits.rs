@@ -1,5 +1,7 @@
-//! Trains a convolution net on the handwritten digits that come with the Python package, and prints how many of those that it
-//! has not seen it knows: `cargo run --release --example digits`.
+//! Trains a convolutional network on the digits that come with the Python package, and prints the accuracy on
+//! held-out ones.
+//!
+//! Run it with `cargo run --release --example digits`.
 
 use std::error::Error;
 
@@ -12,12 +14,12 @@ use ndarray::{Array1, Array2, Array4, Axis};
 const BATCH: usize = 64;
 const EPOCHS: usize = 8;
 
-/// The output of an operation.
+/// Returns the first output of an operation.
 fn one(name: &str, x: &[&Variable], arguments: &[Value]) -> Result<Variable> {
     Ok(apply(name, x, arguments)?.remove(0))
 }
 
-/// A parameter drawn from a normal distribution.
+/// Returns a parameter with normally distributed values.
 fn parameter(shape: &[usize], sigma: f64, seed: i64) -> Result<Variable> {
     let lengths = Value::Ints(shape.iter().map(|n| *n as i64).collect());
     let drawn = one("randn", &[], &[Value::Float(0.0), Value::Float(sigma), lengths, Value::Int(seed)])?;
@@ -27,7 +29,7 @@ fn parameter(shape: &[usize], sigma: f64, seed: i64) -> Result<Variable> {
     Ok(parameter)
 }
 
-/// The parameters of the net, by name.
+/// The parameters of the network, by name.
 struct Net(Vec<(String, Variable)>);
 
 impl Net {
@@ -44,7 +46,7 @@ impl Net {
         named.collect::<Result<_>>().map(Self)
     }
 
-    /// Scores of the ten digits for a batch of images.
+    /// Returns scores of the ten digits for a batch of images.
     fn scores(&self, x: &Variable) -> Result<Variable> {
         let [conv_w, conv_b, affine_w, affine_b] = [0, 1, 2, 3].map(|i| &self.0[i].1);
         let pad = Value::Ints(vec![1, 1]);
@@ -54,8 +56,7 @@ impl Net {
     }
 }
 
-/// The images, from 0 (paper) to 1 (ink), and their labels: two arrays of bytes, one after the other in a file that is not
-/// compressed.
+/// Returns the images, from 0 (paper) to 1 (ink), and their labels. The file holds two arrays of bytes, uncompressed.
 fn digits() -> std::result::Result<(Array4<f32>, Array1<i32>), Box<dyn Error>> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/python/kinnor/datasets/digits.npz");
     let bytes = std::fs::read(file)?;
@@ -70,7 +71,7 @@ fn digits() -> std::result::Result<(Array4<f32>, Array1<i32>), Box<dyn Error>> {
     Ok((Array4::from_shape_vec((n, 1, 8, 8), pixels)?, labels[..n].iter().map(|v| i32::from(*v)).collect()))
 }
 
-/// The share of images that are taken for what they are.
+/// Returns the share of images that are classified correctly.
 fn accuracy(net: &Net, images: &Array4<f32>, labels: &Array1<i32>) -> Result<f64> {
     let x = Variable::new(images.shape())?;
     x.set_data(&NdArray::from_ndarray(images)?)?;
@@ -86,7 +87,7 @@ fn accuracy(net: &Net, images: &Array4<f32>, labels: &Array1<i32>) -> Result<f64
 #[allow(clippy::print_stdout)]
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let (images, labels) = digits()?;
-    // Each fifth is held out: neighbours are of one writer.
+    // Hold out every fifth image. Neighbouring images have the same writer.
     let (held_out, mut seen): (Vec<usize>, Vec<usize>) = (0..labels.len()).partition(|i| i % 5 == 0);
 
     let net = Net::new()?;

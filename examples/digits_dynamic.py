@@ -1,4 +1,4 @@
-"""The LeNet of the demo in dynamic mode: each function runs when it is called, and the graph is new in each step."""
+"""The LeNet of the demo in dynamic mode: each function runs when it is called, and each step builds a new graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main():
         while batches.epoch < arguments.epochs:
             x, t = (nn.Variable.from_numpy_array(array) for array in batches.next())
             loss = F.mean(F.softmax_cross_entropy(lenet(x), t))
-            # The parameters are made by the first step; later ones must not reset the solver's state.
+            # The first step creates the parameters. Later steps must keep the state of the solver.
             solver.set_parameters(nn.get_parameters(), reset=False, retain_state=True)
             solver.zero_grad()
             loss.backward(clear_buffer=True)

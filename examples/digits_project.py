@@ -1,4 +1,4 @@
-"""A project file: a network, its data, what trains it and what watches it, for `kinnor train`.
+"""Writes a project file for `kinnor train`: a network, its data, its training and its monitors.
 
 kinnor digits -o images
 kinnor create_image_classification_dataset -i images -o data -c 1 -w 8 -g 8 -m trimming -s true \
@@ -20,6 +20,7 @@ BATCH, EXAMPLES = 48, 1437
 
 
 def network(x):
+    """Two convolutions, pooling and an affine layer."""
     h = F.relu(PF.convolution(x, 32, (3, 3), pad=(1, 1), name="conv1"))
     h = F.relu(PF.convolution(h, 64, (3, 3), pad=(1, 1), name="conv2"))
     return PF.affine(F.max_pooling(h, (2, 2)), 10, name="affine")

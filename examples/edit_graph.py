@@ -1,4 +1,4 @@
-"""Looking at a graph and editing it: `visit`, `visit_check`, `rewire_on`, `forward_all`."""
+"""Inspection and editing of a graph: `visit`, `visit_check`, `rewire_on`, `forward_all`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import kinnor.parametric_functions as PF
 
 
 def network(x, is_pooled=True):
+    """A convolution, pooling or ReLU, and an affine layer."""
     h = PF.convolution(x, 16, (3, 3), pad=(1, 1), name="first-conv", with_bias=False)
     h = F.average_pooling(h, h.shape[2:]) if is_pooled else F.relu(h)
     return PF.affine(h, 10, name="pred")
 
 
 def has_pooling(y):
+    """True if the graph of `y` contains average pooling."""
     return y.visit_check(lambda function: function.info.type_name == "AveragePooling")
 
 
@@ -38,7 +40,7 @@ print("functions below ya after rewiring:")
 ya.visit(lambda function: print(f"  {function.info.type_name}"))
 print("gradient has reached xb:", bool((xb.g != 0).any()))
 
-# Two results over one trunk: in one run, the trunk is computed once.
+# Two results with a common trunk: `forward_all` computes the trunk once.
 trunk = F.relu(PF.affine(xb, 4, name="trunk"))
 left, right = PF.affine(trunk, 2, name="left"), PF.affine(trunk, 3, name="right")
 run = []

@@ -1,7 +1,7 @@
-"""A network trained on top of another one that is left as it is.
+"""Training of a network on top of a frozen one.
 
-Built under `no_grad`, the first network needs no gradients: `forward(clear_no_need_grad=True)` frees its values as it
-goes, and no parameter of it is touched.
+Built under `no_grad`, the first network needs no gradients. `forward(clear_no_need_grad=True)` frees its values
+early, and its parameters do not change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import kinnor.solvers as S
 
 
 def random_features(x):
-    """The first network; here with the weights it was born with."""
+    """The first network, here with its initial weights."""
     with nn.parameter_scope("frozen"):
         h = F.relu(PF.convolution(x, 32, (3, 3), pad=(1, 1), name="conv1"))
         h = F.relu(PF.convolution(F.max_pooling(h, (2, 2)), 64, (3, 3), pad=(1, 1), name="conv2"))

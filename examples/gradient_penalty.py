@@ -1,7 +1,7 @@
-"""A critic whose slope is held at one: the gradient penalty of WGAN-GP, which differentiates a gradient.
+"""A critic with slopes close to one: the gradient penalty of WGAN-GP, which differentiates a gradient.
 
-The critic learns to tell two clouds of points apart. What it gains by that estimates how far they are from each other
-(their Wasserstein distance), as long as its slope is nowhere far from one.
+The critic learns to distinguish two clouds of points. Its gain estimates the Wasserstein distance between them,
+as long as its slope is close to one everywhere.
 
 Source:
     Gulrajani et al., "Improved Training of Wasserstein GANs", 2017.
@@ -21,7 +21,10 @@ from kinnor import autodiff
 
 
 def gradient_penalty(critic, real, fake, mix):
-    """Mean of (slope - 1)² of the critic at points between real and fake ones, `mix` of the way from fake to real."""
+    """Returns the mean of (slope - 1)² of the critic between real and fake points.
+
+    `mix` is the fraction of the way from fake to real.
+    """
     between = nn.Variable.from_numpy_array(mix * real + (1 - mix) * fake, need_grad=True)
     score = critic(between)
     (g,) = autodiff.grad(F.sum(score), between, create_graph=True)
@@ -30,13 +33,14 @@ def gradient_penalty(critic, real, fake, mix):
 
 
 def critic(x):
+    """A network with two hidden layers."""
     for n, width in enumerate((32, 32)):
         x = F.tanh(PF.affine(x, width, name=f"hidden{n}"))
     return PF.affine(x, 1, name="score")
 
 
 def train(steps, weight=10.0, distance=2.0, batch=64):
-    """Trains the critic, and returns the distance that it finds and the penalty, both over the last steps."""
+    """Trains the critic. Returns its estimate of the distance and the penalty, averaged over the last steps."""
     rng = np.random.RandomState(0)
     solver = S.Adam(alpha=2e-3)
     critic(nn.Variable((1, 2)))

@@ -1,7 +1,7 @@
-"""Second derivatives without a matrix: products of the Hessian with vectors, and Newton's method with them.
+"""Second derivatives without a matrix: products of the Hessian with vectors, and Newton's method.
 
-A gradient costs about as much as the function, and so does the derivative of that gradient along one direction. That is
-all that conjugate gradients ask for.
+A gradient costs about as much as the function. So does the derivative of that gradient along one direction.
+Conjugate gradients need only such derivatives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DOUBLE = nn.Context(["cpu:double"])
 
 
 def differentiated(f, x):
-    """The gradient of `f` at `x` as an array, and a function that multiplies vectors by the Hessian there."""
+    """Returns the gradient of `f` at `x` as an array, and a function that multiplies vectors by the Hessian there."""
     x = nn.Variable.from_numpy_array(np.asarray(x, np.float64), need_grad=True)
     with nn.auto_forward(), nn.context_scope(DOUBLE):
         (g,) = autodiff.grad(f(x), x, create_graph=True)
@@ -29,7 +29,7 @@ def differentiated(f, x):
 
 
 def solve(times_matrix, b, steps):
-    """The solution of `A x = b` by conjugate gradients, for a symmetric matrix that is only multiplied by."""
+    """Solves `A x = b` by conjugate gradients, for a symmetric matrix that is given as a product with vectors."""
     x, r = np.zeros_like(b), b.copy()
     p = r.copy()
     for _ in range(steps):
@@ -45,7 +45,7 @@ def solve(times_matrix, b, steps):
 
 
 def minimize(f, x, steps=20):
-    """A minimum of `f` by Newton's method from `x` on; prints the length of the gradient at each step."""
+    """Returns a minimum of `f` by Newton's method from `x`. Prints the norm of the gradient at each step."""
     for n in range(steps):
         g, times_hessian = differentiated(f, x)
         print(f"step {n}: |gradient| = {np.linalg.norm(g):.3e}")
@@ -56,7 +56,7 @@ def minimize(f, x, steps=20):
 
 
 def rosenbrock(x):
-    """A curved valley with its minimum where every number is one."""
+    """A curved valley with its minimum at all ones."""
     head, tail = x[:-1], x[1:]
     return F.sum(100 * (tail - head * head) ** 2 + (1 - head) ** 2)
 

@@ -1,4 +1,4 @@
-"""The network of the digit examples, and the split of the digits that they share."""
+"""The network of the digit examples, and their common split of the digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinnor.datasets import digits
 
 
 def lenet(x, n_classes=10):
-    """Two convolutions, each followed by pooling, and two affine layers; scores for each class."""
+    """Two convolutions, each followed by pooling, and two affine layers. Returns scores for each class."""
     h = F.relu(PF.convolution(x, 32, (3, 3), pad=(1, 1), name="conv1"))
     h = F.max_pooling(h, (2, 2))
     h = F.relu(PF.convolution(h, 64, (3, 3), pad=(1, 1), name="conv2"))
@@ -20,7 +20,7 @@ def lenet(x, n_classes=10):
 
 
 def split_digits():
-    """The digits with labels as columns: four fifths to train on, and every fifth image held out."""
+    """Returns the digits with labels as columns: four fifths for training, and every fifth image held out."""
     images, labels = digits()
     labels = labels[:, np.newaxis]
     is_held_out = np.arange(len(images)) % 5 == 4

@@ -23,7 +23,7 @@ from kinnor.utils.data_iterator import data_iterator_simple
 
 
 def load(folder, part):
-    """Images from 0 to 1, shape (n, 1, height, width), and labels, shape (n, 1)."""
+    """Returns images from 0 to 1 of shape (n, 1, height, width), and labels of shape (n, 1)."""
     arrays = []
     for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
         compressed = folder / f"{name}.gz"
@@ -47,6 +47,7 @@ def main():
     n_classes = int(labels.max()) + 1
 
     def graph(n_images):
+        """Returns a static graph for `n_images`: inputs, targets, loss and number of errors."""
         x, t = nn.Variable((n_images, *images.shape[1:])), nn.Variable((n_images, 1))
         y = lenet(x, n_classes)
         return x, t, F.mean(F.softmax_cross_entropy(y, t)), F.sum(F.top_n_error(y, t))

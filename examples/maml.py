@@ -1,7 +1,7 @@
-"""Learning to learn: the parameters from which one step of gradient descent gets furthest (MAML).
+"""Learning to learn: parameters from which one step of gradient descent gets furthest (MAML).
 
-Each task is a line through a few points. The inner step fits the line from common parameters; the outer step improves
-those by the gradient through the inner step, which is a derivative of a gradient.
+Each task is a line through a few points. The inner step fits the line, starting from common parameters. The outer
+step improves these parameters by the gradient through the inner step, which is a derivative of a gradient.
 
 Source:
     Finn et al., "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks", 2017.
@@ -19,19 +19,19 @@ from kinnor import autodiff
 
 
 def loss(theta, x, y):
-    """Half the mean squared error of the line `x @ theta`."""
+    """Returns half the mean squared error of the line `x @ theta`."""
     x, y = nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(y)
     return 0.5 * F.mean((F.affine(x, theta) - y) ** 2)
 
 
 def adapt(theta, x, y, rate, create_graph=True):
-    """The parameters after one inner step; they remember how they came from `theta`."""
+    """Returns the parameters after one inner step, with the graph that leads back to `theta`."""
     (g,) = autodiff.grad(loss(theta, x, y), theta, create_graph=create_graph)
     return theta - rate * g
 
 
 def meta_gradient(theta, task, rate):
-    """The loss after the inner step, and its gradient by the parameters before it."""
+    """Returns the loss after the inner step, and its gradient by the parameters before it."""
     (x, y), (x_test, y_test) = task
     after = loss(adapt(theta, x, y, rate), x_test, y_test)
     (g,) = autodiff.grad(after, theta)
@@ -39,7 +39,7 @@ def meta_gradient(theta, task, rate):
 
 
 def line(rng, n=10):
-    """A task: points of a random line, to adapt to and to be judged by."""
+    """Returns a task: points of a random line, some to adapt to and some to test on."""
     slope, offset = rng.normal(3, 0.5), rng.normal(-1, 0.5)
     halves = []
     for _ in range(2):
@@ -49,7 +49,7 @@ def line(rng, n=10):
 
 
 def train(steps, rate=0.5, outer_rate=0.2, tasks=8):
-    """The mean loss after one inner step, for each outer step."""
+    """Trains the common parameters. Returns the mean loss after one inner step, for each outer step."""
     rng = np.random.RandomState(0)
     theta = nn.Variable.from_numpy_array(np.zeros((2, 1)), need_grad=True)
     history = []

@@ -1,7 +1,7 @@
-"""Truncated back-propagation through time: an LSTM learns the next value of a wave, over pieces of an endless sequence.
+"""Truncated backpropagation through time: an LSTM predicts the next value of a wave.
 
-The state goes on from piece to piece; the gradient stops at each piece's first step, because the state enters it as an
-unlinked variable.
+The sequence is endless and is processed in pieces. The state continues from piece to piece. The gradient stops at
+the first step of each piece, because the state enters as an unlinked variable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main():
         losses.append(F.mean(F.squared_error(PF.affine(h, 1, name="next"), following)))
     loss = sum(losses) / N_STEPS
 
-    # The state at the end is read after backward, so it may not be cleared.
+    # The final state is read after backward, so it must not be cleared.
     h.persistent = c.persistent = True
     h_last, c_last = (v.get_unlinked_variable(need_grad=False) for v in (h, c))
 

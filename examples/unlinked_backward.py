@@ -1,4 +1,4 @@
-"""Backward accumulates; and how to go on with it across a variable that was unlinked from its graph."""
+"""Accumulation of gradients, and backward across a variable that was unlinked from its graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import kinnor.functions as F
 import kinnor.initializer as I
 import kinnor.parametric_functions as PF
 
-# `np.random` draws the input; the weights come from the library's own generator, which starts anew in each program.
+# `np.random` draws the input. The weights come from the library's own generator, with the same seed in each program.
 np.random.seed(217)
 initializer = I.UniformInitializer((-0.1, 0.1))
 x = nn.Variable.from_numpy_array(np.random.random((8, 3, 32, 32)))
@@ -29,15 +29,17 @@ def head(h):
 
 
 def show(what):
+    """Prints a few gradients of the first weight."""
     print(f"{what:32}", nn.get_parameters()["conv1/conv/W"].g[0, 0, 0])
 
 
 def zero_grads(*variables):
+    """Zeroes the gradients of all parameters and of these variables."""
     for variable in [*nn.get_parameters().values(), *variables]:
         variable.grad.zero()
 
 
-# One graph: a second backward adds to what the first one left.
+# One graph: a second backward run adds to the gradients of the first.
 loss = head(features(x))
 loss.forward()
 loss.backward()
@@ -45,7 +47,7 @@ show("backward:")
 loss.backward()
 show("backward again:")
 
-# The same network in two graphs. The upper one's backward ends where it was cut.
+# The same network in two graphs. Backward of the upper graph ends at the unlinked variable.
 zero_grads()
 lower = features(x)
 cut = lower.get_unlinked_variable(need_grad=True)
@@ -55,11 +57,11 @@ loss.forward()
 loss.backward()
 show("upper graph only:")
 
-# The pitfall: `backward()` starts from a gradient of ones, and what `cut` has received is ignored.
+# The pitfall: `backward()` starts from ones and ignores the gradient of `cut`.
 lower.backward()
 show("lower graph from ones, wrong:")
 
-# The cure: `grad=None` starts from the gradient that is there.
+# The solution: `grad=None` starts from the existing gradient.
 zero_grads(cut)
 loss.backward()
 lower.backward(grad=None)

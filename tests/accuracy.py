@@ -1,4 +1,7 @@
-"""How far float32 is from float64, in units of the last place: for `tools/make-accuracy`, and the test of its page."""
+"""Measures the error of float32 results against float64, in units in the last place (ulp).
+
+Used by `tools/make-accuracy` and by the test of the page that it writes.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ if TYPE_CHECKING:
     from cases import Row
 
 STEP = 1009
-"""Of the patterns of 32 bits one in so many is tried."""
+"""The sampled fraction of all 32-bit patterns is 1 / `STEP`."""
 
 EXTREMES = np.array(
     [0.0, 1e-45, 1e-40, 1.1754944e-38, 1e-20, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.4028235e38, np.inf, np.nan], np.float32
 )
-"""Numbers that are tried with either sign, too."""
+"""Extra inputs, sampled with both signs."""
 
 FOLDS = {"crelu", "celu", "add_n", "mul_n", "clip_by_norm"}
-"""Operations of the same families that are not such functions."""
+"""Operations of the elementwise families that are not functions of a single element."""
 
 SUMS_OF_PRODUCTS = {
     "affine",
@@ -56,10 +59,11 @@ SUMS_OF_PRODUCTS = {
     "scaled_dot_product_attention",
     "spectral_norm",
 }
-"""Operations whose bits depend on the instructions, by how many products one of them sums up."""
+"""Operations whose bits depend on the instruction set, with the number of products in each sum."""
 
 
 def tanh_shrink(x: np.ndarray) -> np.ndarray:
+    """NumPy reference of `tanh_shrink`, by its series near zero, where `x - tanh(x)` cancels."""
     near = np.where(np.abs(x) < 0.01, x, 0.0)
     return np.where(np.abs(x) < 0.01, near**3 * (1 / 3 - near**2 * (2 / 15 - near**2 * 17 / 315)), x - np.tanh(x))
 
@@ -76,17 +80,17 @@ BETTER = {
     "relu": lambda x: np.where(x < 0, 0.0, x),
     "elu": lambda x: np.where(x >= 0, x, np.expm1(x)),
 }
-"""References that hold everywhere, where those of the table are for the numbers there."""
+"""References that are accurate for all inputs. Those of the table are accurate only for its own inputs."""
 
 
 def sample(step: int) -> np.ndarray:
-    """Numbers of all sizes, both signs, and those at the ends."""
+    """Returns every `step`-th float32 bit pattern, together with `EXTREMES` of both signs."""
     bits = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32)
     return np.concatenate([bits.view(np.float32), EXTREMES, -EXTREMES])
 
 
 def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The error in units of the last place of `of`; infinite where only one of the two is a number."""
+    """Returns the error in ulp of `of`. Infinite where exactly one of the two values is a number."""
     with np.errstate(over="ignore"):
         nearest, place = exact.astype(np.float32), np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
     same = (got == nearest) & ~np.isfinite(nearest) | np.isnan(got) & np.isnan(exact)
@@ -96,7 +100,7 @@ def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
 
 
 def of_each() -> Iterator[tuple[str, dict[str, object], Callable[[np.ndarray], np.ndarray]]]:
-    """Functions of each element of one array: name, arguments, reference."""
+    """Yields all functions of a single element: name, arguments and reference."""
     seen = set()
     for row in (*elementwise.ROWS, *arithmetic.ROWS):
         about = (row.name, str(row.args))
@@ -107,13 +111,13 @@ def of_each() -> Iterator[tuple[str, dict[str, object], Callable[[np.ndarray], n
                 continue
         seen.add(about)
         reference = row.reference if row.args else BETTER.get(row.name, row.reference)
-        # Arguments that float32 holds: what it rounds is no error of the function.
+        # Use arguments that float32 represents exactly, so that their rounding does not count as an error.
         args = {key: float(np.float32(v)) if isinstance(v, float) else v for key, v in row.args.items()}
         yield row.name, args, lambda x, f=reference, args=args: f(x, **args)
 
 
 def largest(name: str, args: dict[str, object], reference: Callable[..., np.ndarray], step: int) -> tuple[float, float]:
-    """The largest error of a function of each element, and where it is."""
+    """Returns the largest error of an elementwise function in ulp, and the input where it occurs."""
     x = sample(step)
     y = getattr(F, name)(nn.Variable.from_numpy_array(x), **args)
     y.forward()
@@ -125,7 +129,7 @@ def largest(name: str, args: dict[str, object], reference: Callable[..., np.ndar
 
 
 def of_row(row: Row) -> float:
-    """The largest error of the outputs of a row in units of the last place of the largest element of each."""
+    """Returns the largest error of the outputs of a row, in ulp of the largest element of each output."""
     real = [x is not None and x.dtype.kind == "f" for x in row.inputs]
     single = [x.astype(np.float32) if r else x for x, r in zip(row.inputs, real, strict=True)]
     ys = call(row, [x if x is None else nn.Variable.from_numpy_array(x) for x in single])
@@ -143,14 +147,14 @@ def of_row(row: Row) -> float:
 
 
 def of_rows() -> dict[str, float]:
-    """The largest error of each of the other operations of the table over its rows."""
+    """Returns, by name, the largest error over the rows of each operation that is not elementwise."""
     each = {name for name, _, _ in of_each()}
     rows = {name: list(filter(certain, rows)) for name, rows in TABLE.items() if name not in each}
     return {name: max(map(of_row, some)) for name, some in rows.items() if some}
 
 
 def of_sums(n: int) -> dict[str, float]:
-    """Errors of folds of `n` numbers between 0 and 1."""
+    """Returns, by name, the errors of reductions of `n` numbers between 0 and 1."""
     x = np.random.default_rng(5).random(n, np.float32)
     exact = x.astype(np.float64)
     found = {}

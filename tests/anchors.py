@@ -1,7 +1,8 @@
-"""Prints as JSON where an elementary function is not what it has to be at numbers where everybody knows it.
+"""Prints, as JSON, the elementary functions with wrong results at inputs whose exact result is known.
 
-A program, which runs once for each set of instructions. Where the true value is a number, or some eighths of a turn,
-the nearest number has to come out, with its sign; elsewhere one of the two next to it may.
+A program that runs once for each instruction set. Some true values are numbers or multiples of an eighth of a
+turn. There the result must be the nearest float with the right sign. Elsewhere one of the two neighbours is
+accepted too.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ FUNCTIONS = {
 
 
 def is_exact(x: float, y: float) -> bool:
-    """Whether the nearest number is asked for."""
+    """True if the result must be the nearest float."""
     eighths = 4 * y / np.pi
     return x == 0 or not np.isfinite(y) or float(np.float16(y)) == y or abs(eighths - np.round(eighths)) < 1e-15
 
 
 def main() -> None:
+    """Prints the wrong results of all functions in float32 and float64."""
     wrong = []
     for dtype, context in ((np.float32, "float"), (np.float64, "double")):
         x = AT.astype(dtype)

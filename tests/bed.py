@@ -1,4 +1,4 @@
-"""Puts a row of the table of operations into a graph, runs it and differentiates it."""
+"""Builds graphs from rows of the table of operations, runs them and differentiates them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ DOUBLE = nn.Context(["cpu:double"])
 
 
 def leaf(*values: float, need_grad: bool = True, name: str | None = None) -> nn.Variable:
-    """A vector that gradients flow to."""
+    """Returns a vector variable of these values, with gradients unless `need_grad` is false."""
     v = nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
     v.name = name
     return v
 
 
 def run(*variables: nn.Variable) -> Any:
-    """Computes what was not computed at once; returns what it was given."""
+    """Runs the graphs of these variables if needed. Returns its single argument, or all as a tuple."""
     if not nn.get_auto_forward():
         nn.forward_all(variables)
     return variables if len(variables) > 1 else variables[0]
 
 
 def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Callable[[str], None]]:
-    """Makes a property of rows a test of each operation over those of its rows that `choose` says."""
+    """Decorator: turns a check of one row into a test of each operation, over the rows that `choose` accepts."""
 
     def decorate(check: Callable[[Row], None]) -> Callable[[str], None]:
         names = [name for name, rows in TABLE.items() if any(map(choose, rows))]
@@ -55,17 +55,17 @@ def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Cal
 
 
 def certain(row: Row) -> bool:
-    """Whether the outputs follow from the inputs."""
+    """True if the inputs determine the outputs."""
     return not row.random
 
 
 def smooth(row: Row) -> bool:
-    """Whether there is something to differentiate."""
+    """True if the row has inputs to differentiate by."""
     return certain(row) and bool(row.wanted) and any(y.dtype.kind not in "iu" for y in row.expected)
 
 
 def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
-    """The inputs as variables."""
+    """Returns the inputs of the row as variables, None for omitted ones."""
     made = []
     for i, x in enumerate(row.inputs):
         made.append(x if x is None else nn.Variable.from_numpy_array(x, need_grad=need_grad and i in row.wanted))
@@ -73,22 +73,22 @@ def variables(row: Row, need_grad: bool = True) -> list[nn.Variable | None]:
 
 
 def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of the operation, in its declared form, or of a composed function on variables or arrays."""
-    # Leaves that require grad are not written to.
+    """Applies the operation of the row to variables or arrays. Returns its outputs."""
+    # In-place operations may not write to leaves that require gradients.
     xs = [F.identity(x) if i in row.writes and getattr(x, "need_grad", False) else x for i, x in enumerate(xs)]
     y = getattr(_core.functions, row.name, getattr(F, row.name))(*xs, **row.args)
     return y if isinstance(y, tuple) else (y,)
 
 
 def factors(row: Row, ys: Sequence[nn.Variable] = ()) -> list[np.ndarray | None]:
-    """For each output a factor for each element, by which it goes into the loss; none for indices."""
+    """Returns the weights of the elements of each output in the loss, None for outputs of indices."""
     random = np.random.RandomState(zlib.crc32(str(row).encode()))
     expected = [np.zeros(y.shape) for y in ys] if row.random else row.expected
     return [None if y.dtype.kind in "iu" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]
 
 
 def loss_of(row: Row, ys: Sequence[nn.Variable]) -> nn.Variable:
-    """A scalar that depends on every element of the outputs."""
+    """Returns a scalar loss that depends on every element of the outputs."""
     parts = []
     for y, c in zip(ys, factors(row, ys), strict=True):
         if c is not None:
@@ -97,19 +97,19 @@ def loss_of(row: Row, ys: Sequence[nn.Variable]) -> nn.Variable:
 
 
 def put(xs: Sequence[nn.Variable | None], arrays: Sequence[np.ndarray | None]) -> None:
-    """Writes the inputs anew: some operations change them."""
+    """Writes the arrays into the input variables again, since some operations change their inputs."""
     for x, a in zip(xs, arrays, strict=True):
         if x is not None:
             x.d = a
 
 
 def gradients(row: Row, xs: Sequence[nn.Variable | None]) -> list[np.ndarray]:
-    """Gradients of the inputs that are asked for."""
+    """Returns copies of the gradients of the inputs that the row is differentiated by."""
     return [np.array(xs[i].g) for i in row.wanted]
 
 
 def differentiate(row: Row) -> list[np.ndarray]:
-    """Gradients of the loss by kernels, plainly."""
+    """Returns the gradients of the loss by a plain static forward and backward pass."""
     xs = variables(row)
     loss = loss_of(row, call(row, xs))
     loss.forward()
@@ -119,14 +119,14 @@ def differentiate(row: Row) -> list[np.ndarray]:
 
 
 def clear_gradients(xs: Sequence[nn.Variable | None]) -> None:
-    """Sets gradients to zero."""
+    """Sets the gradients of the variables to zero."""
     for x in xs:
         if x is not None:
             x.grad.zero()
 
 
 def differences(f: Callable[[list[np.ndarray | None]], float], row: Row, step: float = 1e-5) -> list[np.ndarray]:
-    """Derivatives of `f` by the inputs that are asked for, from its values on both sides."""
+    """Returns central differences of `f` by the inputs that the row is differentiated by."""
     found = []
     for i in row.wanted:
         arrays = [x if x is None else x.copy() for x in row.inputs]
@@ -143,7 +143,7 @@ def differences(f: Callable[[list[np.ndarray | None]], float], row: Row, step: f
 
 
 def close(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float, row: Row) -> None:
-    """That arrays are alike in shape and nearly in value; values that are none are alike too."""
+    """Asserts that arrays have equal shapes and nearly equal values. NaN equals NaN."""
     assert len(got) == len(expected), row
     for a, b in zip(got, expected, strict=True):
         assert np.shape(a) == np.shape(b), row
@@ -151,12 +151,12 @@ def close(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float,
 
 
 def same(got: Sequence[Any], expected: Sequence[Any], row: Row) -> None:
-    """That arrays are alike to the last bit, a negative zero being zero."""
+    """Asserts that arrays are equal bit by bit, except that -0 equals 0."""
     assert len(got) == len(expected), row
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=str(row))
 
 
 def values(ys: Sequence[Any]) -> list[np.ndarray]:
-    """Copies of what outputs hold."""
+    """Returns copies of the values of the outputs."""
     return [np.array(y.d if isinstance(y, nn.Variable) else y.data) for y in ys]

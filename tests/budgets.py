@@ -1,4 +1,4 @@
-"""What tests of memory budgets share: programs that run as they are built, and what a step of them takes."""
+"""Programs and measurements that tests of memory budgets share."""
 
 import gc
 
@@ -11,19 +11,21 @@ from kinnor import autodiff
 
 SHAPE = (64, 1024)
 BYTES = 4 * 64 * 1024
-"""Large enough for its memory to be counted at once, not in batches."""
+"""Bytes of an array that is large enough to be counted immediately, not in batches."""
 SLACK = 8192
-"""Scalars, and what the allocator counts in batches."""
+"""Tolerance in bytes for scalars, and for small blocks that the allocator counts in batches."""
 BATCH = 65536
-"""What a thread may have allocated or freed before others see it."""
+"""Bytes that a thread may allocate or free before other threads see it."""
 
 
 def leaf(seed=0, shape=SHAPE):
+    """Returns a leaf of random values that requires a gradient."""
     values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
 
 def chain(x, n, f=F.tanh):
+    """Applies `f` to `x` `n` times. Returns the mean of the result."""
     h = x
     for _ in range(n):
         h = f(h)
@@ -31,20 +33,24 @@ def chain(x, n, f=F.tanh):
 
 
 def by_backward(loss, leaves):
+    """Returns the gradients of the leaves by `Variable.backward`."""
     loss.backward()
     return [x.g.copy() for x in leaves]
 
 
 def by_autodiff(loss, leaves):
+    """Returns the gradients of the leaves by `autodiff.backward`."""
     autodiff.backward(loss)
     return [x.g.copy() for x in leaves]
 
 
 def by_grad(loss, leaves):
+    """Returns the gradients of the leaves by `autodiff.grad`."""
     return [g.d.copy() for g in autodiff.grad(loss, leaves)]
 
 
 def retained(loss, leaves):
+    """Returns the gradients of the second of two `autodiff.grad` calls on a retained graph."""
     autodiff.grad(loss, leaves, retain_graph=True)
     return [g.d.copy() for g in autodiff.grad(loss, leaves)]
 
@@ -54,7 +60,7 @@ ways = pytest.mark.parametrize("way", WAYS)
 
 
 def step(program, leaves, budget, way=by_backward, seed=5):
-    """Gradients of a step of `program`, and the bytes of its arrays at the worst moment."""
+    """Runs a step of `program` under a budget. Returns its gradients and the peak bytes of its arrays."""
     nn.seed(seed)
     for x in leaves:
         x.grad = None
@@ -67,22 +73,23 @@ def step(program, leaves, budget, way=by_backward, seed=5):
 
 
 def rest(*leaves):
-    """Bytes in memory beside the data of leaves, and for some scalars: what other tests have left counts too."""
+    """Returns the live bytes beyond the data of the leaves. Leftovers of other tests and some scalars are included."""
     gc.collect()
     return beside(leaves)
 
 
 def beside(leaves):
-    """As `rest`, of a program that goes on."""
+    """Like `rest`, for a program that is still running."""
     return nn.memory_stats()["live"] - sum(x.d.nbytes for x in leaves) + 256
 
 
 def same(a, b):
+    """True if two lists of arrays are equal bit by bit."""
     return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def least(run, most):
-    """About the least budget that does: `run` takes one and returns gradients and bytes."""
+    """Returns about the least budget that suffices. `run` takes a budget and returns gradients and bytes."""
     low, high = 0, most
     while high - low > BYTES // 2:
         middle = (low + high) // 2
@@ -95,7 +102,7 @@ def least(run, most):
 
 
 def refused(error, call):
-    """The text of an error that a call ends with. (The error itself has hold of variables, which may not go then.)"""
+    """Asserts that `call` raises `error`. Returns only its text, because the error itself keeps variables alive."""
     try:
         call()
     except error as e:

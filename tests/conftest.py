@@ -1,4 +1,4 @@
-"""Fixtures of several files."""
+"""Fixtures and pytest hooks for all tests."""
 
 import gc
 import os
@@ -10,14 +10,14 @@ import kinnor as nn
 
 @pytest.fixture(params=["static", "dynamic"])
 def mode(request):
-    """Every test holds for graphs that are run later and for those that are run at once."""
+    """Runs the test in both modes: static graphs and eager execution. Returns the name of the mode."""
     with nn.auto_forward(request.param == "dynamic"):
         yield request.param
 
 
 @pytest.fixture(autouse=True)
 def no_parameters():
-    """A test begins without parameters, and leaves none."""
+    """Clears all parameters before and after each test."""
     nn.clear_parameters()
     yield
     nn.clear_parameters()
@@ -25,11 +25,11 @@ def no_parameters():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores, as tests of several processes wait for each other half of the time."""
+    """Runs one worker more than there are cores, since tests of several processes often wait for each other."""
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was made to collect thousands of tests stays: `gc.collect` in a test need not look at it each time."""
+    """Freezes the objects made by test collection, so that `gc.collect` in a test skips them."""
     gc.collect()
     gc.freeze()

@@ -1,6 +1,7 @@
-"""Prints digests of results as JSON: one for each number of threads, and one for each operation of the table.
+"""Prints, as JSON, digests of results: one of large arrays, and one of each operation of the table.
 
-A program, which runs once for each set of instructions. It ends with an error where the bits depend on anything else.
+A program that runs once for each instruction set. It fails if the bits depend on the number of threads, the
+memory cache or a fork.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
 
 
 class Digest:
-    """Of functions of large arrays and their gradients."""
+    """A digest of functions of large arrays and their gradients."""
 
     def __init__(self) -> None:
         self.random = np.random.default_rng(7)
         self.bits = hashlib.sha256()
 
     def normal(self, *shape: int) -> np.ndarray:
+        """Returns standard normal numbers in float32."""
         return self.random.standard_normal(shape).astype(np.float32)
 
     def show(self, f: Callable[..., nn.Variable], *arrays: np.ndarray) -> None:
+        """Adds the value of `f` at these arrays and its gradients to the digest."""
         xs = [nn.Variable.from_numpy_array(a, need_grad=a.dtype.kind == "f") for a in arrays]
         y = f(*xs)
         y.forward()
@@ -40,7 +43,7 @@ class Digest:
 
 
 def without_products() -> str:
-    """Of what sums up no products."""
+    """Digest of functions without sums of products."""
     digest = Digest()
     show, random = digest.show, digest.random
     for n in (1, 33, 70_001):
@@ -77,7 +80,7 @@ def without_products() -> str:
 
 
 def of_products() -> str:
-    """Of what does, which depends on the instructions."""
+    """Digest of functions with sums of products, whose bits depend on the instruction set."""
     digest = Digest()
     for m, k, n in ((1, 700, 300), (130, 257, 90), (256, 64, 300)):
         digest.show(F.affine, digest.normal(m, k), digest.normal(k, n), digest.normal(n))
@@ -90,7 +93,7 @@ def of_products() -> str:
 
 
 def of_table() -> dict[str, str]:
-    """For each operation, of its outputs and gradients on all of its rows."""
+    """Returns, by name of the operation, a digest of outputs and gradients of all its rows."""
     digests = {}
     for name, rows in TABLE.items():
         bits = hashlib.sha256()
@@ -107,7 +110,7 @@ def of_table() -> dict[str, str]:
 
 
 def in_child(f: Callable[[], Any]) -> Any:
-    """What a function returns in a child of this process."""
+    """Runs `f` in a forked child. Returns its result, passed as JSON."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -122,13 +125,15 @@ def in_child(f: Callable[[], Any]) -> Any:
 
 
 def of_large() -> tuple[str, str]:
+    """Returns both digests of functions of large arrays."""
     return without_products(), of_products()
 
 
 def main() -> None:
+    """Compares digests across threads, cleared caches and forks, then prints them."""
     large = {}
     is_best = not os.environ.get("KINNOR_ISA")
-    for n in range(1, 9) if is_best else (1, 8):  # with lower instructions the ends
+    for n in range(1, 9) if is_best else (1, 8):  # on lower instruction sets only the extremes
         nn.set_num_threads(n)
         if n < 8:
             large[f"{n} threads"] = of_large()

@@ -1,11 +1,11 @@
-//! The examples in Rust run, and say what they should.
+//! The Rust examples run, and print what they should.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
 fn the_digits_are_learnt() {
-    // Cargo builds examples beside the tests, one folder further up.
+    // Cargo puts examples next to the tests, one folder up.
     let mut path =
         PathBuf::from(std::env::current_exe().expect("has a path").parent().expect("is in a folder"));
     path.pop();

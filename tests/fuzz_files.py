@@ -1,7 +1,9 @@
-"""Broken and hostile files for each reader: what may come of them is a typed error, soon, and nothing else.
+"""Fuzzes each file reader with damaged and hostile files.
 
-`python tests/fuzz_files.py [--count N] [--seed N] [reader ...]` reads N files with each reader; the tests read a few. A
-file is made from the seed and its number alone, so that one that was found comes again.
+The only accepted outcome is a prompt, typed error or a valid read.
+
+`python tests/fuzz_files.py [--count N] [--seed N] [reader ...]` reads N files with each reader. The test suite
+reads a few. Each file depends only on the seed and its number, so that a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from kinnor.parameter import set_parameter
 SECONDS = 1.0
 N_BYTES = 256 << 20
 SECRET = 1234.5
-"""What lies in a file beside the one that is read; whoever sees it was led there."""
+"""Value in a file next to the file that is read. A reader that returns it was led outside its file."""
 
 SHAPES = {"conv/W": (2, 3), "conv/b": (3,), "none": (2, 0), "scale": ()}
 SIZES = [0, 1, 127, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**60, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
@@ -62,6 +64,7 @@ _watching = False
 
 
 def _watch(event, arguments):
+    """Audit hook: fails if a reader loads a pickle, or opens a file for writing."""
     if not _watching:
         return
     if event.startswith("pickle."):
@@ -70,11 +73,11 @@ def _watch(event, arguments):
         raise AssertionError(f"{arguments[0]} was opened to be written")
 
 
-# --- Whole files, and hostile ones that a writer of bytes alone would not find
+# --- Valid files, and hostile files that random changes of bytes would rarely produce
 
 
 def whole(reader, path):
-    """Write a file as we do."""
+    """Writes a valid file for this reader."""
     kind, _, extension = reader.partition(".")
     if kind == "onnx":
         _whole_onnx(path)
@@ -93,7 +96,7 @@ def whole(reader, path):
 
 
 def hostile(reader, path, rng):
-    """Write a file that is well formed and lies."""
+    """Writes a well-formed file with false contents, such as huge sizes."""
     kind, _, extension = reader.partition(".")
     if kind == "onnx":
         _hostile_onnx(path, rng)
@@ -114,6 +117,7 @@ def hostile(reader, path, rng):
 
 
 def _whole_network(path):
+    """Writes a valid archive with a network and its parameters."""
     nn.clear_parameters()
     x = nn.Variable((2, 1, 4, 4))
     y = PF.affine(F.relu(PF.batch_normalization(PF.convolution(x, 2, (3, 3), name="c"))), 3, name="f")
@@ -123,7 +127,7 @@ def _whole_network(path):
 
 
 def _hostile_network(path, rng):
-    """A network of names that mislead, in a format that fits the name of the file."""
+    """Writes a network with misleading names and sizes, in the format of the file name."""
     proto = schema.messages().NNablaProtoBuf()
     names = [n for n in (*NAMES, *SHAPES, "x", "y", "h", "loop{t}", "a[0]") if n.isprintable()]
     lengths = [n for n in SIZES if n < 2**63] + [-1, 2, 3]
@@ -162,7 +166,7 @@ def _hostile_network(path, rng):
         path.write_text(text * rng.choice([1, 1, 2]), encoding="utf-8", errors="replace")
     else:
         with warnings.catch_warnings(), zipfile.ZipFile(path, "w", rng.choice([0, zipfile.ZIP_DEFLATED])) as archive:
-            warnings.simplefilter("ignore")  # of names that are there twice
+            warnings.simplefilter("ignore")  # about duplicate names in the archive
             for name in rng.sample(["network.nntxt", "../evil.nntxt", "/etc/x.prototxt", "a/b/c.protobuf", "x.pkl"], 2):
                 archive.writestr(name, text)
             content = rng.choice([b"", b" " * (17 << 20), b"\x89HDF\r\n\x1a\n", b"\x80\x04."])
@@ -172,6 +176,7 @@ def _hostile_network(path, rng):
 
 
 def _whole_onnx(path):
+    """Writes a valid ONNX model."""
     nn.clear_parameters()
     x = nn.Variable((2, 1, 4, 4))
     y = PF.affine(F.relu(PF.convolution(x, 2, (3, 3), name="c")), 3, name="f")
@@ -180,7 +185,7 @@ def _whole_onnx(path):
 
 
 def _hostile_onnx(path, rng):
-    """A graph of names, lengths, files and definitions that mislead."""
+    """Writes an ONNX model with misleading names, sizes, external files and function definitions."""
     names = ["x", "y", "h", "", "a" * 100, "\u00e9"]
     kinds = ["Add", "Relu", "Conv", "If", "Loop", "Constant", "Attention", "Reshape", "Mine", "NonMaxSuppression"]
     proto = onnx.ModelProto(ir_version=8)
@@ -189,6 +194,7 @@ def _hostile_onnx(path, rng):
     proto.graph.name = "net"
 
     def fill(tensor):
+        """Fills a tensor with random type, shape and data that need not match."""
         tensor.name, tensor.data_type = rng.choice(names), rng.choice([1, 1, 7, 9, 16, 8, 21, 999])
         tensor.dims.extend(rng.choice([2, 3, 0, -1, 2**31, 2**60, 2**62]) for _ in range(rng.choice([0, 1, 2, 70])))
         what = rng.randrange(4)
@@ -204,6 +210,7 @@ def _hostile_onnx(path, rng):
                 tensor.external_data.add(key=key, value=rng.choice(["0", "-1", str(2**60), "x", "9" * 5000]))
 
     def graph(made, depth):
+        """Fills a graph with random tensors, values and nodes, nested up to some `depth`."""
         for _ in range(rng.choice([0, 1, 3])):
             fill(made.initializer.add())
         for held in (made.input, made.output):
@@ -226,7 +233,7 @@ def _hostile_onnx(path, rng):
                     graph(held.g, depth + 1)
 
     graph(proto.graph, 0)
-    for _ in range(rng.choice([0, 0, 1, 2])):  # They may call themselves, and each other.
+    for _ in range(rng.choice([0, 0, 1, 2])):  # Functions may call themselves and each other.
         function = proto.functions.add(name="Mine", domain="mine", input=["a"], output=["b"])
         function.opset_import.add(domain=rng.choice(["", "mine"]), version=17)
         function.node.add(op_type=rng.choice(kinds), domain=rng.choice(["mine", ""]), input=["a"], output=["b"])
@@ -234,6 +241,7 @@ def _hostile_onnx(path, rng):
 
 
 def _hostile_safetensors(rng):
+    """Returns a safetensors file whose header does not match its data."""
     header, end = {}, 0
     for name in rng.sample([*NAMES, *SHAPES], 3):
         shape = [rng.choice([*SIZES, 2, 3]) for _ in range(rng.choice([0, 1, 2, 70]))]
@@ -247,6 +255,7 @@ def _hostile_safetensors(rng):
 
 
 def _hostile_protobuf(kind, rng):
+    """Returns a parameter or solver-state message whose shapes do not match its data."""
     lengths = [n for n in SIZES if n < 2**63]
 
     def fill(array):
@@ -266,6 +275,7 @@ def _hostile_protobuf(kind, rng):
 
 
 def _add_hostile(file, kind, secret, rng):
+    """Adds a hostile entry to an HDF5 file: a link to `secret`, a wrong type or a huge shape."""
     base = file if kind == "parameters" else file.require_group(rng.choice(list(SHAPES)))
     if kind == "states" and "t" not in base:
         base["t"] = np.int64(rng.choice([1, -1, 2**62]))
@@ -300,7 +310,7 @@ def _add_hostile(file, kind, secret, rng):
 
 
 def damaged(content, others, rng):
-    """A file with some of its bytes changed."""
+    """Returns the content with one or more random edits. Some copy bytes from `others`."""
     content = bytearray(content)
     for _ in range(rng.choice([1, 1, 1, 2, 4, 16])):
         at = rng.randrange(len(content) + 1)
@@ -326,11 +336,11 @@ def damaged(content, others, rng):
     return bytes(content)
 
 
-# --- What reads them, and what must be as it was
+# --- Readers, and the state that a failed read must not change. All have the methods of `Parameters`.
 
 
 class Parameters:
-    """Parameters that exist, and one that does not."""
+    """Reads parameters. Some of them exist before, one does not."""
 
     def __init__(self):
         nn.clear_parameters()
@@ -340,18 +350,21 @@ class Parameters:
             set_parameter(key, variable)
 
     def read(self, path):
+        """Reads the file."""
         nn.load_parameters(path)
 
     def is_untouched(self):
+        """True if the parameters that existed before are unchanged."""
         now = nn.get_parameters(grad_only=False)
         return list(now) == list(self.made) and all((v.d == 7).all() and v.data.dtype == "f4" for v in now.values())
 
     def arrays(self):
+        """Returns the arrays that a successful read made."""
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
 class States:
-    """A solver that has been through two updates."""
+    """Reads the states of a solver that has done two updates."""
 
     def __init__(self):
         self.made = {k: nn.Variable.from_numpy_array(np.ones(s, np.float32), need_grad=True) for k, s in SHAPES.items()}
@@ -364,6 +377,7 @@ class States:
         self.before = self._bytes()
 
     def _bytes(self):
+        """Returns the solver states as bytes."""
         states = self.solver.get_states()
         return {k: (s.t, {n: v.d.tobytes() for n, v in s.pstate.items()}) for k, s in states.items()}
 
@@ -378,7 +392,7 @@ class States:
 
 
 class NetworkParameters(Parameters):
-    """Parameters that exist, and those of an archive with a network."""
+    """Reads an archive with a network, while parameters exist."""
 
     def __init__(self):
         super().__init__()
@@ -389,7 +403,7 @@ class NetworkParameters(Parameters):
 
 
 class Networks(Parameters):
-    """Networks that are described, written out and built in a scope of their own, and parameters that exist."""
+    """Reads network descriptions, expands and builds them in a scope of their own, while parameters exist."""
 
     def read(self, path):
         described = nn.graph_def.load(path)
@@ -406,11 +420,12 @@ class Networks(Parameters):
 
 
 def _is_small(variable):
+    """True if a variable is small enough to build."""
     return math.prod(abs(n) for n in variable.shape) < 1 << 20
 
 
 class Onnx:
-    """A reader of networks that have parameters of their own."""
+    """Reads ONNX models, which hold their own parameters."""
 
     def __init__(self):
         self.model = None
@@ -426,7 +441,7 @@ class Onnx:
 
 
 class Idx:
-    """A reader that keeps nothing."""
+    """Reads IDX files, without state."""
 
     def __init__(self):
         self.found = np.zeros(1)
@@ -460,16 +475,18 @@ READERS = {
 
 
 def fuzz(reader, count, seed, folder):
-    """Read `count` broken files.
+    """Reads `count` damaged or hostile files with one reader.
 
     Args:
         reader: One of `READERS`.
-        count: How many.
-        seed: What they are made from.
-        folder: An empty folder; the file that was read last stays there.
+        count: Number of files.
+        seed: Seed of all random choices.
+        folder: An empty folder. The last file stays there.
 
     Returns:
-        How many were refused, and how many were read because what changed in them was not seen or does not matter.
+        The number of files that were refused, and the number that were read because the damage was not detectable
+            or
+        does not matter.
     """
     global _watching
     path = Path(folder, reader)
@@ -524,7 +541,7 @@ sys.addaudithook(_watch)
 
 
 def main():
-    """Read many files with the readers that are named, or with all."""
+    """Fuzzes the readers named on the command line, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("readers", nargs="*", default=list(READERS), metavar="reader")
     parser.add_argument("--count", type=int, default=10_000)

@@ -1,39 +1,46 @@
-//! The graph as a Rust API: what a program without Python can rely on.
+//! The graph as a Rust API, for programs without Python.
 
 use kinnor::graph::{self, BackwardOptions, Closed, ForwardOptions, Seed, Variable, apply, forward_all};
 use kinnor::ops::Value;
 use kinnor::{Error, Result};
 
+/// Returns a leaf with these values that needs a gradient.
 fn leaf(values: &[f64]) -> Variable {
     Variable::from_values([values.len()], values).expect("fits").with_need_grad(true)
 }
 
+/// Applies an operation of one input.
 fn unary(name: &str, x: &Variable) -> Variable {
     apply(name, &[x], &[]).expect("builds").remove(0)
 }
 
+/// Applies an operation of two inputs.
 fn binary(name: &str, a: &Variable, b: &Variable) -> Variable {
     apply(name, &[a, b], &[]).expect("builds").remove(0)
 }
 
+/// Returns the values of a variable.
 fn values(v: &Variable) -> Vec<f64> {
     v.data().to_vec().expect("is readable")
 }
 
+/// Returns the gradient of a variable.
 fn grads(v: &Variable) -> Vec<f64> {
     v.grad().to_vec().expect("is readable")
 }
 
+/// Runs forward.
 fn run(y: &Variable) {
     y.forward(&ForwardOptions::default()).expect("runs");
 }
 
+/// Runs backward from ones.
 fn back(y: &Variable) {
     y.backward(&BackwardOptions::default()).expect("runs");
 }
 
 #[test]
-fn gradients_of_leaves_add_up_and_those_between_do_not() {
+fn gradients_of_leaves_add_up_and_others_do_not() {
     let x = leaf(&[1.0, 2.0]);
     let h = binary("mul2", &x, &x);
     let y = binary("mul2", &h, &h);
@@ -50,7 +57,7 @@ fn gradients_of_leaves_add_up_and_those_between_do_not() {
 }
 
 #[test]
-fn the_seed_is_the_callers_and_the_gradient_of_the_root_stays() {
+fn the_seed_and_the_gradient_of_the_root_do_not_change() {
     let x = leaf(&[3.0]);
     let y = binary("mul2", &x, &x);
     run(&y);
@@ -62,7 +69,7 @@ fn the_seed_is_the_callers_and_the_gradient_of_the_root_stays() {
 }
 
 #[test]
-fn clearing_spares_what_a_gradient_reads() {
+fn clearing_keeps_values_that_a_gradient_reads() {
     let x = leaf(&[0.5]);
     let h = unary("identity", &x);
     let t = unary("tanh", &h);
@@ -120,7 +127,7 @@ fn a_long_chain_of_functions_builds_runs_and_is_freed_on_a_small_stack() {
         back(&y);
         assert_eq!((values(&y)[0], grads(&x)[0]), (200_000.0, 1.0));
     };
-    // Less than two bytes for each function.
+    // Less than two bytes of stack for each function.
     std::thread::Builder::new().stack_size(1 << 18).spawn(work).expect("starts").join().expect("ends");
 }
 
@@ -162,7 +169,7 @@ fn an_error_in_a_hook_ends_the_run_and_leaves_the_graph_usable() {
 }
 
 #[test]
-fn rewiring_moves_a_computation_under_another_variable() {
+fn rewiring_gives_a_function_to_another_variable() {
     let x = leaf(&[2.0]);
     let h = unary("identity", &x);
     let mid = Variable::new([1]).expect("fits");
@@ -176,7 +183,7 @@ fn rewiring_moves_a_computation_under_another_variable() {
 }
 
 #[test]
-fn a_leaf_that_changes_shape_sets_the_rest_up_again() {
+fn a_leaf_that_changes_shape_sets_dependent_functions_up_again() {
     let x = leaf(&[1.0, 2.0]);
     let y = unary("exp", &unary("identity", &x));
     run(&y);
@@ -201,7 +208,7 @@ fn gradients_are_graphs_that_differentiate_again() {
 }
 
 #[test]
-fn dynamic_mode_computes_at_once_and_gives_memory_back() {
+fn dynamic_mode_computes_eagerly_and_frees_memory() {
     let old = graph::settings::scope_auto_forward(Some(true));
     let x = leaf(&[1.0]);
     let mut h = unary("identity", &x);
@@ -215,7 +222,7 @@ fn dynamic_mode_computes_at_once_and_gives_memory_back() {
 }
 
 #[test]
-fn operations_without_a_kernel_of_their_own_go_by_their_rule() {
+fn operations_without_a_kernel_use_their_graph_rule() {
     let x = leaf(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let r = apply("reshape", &[&x], &[Value::Ints(vec![2, 3])]).expect("builds").remove(0);
     let t = apply("transpose", &[&r], &[Value::Ints(vec![1, 0])]).expect("builds").remove(0);
@@ -304,7 +311,7 @@ fn indices_that_no_gradient_reads_may_be_cleared() {
 }
 
 #[test]
-fn a_scatter_writes_into_the_array_that_it_is_given() {
+fn a_scatter_writes_into_its_given_array() {
     let (parts, mask, x) = (leaf(&[5.0]), leaf(&[0.0, 1.0, 0.0]), leaf(&[1.0, 2.0, 3.0]));
     let whole = unary("identity", &x);
     let y = apply("bool_scatter", &[&parts, &mask, &whole], &[]).expect("builds").remove(0);

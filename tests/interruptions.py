@@ -1,6 +1,6 @@
-"""Runs that are broken off: by a hook or a function of the user's that throws at each place, by Ctrl-C at any moment.
+"""Interrupts runs: a hook or a user's function raises at each place, or Ctrl-C arrives at any moment.
 
-Afterwards a graph has to do what one does that was built on the same values, to the bit.
+Afterwards the graph must give the same bits as a fresh graph on the same values.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ROWS = R.randn(6, 5).astype(np.float32)
 
 
 class Stop(Exception):
-    """What is thrown."""
+    """Raised to interrupt a run."""
 
 
 class Doubled(F.PythonFunction):
-    """A function of the user's that throws in the method that `where` names, when `left` calls of it have gone well."""
+    """A user's function that doubles its input. It raises in the method `where`, after `left` successful calls."""
 
     where = ""
     left = 0
@@ -45,6 +45,7 @@ class Doubled(F.PythonFunction):
         return False
 
     def meet(self, method: str) -> None:
+        """Counts a call of `method` and raises if it is time. Called by each method."""
         if Doubled.where == method:
             Doubled.left -= 1
             if Doubled.left < 0:
@@ -65,6 +66,7 @@ class Doubled(F.PythonFunction):
 
 
 def layers() -> nn.Variable:
+    """Returns the loss of a network of affine layers with three of the user's functions."""
     x = nn.Variable.from_numpy_array(ROWS)
     h = F.tanh(PF.affine(x, 7, name="a"))
     h = F.layer_normalization(h, *ones(7)) + F.sigmoid(PF.affine(h, 7, name="b"))
@@ -72,18 +74,21 @@ def layers() -> nn.Variable:
 
 
 def ones(n: int) -> tuple[nn.Variable, nn.Variable]:
+    """Returns a shift and a scale for `n` features."""
     beta, gamma = nn.Variable((1, n)), nn.Variable((1, n))
     beta.d, gamma.d = 0.1, 1.0
     return beta, gamma
 
 
 def images() -> nn.Variable:
+    """Returns the loss of a convolutional network."""
     h = PF.convolution(nn.Variable.from_numpy_array(IMAGES), 4, (3, 3), pad=(1, 1), name="c")
     h = F.max_pooling(F.relu(PF.batch_normalization(h, name="n")), (2, 2))
     return F.mean(F.forget(lambda v: F.exp(F.tanh(v)), h) + F.reshape(h, h.shape))
 
 
 def branches() -> nn.Variable:
+    """Returns the loss of a network that splits, concatenates, recomputes and assigns in place."""
     x = PF.affine(nn.Variable.from_numpy_array(ROWS), 4, name="d")
     with nn.recompute():
         h = F.concatenate(*(F.sin(F.split(x, axis=1)[i] * (i + 1.0)) for i in range(4)), axis=0)
@@ -96,7 +101,7 @@ NETWORKS: dict[str, Callable[[], nn.Variable]] = {"layers": layers, "images": im
 
 @contextlib.contextmanager
 def network(name: str) -> Iterator[nn.Variable]:
-    """A network with parameters of its own, always the same."""
+    """Builds a network by name with fresh parameters, always the same values."""
     nn.clear_parameters()
     nn.random.set_parameter_seed(7)
     try:
@@ -106,22 +111,25 @@ def network(name: str) -> Iterator[nn.Variable]:
 
 
 def values() -> dict[str, np.ndarray]:
+    """Returns copies of all parameters."""
     return {n: v.d.copy() for n, v in nn.get_parameters(grad_only=False).items()}
 
 
 def put(saved: dict[str, np.ndarray]) -> None:
+    """Restores the parameters and zeroes their gradients."""
     for n, v in nn.get_parameters(grad_only=False).items():
         v.d = saved[n]
         v.grad.zero()
 
 
 def step(loss: nn.Variable, **hooks: Any) -> None:
+    """Runs forward and backward, with memory freed on the way."""
     loss.forward(clear_no_need_grad=True, **hooks)
     loss.backward(clear_buffer=True, **hooks)
 
 
 def outcome(loss: nn.Variable, saved: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What two steps give from given values on."""
+    """Returns losses, gradients and parameters of two steps from the saved parameters."""
     put(saved)
     found = []
     for _ in range(2):
@@ -131,13 +139,14 @@ def outcome(loss: nn.Variable, saved: dict[str, np.ndarray]) -> list[np.ndarray]
 
 
 def same(got: list[np.ndarray], expected: list[np.ndarray], what: str) -> None:
+    """Asserts that two lists of arrays are equal bit by bit."""
     assert len(got) == len(expected), what
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=what)
 
 
 def thrown(name: str) -> int:
-    """Throws at every function before and after it, forward and backward; how often it was."""
+    """Raises in a hook before and after each function, forward and backward. Returns the number of interruptions."""
     with network(name) as fresh:
         saved = values()
         expected = outcome(fresh, saved)
@@ -162,7 +171,7 @@ def thrown(name: str) -> int:
 
 
 def thrown_by_users() -> int:
-    """Functions of the user's throw in each of their methods, at each call of it; how often it was."""
+    """Raises in each method of the user's functions, at each call. Returns the number of interruptions."""
     with network("layers") as fresh:
         saved = values()
         expected = outcome(fresh, saved)
@@ -183,7 +192,7 @@ def thrown_by_users() -> int:
 
 
 def interrupted(name: str, seed: int, times: int) -> int:
-    """Ctrl-C while a network is trained; how often it came in time."""
+    """Raises Ctrl-C at random moments of training. Returns the number that interrupted a run."""
     choose = random.Random(seed)
     with network(name) as fresh:
         first = values()

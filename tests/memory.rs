@@ -1,4 +1,4 @@
-//! The allocator as a whole: counts, limits, threads and forks. One test at a time, as the counts are the process's.
+//! The allocator: counts, limits, threads and forks. Tests run one at a time, because the counts are global.
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -11,7 +11,7 @@ use kinnor::array::{
 
 const MB: usize = 1 << 20;
 
-/// Holds back the other tests, and publishes what this thread has not yet counted before it lets them go.
+/// Holds the lock of the tests. Publishes the counts of this thread before the lock is released.
 struct Alone(#[allow(dead_code)] MutexGuard<'static, ()>);
 
 impl Drop for Alone {
@@ -20,11 +20,13 @@ impl Drop for Alone {
     }
 }
 
+/// Waits until no other test runs.
 fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     Alone(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Allocates a buffer.
 fn buffer(bytes: usize) -> Buffer {
     Buffer::new(bytes).expect("memory")
 }
@@ -51,7 +53,7 @@ fn counts_follow_buffers() {
 }
 
 #[test]
-fn borrowed_memory_is_given_back_once() {
+fn borrowed_memory_is_returned_once() {
     struct Owner(Vec<u8>, mpsc::Sender<u8>);
     impl Drop for Owner {
         fn drop(&mut self) {
@@ -63,13 +65,13 @@ fn borrowed_memory_is_given_back_once() {
     let before = memory_stats().live;
     let mut owner = Box::new(Owner(vec![1, 2, 3], sender));
     let start = NonNull::from(&mut owner.0[0]);
-    // SAFETY: the owner keeps its bytes where they are.
+    // SAFETY: the owner does not move its bytes.
     let first = unsafe { Buffer::borrowed(start, 3, owner) };
     assert!(first.is_shared());
     assert_eq!((first.ptr(), first.bytes()), (start.as_ptr(), 3));
     let second = first.clone();
     drop(first);
-    // SAFETY: the bytes are there as long as the second handle is.
+    // SAFETY: the bytes stay valid while the second handle lives.
     unsafe { second.ptr().write(7) };
     assert!(returned.try_recv().is_err());
     drop(second);
@@ -78,12 +80,12 @@ fn borrowed_memory_is_given_back_once() {
 }
 
 #[test]
-fn everything_is_aligned_and_apart() {
+fn buffers_are_aligned_and_do_not_overlap() {
     let _alone = alone();
     let buffers: Vec<_> = (0..2000).map(|i| (i, buffer(i * i % 40_000))).collect();
     for (i, b) in &buffers {
         assert_eq!(b.ptr().align_offset(64), 0);
-        // SAFETY: the buffer has that many bytes.
+        // SAFETY: the buffer has this number of bytes.
         unsafe { b.ptr().write_bytes(*i as u8, b.bytes()) };
     }
     for (i, b) in &buffers {
@@ -109,7 +111,7 @@ fn a_limit_holds_until_memory_is_freed() {
     let stats = memory_stats();
     set_memory_limit(Some(stats.live + stats.cached + 32 * MB));
     let first = buffer(20 * MB);
-    // Well above what is left: what the thread of the last test kept may come back only now.
+    // Well above the remainder, because the thread of the last test may return its cache only now.
     assert!(matches!(Buffer::new(40 * MB), Err(Error::Memory { .. })));
     let many: Vec<_> = std::iter::from_fn(|| Buffer::new(1000).ok()).take(1_000_000).collect();
     assert!(many.len() > 1000 && many.len() < 1_000_000);
@@ -120,14 +122,14 @@ fn a_limit_holds_until_memory_is_freed() {
 }
 
 #[test]
-fn memory_freed_elsewhere_comes_back() {
+fn memory_freed_in_another_thread_is_reused() {
     let _alone = alone();
     let before = memory_stats();
     let (send, receive) = mpsc::channel::<Buffer>();
     let consumer = std::thread::spawn(move || receive.into_iter().count());
     for i in 0..200_000 {
         let b = buffer(64 + i % 5000);
-        // SAFETY: the buffer is ours and has at least a byte.
+        // SAFETY: the buffer is ours and has at least one byte.
         unsafe { b.ptr().write(1) };
         send.send(b).expect("the consumer lives");
         if i % 1000 == 0 {
@@ -138,7 +140,7 @@ fn memory_freed_elsewhere_comes_back() {
     assert_eq!(consumer.join().expect("no panic"), 200_000);
     let after = memory_stats();
     assert_eq!(after.live, before.live);
-    // All of it would be 500 MB: most went round.
+    // Without reuse it would be 500 MB.
     assert!(after.cached < before.cached + 250 * MB, "{after:?}");
     clear_memory_cache();
     assert!(memory_stats().cached < before.cached + 8 * MB);
@@ -150,7 +152,7 @@ fn forked_children_allocate() {
     let _alone = alone();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
-        // Others hold the lock of the store most of the time.
+        // Other threads hold the lock of the store most of the time.
         let busy = [(); 2].map(|()| {
             s.spawn(|| {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -159,12 +161,12 @@ fn forked_children_allocate() {
             })
         });
         for _ in 0..20 {
-            // SAFETY: the child only allocates buffers and leaves.
+            // SAFETY: the child only allocates buffers and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let all: Vec<_> = (0..100).map(|i| Buffer::new(i * 1000)).collect();
                 let code = i32::from(all.iter().any(Result::is_err));
-                // SAFETY: leaves at once, running nothing of the parent's.
+                // SAFETY: exits immediately, and runs no code of the parent.
                 unsafe { libc::_exit(code) };
             }
             let mut status = -1;
@@ -180,12 +182,12 @@ fn forked_children_allocate() {
 }
 
 #[test]
-fn a_write_that_finds_no_memory_changes_nothing() {
+fn a_write_without_memory_changes_nothing() {
     let _alone = alone();
     let make = |lazily: bool| {
         let storage = Storage::new(5000);
         let ptr = storage.access(DType::F32, Access::Write).expect("memory");
-        // SAFETY: there are so many elements of this type, and nobody else knows of them.
+        // SAFETY: the pointer is to this number of elements of this type, and is not shared.
         unsafe { std::slice::from_raw_parts_mut(ptr.cast::<f32>(), 5000) }.fill(3.0);
         storage.wrote();
         if lazily {
@@ -205,14 +207,14 @@ fn a_write_that_finds_no_memory_changes_nothing() {
                 fail_allocations(0..usize::MAX);
                 let done = storage.access(dtype, access);
                 let tried = fail_allocations(0..0);
-                // What is at hand may do.
+                // Cached memory may suffice.
                 let fits = lazily && dtype.size() <= 4 && access != Access::Read;
                 assert_eq!(done.is_ok(), fits, "{dtype} {access:?} {lazily}");
                 if done.is_ok() {
                     continue;
                 }
                 assert!(tried == 1 && matches!(done, Err(Error::Memory { .. })));
-                let other = make(false); // it does not get the same memory
+                let other = make(false); // does not get the same memory
                 assert!(is_as_it_was(&storage) && is_as_it_was(&other));
                 assert_eq!(storage.dtype(), Some(DType::F32));
                 assert_eq!(storage.modification_count(), 1);

@@ -1,7 +1,7 @@
-"""NNabla 1.39's public names, and which of them are missing here: what the list of missing names is held against.
+"""The public names of NNabla 1.39, and the names that are missing here.
 
-The functions of `nnabla.function_bases` and the classes of `nnabla.function` are not among them: they follow from
-`nnabla.functions`.
+Used to check the documented list of missing names. The functions of `nnabla.function_bases` and the classes of
+`nnabla.function` are left out, since they follow from `nnabla.functions`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import sys
 from pathlib import Path
 
 FILE = Path(__file__).with_suffix(".txt")
-"""A line for each module: its name, a colon, the names in it. A name that ends with a dot is that of a class."""
+"""One line for each module: its name, a colon, its names. A name that ends with a dot is a class."""
 
 
 def names() -> dict[str, list[str]]:
-    """The public names by module."""
+    """Returns the public names by module."""
     rows = (line.partition(":") for line in FILE.read_text().splitlines())
     return {module: found.split() for module, _, found in rows}
 
 
 def missing() -> tuple[list[str], dict[str, list[str]]]:
-    """Modules that are missing as a whole, and names that are missing from others. For a process of its own."""
+    """Returns the missing modules, and the missing names of the other modules. Run it in a process of its own."""
     import kinnor.compat.nnabla  # noqa: F401
 
     modules, found = [], {}
@@ -40,7 +40,7 @@ def missing() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def member(module: str) -> object:
-    """A module, or a class in one."""
+    """Returns a module, or a class of a module."""
     if not module.endswith("."):
         return importlib.import_module(module)
     place, _, name = module.rstrip(".").rpartition(".")

@@ -1,4 +1,4 @@
-"""Arguments that need not fit: numbers, shapes, arrays and variables in every state that they can be in."""
+"""Random arguments that may be invalid: numbers, shapes, arrays, and variables in every state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILLS = ["count", "zero", "one", "negative", "nan", "inf", "huge"]
 
 
 def filled(shape: tuple[int, ...], dtype: Any, how: str) -> np.ndarray:
-    """An array with usual or bad numbers."""
+    """Returns an array of ordinary or extreme numbers."""
     n = int(np.prod(shape))
     x = {
         "count": np.arange(n) % 5,
@@ -53,11 +53,12 @@ def filled(shape: tuple[int, ...], dtype: Any, how: str) -> np.ndarray:
 
 
 def numpy_array(choose: Choose) -> np.ndarray:
+    """Returns a random NumPy array."""
     return filled(choose(SHAPES), choose(DTYPES), choose(FILLS))
 
 
 def variable(choose: Choose) -> Any:
-    """A variable in one of the states that one can be in."""
+    """Returns a variable in one of its possible states, such as cleared, shared or computed."""
     kind = choose(["leaf", "leaf", "leaf", "array", "result", "forwarded", "cleared", "empty", "narrow"])
     if kind == "empty":
         return nn.Variable(choose(SHAPES), need_grad=choose([True, False, None]))
@@ -77,7 +78,7 @@ def variable(choose: Choose) -> Any:
 
 
 def anything(choose: Choose) -> Any:
-    """An argument of any kind."""
+    """Returns an argument of any kind."""
     kind = choose(["number", "number", "sequence", "sequence", "none", "huge", "odd", "variable", "array", "numpy"])
     if kind == "variable":
         return variable(choose)

@@ -1,6 +1,6 @@
-"""A graph in plain NumPy: what the engine is held against, without memory, order, clearing or plans.
+"""A graph in plain NumPy, to compare the engine with. It has no memory management, ordering, clearing or plans.
 
-Every node of a graph holds an array of one shape, so that any operation takes any node.
+All nodes of a graph have one shape, so that any operation can take any node.
 """
 
 from __future__ import annotations
@@ -18,47 +18,52 @@ if TYPE_CHECKING:
 
 
 def near(got: Any, expected: Any) -> None:
-    """Refuses numbers in float64 that differ by more than rounding."""
+    """Asserts that float64 numbers agree up to rounding."""
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
+    """Returns the logistic function of `x`."""
     return 1 / (1 + np.exp(-x))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
+    """Returns the softmax over the last axis."""
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
 
 def softmax_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradient of `softmax`."""
     y = softmax(x)
     return (y * (gy - (gy * y).sum(-1, keepdims=True)),)
 
 
 def turned(x: Any) -> Any:
-    """Split into rows, and put together in the other order."""
+    """Splits the rows and stacks them in reverse order."""
     return F.stack(*reversed(F.split(x)))
 
 
 def beside(x: Any, y: Any) -> Any:
-    """Joined, and cut again in another place."""
+    """Concatenates two arrays and slices out rows that overlap both."""
     n = x.shape[0]
     return F.slice(F.concatenate(x, y, axis=0), (1, 0), (n + 1, 3))
 
 
 def beside_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The NumPy version of `beside`."""
     return np.concatenate((x, y))[1 : len(x) + 1]
 
 
 def beside_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradients of `beside`."""
     gx, g = np.zeros_like(x), np.zeros_like(y)
     gx[1:], g[:1] = gy[:-1], gy[-1:]
     return gx, g
 
 
 class Op:
-    """An operation: how the library does it, how NumPy does it, and its derivative."""
+    """An operation: the library's function, the NumPy version and the derivative."""
 
     def __init__(
         self, build: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any], n: int = 1
@@ -100,13 +105,13 @@ OPS = {
     "add_n": Op(lambda x, y, z: F.add_n(x, y, z), lambda x, y, z: x + y + z, lambda gy, x, y, z: (gy, gy, gy), 3),
 }
 OF_ONE_SHAPE = ("reshape", "turned", "centred", "beside")
-"""Operations with arguments that fit the shape that they were built for alone."""
+"""Operations whose arguments fit only the shape that they were built for."""
 SMALL = ("tanh", "sigmoid", "half", "sin")
-"""Operations that keep numbers near, so that products of products stay finite."""
+"""Operations with small results, so that products of products stay finite."""
 
 
 class Node:
-    """A variable: a leaf with a value, or what an operation makes of others."""
+    """A variable: a leaf with a value, or the result of an operation on other nodes."""
 
     def __init__(self, value: np.ndarray | None = None, op: str | None = None, inputs: Sequence[Node] = ()) -> None:
         self.value, self.op, self.inputs = value, op, tuple(inputs)
@@ -120,7 +125,7 @@ class Node:
         )
 
     def above(self) -> list[Node]:
-        """Itself and all that it depends on, each after its inputs."""
+        """Returns this node and all nodes that it depends on, inputs first."""
         found: dict[Node, None] = {}
         stack: list[tuple[Node, bool]] = [(self, False)]
         while stack:
@@ -135,7 +140,7 @@ class Node:
         return list(found)
 
     def evaluate(self) -> dict[Node, np.ndarray]:
-        """The values of all that it depends on, and its own."""
+        """Returns the values of this node and of all nodes that it depends on."""
         values: dict[Node, Any] = {}
         for node in self.above():
             of_inputs = [values[x] for x in node.inputs]
@@ -143,7 +148,7 @@ class Node:
         return values
 
     def wanted(self) -> dict[Node, bool]:
-        """Which of them take part in differentiation."""
+        """Returns, for each of these nodes, if it takes part in differentiation."""
         takes_part: dict[Node, bool] = {}
         for node in self.above():
             follows = any(takes_part[x] for x in node.inputs)
@@ -151,7 +156,7 @@ class Node:
         return takes_part
 
     def gradients(self, start: np.ndarray | None = None) -> dict[Node, np.ndarray]:
-        """The gradients of those that take part, from ones on or from others."""
+        """Returns the gradients of all nodes that take part. The gradient at this node is `start`, or ones."""
         values, wanted = self.evaluate(), self.wanted()
         found = {self: np.ones_like(values[self]) if start is None else start}
         for node in reversed(self.above()):

@@ -1,6 +1,6 @@
-"""Plays programs of random steps: a number is a program.
+"""Plays programs of random steps. The seed determines the program.
 
-`python tests/playing.py SEED` makes the program of a number that fails short, and plays what is left of it.
+`python tests/playing.py SEED` shortens the failing program of a seed and plays the rest of it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OFTEN = {"leaf": 2, "apply": 6, "chain": 4, "train": 3, "backward": 2, "forward"
 DRAWN = [name for name in STEPS for _ in range(OFTEN.get(name, 1))]
 
 Taken = tuple[str, dict[str, Any], str]
-"""A step, its arguments, and how one looks after it."""
+"""A step, its arguments and the mode of the check after it."""
 
 
 def written(seed: int, steps: int = 30) -> tuple[dict[str, bool], list[Taken]]:
-    """A program of random steps, of which the first build something: its kind, and its steps."""
+    """Returns the kind and the steps of a random program. The first steps build nodes."""
     choose = random.Random(seed)
     kind = {"double": choose.random() < 0.5, "plain": choose.random() < 0.25}
     taken = []
@@ -42,7 +42,7 @@ def written(seed: int, steps: int = 30) -> tuple[dict[str, bool], list[Taken]]:
 
 
 def perform(kind: dict[str, bool], taken: list[Taken]) -> None:
-    """Takes the steps of a program, and looks after each."""
+    """Runs the steps of a program, with a check after each."""
     p = Program(**kind)
     try:
         for name, arguments, check in taken:
@@ -53,12 +53,12 @@ def perform(kind: dict[str, bool], taken: list[Taken]) -> None:
 
 
 def play(seed: int, steps: int = 30) -> None:
-    """Plays the program of a number."""
+    """Plays the program of a seed."""
     perform(*written(seed, steps))
 
 
 def end(kind: dict[str, bool], taken: list[Taken]) -> str:
-    """How a program ends: nothing if it ends well, else the class of its error."""
+    """Plays a program. Returns the class of its error, or an empty text if it succeeds."""
     try:
         perform(kind, taken)
     except Exception as e:
@@ -67,7 +67,7 @@ def end(kind: dict[str, bool], taken: list[Taken]) -> str:
 
 
 def end_of_child(kind: dict[str, bool], taken: list[Taken]) -> str:
-    """The same of a program that may end the process: it is played in a child."""
+    """Like `end`, for a program that may end its process: plays it in a child."""
     if (child := os.fork()) == 0:
         end(kind, taken)
         os._exit(0)
@@ -76,7 +76,7 @@ def end_of_child(kind: dict[str, bool], taken: list[Taken]) -> str:
 
 
 def shortened(seed: int) -> tuple[dict[str, bool], list[Taken]]:
-    """What is left of a program that fails when no step can go, and no argument be simpler, without another end."""
+    """Shortens the failing program of a seed until no step can be removed and no argument made simpler."""
     kind, taken = written(seed)
     f = end_of_child if end_of_child(kind, taken) else end
     expected = f(kind, taken)
@@ -96,7 +96,7 @@ def shortened(seed: int) -> tuple[dict[str, bool], list[Taken]]:
 
 
 def simpler_than(one: Taken) -> Iterator[Taken]:
-    """A step without a look after it, and with arguments that stand further ahead among those that they may be."""
+    """Yields simpler versions of a step: without its check, or with arguments that come earlier in their lists."""
     name, arguments, check = one
     if check != "nothing":
         yield name, arguments, "nothing"
@@ -106,7 +106,7 @@ def simpler_than(one: Taken) -> Iterator[Taken]:
 
 
 def main() -> None:
-    """Prints a short program as a call, and plays it."""
+    """Prints the shortened program as a call, and plays it."""
     warnings.simplefilter("error")
     kind, taken = shortened(int(sys.argv[1]))
     print(f"perform({kind}, [")

@@ -1,4 +1,4 @@
-"""Steps that run graphs: forward and backward in every way, differentiation, solvers, hooks, budgets, threads."""
+"""Steps that run graphs: forward and backward in every mode, differentiation, solvers, hooks, budgets, threads."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 @step(a=ANY, how=CLEARS, mode=["eyes", "kernel"])
 def forward(p: Program, a: int, how: dict[str, bool], mode: str) -> None:
+    """Runs a node forward and checks its value."""
     r = p.computed(a)
     if p.can_run(r):
         p.run(r, **how)
@@ -34,6 +35,7 @@ def forward(p: Program, a: int, how: dict[str, bool], mode: str) -> None:
 
 @step(a=ANY, b=ANY, how=CLEARS)
 def forward_all(p: Program, a: int, b: int, how: dict[str, bool]) -> None:
+    """Runs two nodes forward together."""
     r, s = p.computed(a), p.computed(b)
     if p.can_run(r, s) and not tangled([r, s]):
         nn.forward_all([r.variable, s.variable], **how)
@@ -42,7 +44,7 @@ def forward_all(p: Program, a: int, b: int, how: dict[str, bool]) -> None:
 
 @step(a=ANY, clear_buffer=FLAG, seed=SEEDS, start=["one", "array", "own"], zero=FLAG)
 def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero: bool) -> None:
-    """From where things are: exact where it has to be, and either exact or refused where values may be gone."""
+    """Runs backward from a node. The run must be exact if all values are known to be there, else exact or refused."""
     r = p.computed(a)
     if r is None or not p.can_run(r):
         return
@@ -78,14 +80,14 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
 
 
 def forget_restored(r: Node) -> None:
-    """Values that were cleared, and computed again from leaves that may not be what they were."""
+    """Marks values as unknown that were cleared and may be recomputed from changed leaves."""
     for n in r.functions():
         n.pair.data.forget() if n.op not in SHARED and (n.recompute or not n.pair.data.sure) else None
 
 
 @step(a=ANY, how=CLEARS[:3], clear_buffer=FLAG, times=[1, 2, 3])
 def train(p: Program, a: int, how: dict[str, bool], clear_buffer: bool, times: int) -> None:
-    """Steps as a training makes them."""
+    """Runs training steps: forward, zeroed gradients, backward."""
     r = p.computed(a)
     for _ in range(times):
         if p.can_run(r):
@@ -99,7 +101,7 @@ def train(p: Program, a: int, how: dict[str, bool], clear_buffer: bool, times: i
 
 @step(a=ANY, b=ANY, how=CLEARS[:3], clear_buffer=FLAG)
 def train_both(p: Program, a: int, b: int, how: dict[str, bool], clear_buffer: bool) -> None:
-    """Two graphs that may share a trunk run together, and backward one after the other."""
+    """Runs two graphs forward together, then backward one after the other. They may share nodes."""
     r, s = p.computed(a), p.computed(b)
     if r is s or not p.can_run(r, s) or tangled([r, s]):
         return
@@ -113,6 +115,7 @@ def train_both(p: Program, a: int, b: int, how: dict[str, bool], clear_buffer: b
 
 @step(a=ANY)
 def zero_gradient(p: Program, a: int) -> None:
+    """Zeroes the gradient of a leaf."""
     x = p.leaf(a, True)
     if x is not None:
         x.variable.grad.zero()
@@ -120,7 +123,7 @@ def zero_gradient(p: Program, a: int) -> None:
 
 
 def adam(g: np.ndarray) -> np.ndarray:
-    """The first step of Adam of rate 1."""
+    """Returns the first update of Adam with learning rate 1."""
     rate = np.sqrt(1 - 0.999) / (1 - 0.9)
     return rate * (1 - 0.9) * g / (np.sqrt((1 - 0.999) * g * g) + 1e-8)
 
@@ -134,16 +137,15 @@ SOLVERS = {
 
 @step(a=ANY, lr=[0.1, 0.5], over=[0, 1, 2, 3], kind=list(SOLVERS), decay=[0.0, 0.0, 0.25])
 def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) -> None:
-    """The first step of a solver, with or without decay of the weights."""
+    """Runs the first update of a solver, with or without weight decay."""
     chosen: dict[Any, Node] = {}
     for i in range(over + 1):
         x = p.leaf(a + i, True)
         if x is not None and x.pair.data.known and x.pair.data.sure and x.pair.grad.known and x.pair.grad.sure:
-            # Half precision rounds by more than is allowed here; where slopes are small or zero but for rounding, so
-            # does Adam.
+            # Half precision rounds by more than the tolerance. So does Adam where gradients are tiny.
             slope = x.pair.grad.value + decay * x.pair.data.value
             large = kind != "Adam" or not (np.abs(slope) < 1e-3).any()
-            # A gradient that is zero may count as none.
+            # A zero gradient may count as no gradient.
             some = not decay or x.pair.grad.value.any()
             if x.variable.data.dtype != np.float16 and large and some:
                 chosen[x.pair] = x
@@ -161,13 +163,14 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
         m = x.pair.data
         m.root.version += 1
         if x.variable.data.dtype == np.float32:
-            p.rtol = 3e-4  # the new values are rounded, in any context
+            p.rtol = 3e-4  # the new values are rounded in any context
         if np.any(x.pair.grad.value):
             m.write(m.value - lr * formula(x.pair.grad.value))
 
 
 @step(a=ANY, retain=FLAG, forward_first=[True, True, False])
 def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> None:
+    """Differentiates by `autodiff.backward`, which adds to the gradients of the leaves."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r]:
         return
@@ -192,7 +195,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         forget_restored(r)
     for n in r.above():
         if n.op is not None:
-            # Which of them are ends is known with their next run.
+            # The next run decides which of them are leaves.
             if not fresh or not any(wanted[x] for x in n.inputs):
                 n.pair.grad.forget()
         elif n in found and n.pair.grad.known:
@@ -202,6 +205,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
 
 @step(a=ANY, b=ANY, create_graph=FLAG)
 def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
+    """Differentiates by `autodiff.grad`, perhaps with a graph, and checks the result."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r] or (create_graph and any(n.op == "users" for n in r.above())):
         return
@@ -271,7 +275,7 @@ def derive_twice(p: Program, op: str, inner: str, outer: str, seed: int) -> None
 
 @step(a=ANY, b=ANY, how=CLEARS, seed=SEEDS)
 def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> None:
-    """A gradient as a graph, before and after a leaf has changed."""
+    """Builds the graph of a gradient by `nn.grad`. Runs it before and after a leaf changes."""
     r = p.computed(a)
     if not p.can_run(r):
         return
@@ -295,7 +299,7 @@ def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> N
             value = numbers(seed, leaf.pair.data.value.shape)
             leaf.variable.d = value
             leaf.pair.data.root.epoch = leaf.pair.data.epoch = leaf.pair.data.epoch + 1
-            leaf.pair.data.root.version += 1  # numbers that were there already may have another type now
+            leaf.pair.data.root.version += 1  # values written before may have another type now
             leaf.pair.data.write(value)
         for n in r.functions():
             n.compute()
@@ -306,7 +310,7 @@ def graph_grad(p: Program, a: int, b: int, how: dict[str, bool], seed: int) -> N
 
 @step(a=ANY, at=list(range(16)), run=["forward", "backward", "both"], when=["pre", "post"])
 def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
-    """A hook that throws at some function, or only counts where there are fewer."""
+    """Runs with a hook that raises at function number `at`, if there is one."""
     r = p.computed(a)
     if not p.can_run(r):
         return
@@ -339,11 +343,11 @@ def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
 
 @step(a=ANY, factor=[2.0, -0.5])
 def hook_gradient(p: Program, a: int, factor: float) -> None:
-    """From now on a gradient is multiplied on its way."""
+    """Registers a hook that multiplies a gradient by `factor`."""
     x = p.node(a)
     if x is None or any(n is not x and n.pair is x.pair for n in p.sorted()):
         return
-    # What follows from the flags of others is known with the next run.
+    # Changed flags of other nodes take effect in the next run.
     with contextlib.suppress(RuntimeError):
         handle = x.variable.register_hook(lambda g: g * factor)
         x.hooks.append((handle, factor)) if x.wanted()[x] else handle.remove()
@@ -351,6 +355,7 @@ def hook_gradient(p: Program, a: int, factor: float) -> None:
 
 @step(a=ANY, which=[0, 1])
 def unhook_gradient(p: Program, a: int, which: int) -> None:
+    """Removes a hook on a gradient."""
     hooked = [n for n in p.sorted() if n.hooks]
     if hooked:
         x = hooked[a % len(hooked)]
@@ -360,7 +365,7 @@ def unhook_gradient(p: Program, a: int, which: int) -> None:
 
 @step(a=ANY, b=ANY, by=["Variable", "autodiff", "grad"])
 def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
-    """A hook on a gradient throws: `autodiff` changes nothing then."""
+    """Differentiates with a hook that raises. `autodiff` must not change any gradient."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r] or not any(r.wanted()[x] for x in r.inputs):
         return
@@ -398,6 +403,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
 
 @step(a=ANY, budget=["least", "ample", "none"])
 def budgeted(p: Program, a: int, budget: str) -> None:
+    """Runs forward and backward without a memory budget, with an ample one, or with the least one."""
     r = p.computed(a)
     if not p.can_run(r):
         return
@@ -414,7 +420,7 @@ def budgeted(p: Program, a: int, budget: str) -> None:
 
 @step(seed=SEEDS, a=ANY)
 def beside(p: Program, seed: int, a: int) -> None:
-    """Another thread runs a graph of its own meanwhile."""
+    """Runs a node while another thread trains a graph of its own."""
     r = p.computed(a)
     value = numbers(seed, (50, 3))
     found: list[Any] = []
@@ -438,7 +444,7 @@ def beside(p: Program, seed: int, a: int) -> None:
 
 @step(a=ANY, b=ANY, how=CLEARS, times=[1, 3])
 def together(p: Program, a: int, b: int, how: dict[str, bool], times: int) -> None:
-    """Two threads run graphs that may be the same, or share a trunk: each is right or refused."""
+    """Runs two graphs in two threads at the same time. They may share nodes. Each must be right or refused."""
     r, s = p.computed(a), p.computed(b)
     if not p.can_run(r, s) or tangled([r, s]):
         return
@@ -468,7 +474,7 @@ def together(p: Program, a: int, b: int, how: dict[str, bool], times: int) -> No
 
 @step(a=ANY, seed=SEEDS, backward=FLAG)
 def inside(p: Program, a: int, seed: int, backward: bool) -> None:
-    """Hooks run a graph of their own at once, and differentiate it."""
+    """Runs with hooks that run and differentiate an eager graph of their own."""
     r = p.computed(a)
     if not p.can_run(r):
         return

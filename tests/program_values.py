@@ -1,4 +1,4 @@
-"""Steps that build, change and cut graphs, and that write and share what arrays hold."""
+"""Steps that build, change and cut graphs, and steps that write or share arrays."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ FROZEN = (
 
 @step(seed=SEEDS, need_grad=[True, True, True, False], dtype=[np.float32, np.float64, np.float64, np.float16])
 def leaf(p: Program, seed: int, need_grad: bool, dtype: Any) -> None:
+    """Adds a leaf with random values."""
     if len(p.nodes) < MOST:
         value = numbers(seed, (p.rows, 3))
         x = p.add(nn.Variable.from_numpy_array(value.astype(dtype), need_grad=need_grad), Pair(value))
@@ -37,6 +38,7 @@ def leaf(p: Program, seed: int, need_grad: bool, dtype: Any) -> None:
 
 @step(op=list(NAMES), a=ANY, b=ANY, c=ANY, marked=[False, False, False, True], at_once=[False, False, True])
 def apply(p: Program, op: str, a: int, b: int, c: int, marked: bool, at_once: bool) -> None:
+    """Applies an operation to nodes that fit."""
     inputs = [p.node(i) for i in (a, b, c)]
     if inputs[0] is None or len(p.nodes) >= MOST:
         return
@@ -96,6 +98,7 @@ def apply_beside(p: Program, op: str, a: int, b: int, at_once: bool, held: str, 
 
 
 def build(p: Program, op: str, inputs: list[Node], f: Callable[..., Any], marked: bool, at_once: bool) -> None:
+    """Adds the result of `f` on these inputs as a node, static or eager, perhaps marked for recomputation."""
     if tangled(inputs):
         return
     if at_once:
@@ -115,7 +118,7 @@ def build(p: Program, op: str, inputs: list[Node], f: Callable[..., Any], marked
         if y.parent is None:
             node.op, node.inputs, node.need_grad, y.need_grad = None, (), False, False
         elif y.need_grad != node.wanted()[node]:
-            node.seen = None  # what follows from a flag of another is known with the next run
+            node.seen = None  # a changed flag of another node takes effect in the next run
         node.kept = None
         if marked:
             node.pair.data.sure = False
@@ -123,7 +126,7 @@ def build(p: Program, op: str, inputs: list[Node], f: Callable[..., Any], marked
 
 @step(a=ANY, which=[0, 1], at_once=FLAG)
 def dense(p: Program, a: int, which: int, at_once: bool) -> None:
-    """A layer whose parameters may be those of another."""
+    """Applies an affine layer. Layers may share parameters."""
     x = p.node(a)
     if x is None or x.pair.data.value.shape != (p.rows, 3) or len(p.nodes) >= MOST or not x.pair.data.known:
         return
@@ -150,13 +153,14 @@ def dense(p: Program, a: int, which: int, at_once: bool) -> None:
 
 @step(a=ANY, seed=SEEDS, way=["d", "data", "fill", "zero", "copy", "part", "inside", "float32"])
 def write(p: Program, a: int, seed: int, way: str) -> None:
+    """Writes new values to a leaf, in one of several ways."""
     x = p.leaf(a, True)
     if x is None:
         return
     v, m = x.variable, x.pair.data
     value = numbers(seed, m.value.shape)
     if m.root is not m and way != "part":
-        way = "inside"  # a part keeps the type of the whole
+        way = "inside"  # a part of an array keeps the type of the whole
     if way in ("fill", "zero"):
         value = np.full(m.value.shape, 0.0 if way == "zero" else seed / 64)
         v.data.fill(seed / 64) if way == "fill" else v.data.zero()
@@ -178,12 +182,13 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
         v.d = value.astype(np.float32) if way == "float32" else value
     if way not in ("inside", "part"):
         m.root.epoch = m.epoch = m.epoch + 1
-        m.root.version += 1  # numbers that were there already may have another type now
+        m.root.version += 1  # values written before may have another type now
     m.write(value)
 
 
 @step(a=ANY)
 def hold(p: Program, a: int) -> None:
+    """Keeps a NumPy view of a leaf."""
     x = p.leaf(a)
     if x is not None and x.pair.data.known and x.pair.data.sure:
         p.views.append((x.variable.d, x.pair.data, x.pair.data.epoch))
@@ -191,11 +196,11 @@ def hold(p: Program, a: int) -> None:
 
 @step(a=ANY)
 def hold_gradient(p: Program, a: int) -> None:
-    """What is added to a gradient of the context's type is seen through its view."""
+    """Keeps a NumPy view of a gradient. Later sums must be visible through it."""
     x = p.leaf(a, True)
     if x is not None and x.pair.grad.known and x.pair.grad.sure:
         if any(n.pair is x.pair and n.op is not None for n in p.sorted()):
-            return  # that of a result, which a run under a budget gives back
+            return  # a run under a budget may free the gradient of a result
         view = x.variable.g
         if view.dtype == p.dtype:
             p.views.append((view, x.pair.grad, x.pair.grad.epoch))
@@ -203,6 +208,7 @@ def hold_gradient(p: Program, a: int) -> None:
 
 @step(i=ANY, seed=SEEDS, drop=FLAG)
 def write_view(p: Program, i: int, seed: int, drop: bool) -> None:
+    """Writes through a view that was kept before."""
     if p.views:
         view, m, epoch = p.views[i % len(p.views)]
         if m.epoch == epoch == m.root.epoch and m.known and view.dtype.kind == "f":
@@ -215,7 +221,7 @@ def write_view(p: Program, i: int, seed: int, drop: bool) -> None:
 
 @step(a=ANY, b=ANY)
 def share(p: Program, a: int, b: int) -> None:
-    """Two leaves over one array."""
+    """Makes two leaves share one array."""
     x, y = p.leaf(a), p.leaf(b)
     if x is None or y is None or x.pair.data.value.shape != y.pair.data.value.shape or x.pair is y.pair:
         return
@@ -229,7 +235,7 @@ def share(p: Program, a: int, b: int) -> None:
 
 @step(a=ANY, b=ANY)
 def swap(p: Program, a: int, b: int) -> None:
-    """Two leaves change arrays."""
+    """Exchanges the arrays of two leaves."""
     x, y = p.leaf(a), p.leaf(b)
     if x is None or y is None or x.pair.data.value.shape != y.pair.data.value.shape or x.pair is y.pair:
         return
@@ -243,7 +249,7 @@ def swap(p: Program, a: int, b: int) -> None:
 
 @step(a=ANY, b=ANY, seed=SEEDS)
 def narrow(p: Program, a: int, b: int, seed: int) -> None:
-    """Two leaves over parts of one array."""
+    """Gives two leaves the two halves of one array."""
     x, y = p.leaf(a), p.leaf(b)
     shape = (p.rows, 3)
     if x is None or y is None or x.pair is y.pair or any(z.pair.data.value.shape != shape for z in (x, y)):
@@ -261,8 +267,9 @@ def narrow(p: Program, a: int, b: int, seed: int) -> None:
 
 @step(a=ANY, need_grad=FLAG)
 def unlink(p: Program, a: int, need_grad: bool) -> None:
+    """Adds an unlinked copy of a node."""
     x = p.node(a)
-    # Hooks on a gradient are called for all who share it.
+    # Hooks on a gradient are called for all variables that share it.
     if x is not None and len(p.nodes) < MOST and x.op not in SHARED and not x.hooks:
         u = p.add(x.variable.get_unlinked_variable(need_grad=need_grad), x.pair)
         u.need_grad, u.is_weight = need_grad, True
@@ -270,6 +277,7 @@ def unlink(p: Program, a: int, need_grad: bool) -> None:
 
 @step(a=ANY)
 def copy(p: Program, a: int) -> None:
+    """Adds a deep copy of a node."""
     x = p.node(a)
     if x is not None and len(p.nodes) < MOST and x.pair.data.known and x.pair.data.sure and x.pair.grad.known:
         y = x.variable.create_deep_copy()
@@ -283,12 +291,13 @@ def copy(p: Program, a: int) -> None:
 
 @step(a=ANY, dtype=[np.float32, np.float64])
 def cast(p: Program, a: int, dtype: Any) -> None:
+    """Casts a leaf to another type."""
     x = p.leaf(a)
     if x is not None and x.pair.data.known and x.pair.data.root is x.pair.data:
         m = x.pair.data
         x.variable.data.cast(dtype)
         m.epoch += 1
-        m.root.version += 1  # what comes back can be written to
+        m.root.version += 1  # the cast array can be written to
         if dtype is np.float32:
             p.rtol = 3e-4
             m.write(m.value.astype(np.float32))
@@ -296,6 +305,7 @@ def cast(p: Program, a: int, dtype: Any) -> None:
 
 @step(a=ANY, seed=SEEDS)
 def clear(p: Program, a: int, seed: int) -> None:
+    """Clears a leaf, checks that it reads as NaN, and writes new values."""
     x = p.leaf(a)
     if (
         x is None
@@ -322,7 +332,10 @@ def clear(p: Program, a: int, seed: int) -> None:
 
 @step(rows=[1, 2, 4, 401])
 def resize(p: Program, rows: int) -> None:
-    """Leaves of another shape: what depends on them follows with the next run, or is refused and can come back."""
+    """Changes the number of rows of the leaves.
+
+    Dependent nodes follow in the next run, or are refused and can recover.
+    """
     leaves = [n for n in p.sorted() if n.op is None and n.pair.data.value.shape == (p.rows, 3)]
     if rows == p.rows or any(n.variable is None or n.is_weight for n in p.sorted() if n.op is None and n in leaves):
         return
@@ -367,7 +380,7 @@ def reshape(p: Program, leaves: list[Node], rows: int) -> None:
 
 @step(a=ANY, b=ANY, shape=[(1,), (5, 3), (2, 2, 2), (300, 3)], clear_buffer=FLAG)
 def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool) -> None:
-    """What a function computes gets another shape: backward is refused, and forward gives it its own again."""
+    """Changes the shape of a computed variable. Backward is then refused, and forward restores the shape."""
     x = p.computed(a)
     if x is None or any(n is not x and (n.pair is x.pair or n.pair.data.root is x.pair.data.root) for n in p.sorted()):
         return
@@ -401,7 +414,7 @@ def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool
 
 @step(a=ANY, b=ANY)
 def rewire(p: Program, a: int, b: int) -> None:
-    """`a` is computed as `b` was, which nobody uses any more."""
+    """Replaces the function of `a` with the function of an unused node `b`."""
     x, y = p.node(a), p.computed(b)
     if x is None or y is None or x is y or x.is_weight or x in y.above():
         return
@@ -413,7 +426,7 @@ def rewire(p: Program, a: int, b: int) -> None:
         return
     if any(n.op in SHARED for n in p.sorted()):
         return
-    # Nor would a run be anything but a step of a recursion where `y` reads, by another name, what is computed from `x`.
+    # Also skip if `y` reads, under another name, a value computed from `x`: each run would then change the result.
     read = {n.pair.data.root for n in y.above() if n.op is None}
     if any(n.op is not None and x in n.above() and n.pair.data.root in read for n in p.sorted()):
         return
@@ -429,7 +442,7 @@ def rewire(p: Program, a: int, b: int) -> None:
 
 @step(a=ANY)
 def cut(p: Program, a: int) -> None:
-    """A result becomes a leaf."""
+    """Turns a computed node into a leaf."""
     x = p.computed(a)
     if x is None or not (x.pair.data.known and x.pair.data.sure) or x.op in SHARED:
         return
@@ -437,14 +450,15 @@ def cut(p: Program, a: int) -> None:
         return
     x.variable.parent = None
     x.op, x.inputs, x.seen = None, (), None
-    x.hooks = []  # they are called with what the function gets
+    x.hooks = []  # its hooks stay with the function
     x.need_grad = x.variable.need_grad = False
     for n in p.sorted():
-        n.seen = None  # which take part in differentiation is known with their next run
+        n.seen = None  # the next run decides which nodes take part in differentiation
 
 
 @step(a=ANY, need_grad=[True, False])
 def flag(p: Program, a: int, need_grad: bool) -> None:
+    """Sets `need_grad` of a node."""
     x = p.node(a)
     if x is not None and not x.is_weight:
         x.need_grad = x.variable.need_grad = need_grad
@@ -454,6 +468,7 @@ def flag(p: Program, a: int, need_grad: bool) -> None:
 
 @step(a=ANY, persistent=FLAG)
 def keep(p: Program, a: int, persistent: bool) -> None:
+    """Sets `persistent` of a node."""
     x = p.node(a)
     if x is not None:
         x.persistent = x.variable.persistent = persistent
@@ -461,6 +476,7 @@ def keep(p: Program, a: int, persistent: bool) -> None:
 
 @step(a=ANY, recompute=FLAG)
 def mark(p: Program, a: int, recompute: bool) -> None:
+    """Sets `recompute` of a node."""
     x = p.computed(a)
     if x is not None:
         x.recompute = x.variable.recompute = recompute
@@ -470,7 +486,7 @@ def mark(p: Program, a: int, recompute: bool) -> None:
 
 @step(a=ANY, at_once=FLAG)
 def let_go(p: Program, a: int, at_once: bool) -> None:
-    """A handle goes; the function stays as long as something depends on it."""
+    """Drops the handle of a node. Its function stays while other nodes depend on it."""
     x = p.computed(a)
     if x is not None and not any(n is not x and n.pair is x.pair for n in p.nodes):
         with nn.auto_forward(at_once):
@@ -480,7 +496,7 @@ def let_go(p: Program, a: int, at_once: bool) -> None:
 
 @step(seed=SEEDS, kind=["safetensors", "h5", "protobuf"])
 def save_and_load(p: Program, seed: int, kind: str) -> None:
-    """Parameters are written to a file, changed, and read again."""
+    """Saves parameters to a file, changes them, and loads them again."""
     weights = [n for n in p.nodes if n.is_weight and n.variable is not None and n.variable.info is not None]
     weights = [w for w in weights if w.pair.data.known and w.pair.data.sure]
     if not weights or any(not w.pair.data.sure for w in p.nodes if w.is_weight):
@@ -498,6 +514,7 @@ def save_and_load(p: Program, seed: int, kind: str) -> None:
 
 @step(cache=FLAG)
 def collect(p: Program, cache: bool) -> None:
+    """Runs the garbage collector, and perhaps clears the memory cache."""
     gc.collect(0)
     if cache:
         nn.clear_memory_cache()

@@ -1,7 +1,8 @@
-"""Programs that do to graphs whatever a program can, held against a tape: `tape.py` says what there should be.
+"""Random programs on graphs, compared with a record of the expected values in `tape.py`.
 
-A program is a list of steps with their arguments, which `STEPS` names with all that they may be. They are in
-`program_values.py` and `program_runs.py`. Who chooses is not known here. A step that does not fit does nothing.
+A program is a list of steps with arguments. `STEPS` lists all steps with the possible values of their arguments.
+The steps are in `program_values.py` and `program_runs.py`. This module does not choose the steps. A step that
+does not apply does nothing.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ if TYPE_CHECKING:
 
 STEPS: dict[str, tuple[Step, dict[str, list[Any]]]] = {}
 ANY = list(range(12))
-"""Which node of those that there are, or which leaf."""
+"""Choices of a node or a leaf, counted from the newest."""
 SEEDS = list(range(50))
 FLAG = [False, True]
 CLEARS = [{}, {}, {"clear_no_need_grad": True}, {"clear_buffer": True}]
 MOST = 30
-"""Nodes of a program."""
+"""Maximum number of nodes of a program."""
 
 
 class Thrown(Exception):
-    """What hooks of a program raise."""
+    """Raised by hooks of a program."""
 
 
 def step(**arguments: list[Any]) -> Callable[[Step], Step]:
-    """Names a step with what its arguments may be."""
+    """Decorator: registers a step with the possible values of its arguments."""
 
     def add(f: Step) -> Step:
         STEPS[f.__name__] = (f, arguments)
@@ -47,16 +48,17 @@ def step(**arguments: list[Any]) -> Callable[[Step], Step]:
 
 @functools.cache
 def kept_numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns multiples of 1/256 between -1 and 1."""
     return np.random.RandomState(seed).randint(-256, 257, shape) / 256
 
 
 def numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Between -1 and 1, and exact in each type of floating point."""
+    """Returns numbers between -1 and 1 that are exact in every floating-point type."""
     return kept_numbers(seed, shape).copy()
 
 
 class Program:
-    """Variables and the tape beside them."""
+    """Variables of the library and their nodes on the tape."""
 
     def __init__(self, double: bool, plain: bool) -> None:
         self.context = DOUBLE if double else nn.Context(["cpu:float"])
@@ -70,42 +72,47 @@ class Program:
         nn.clear_parameters()
 
     def close(self) -> None:
-        """Leaves no trace."""
+        """Restores all global state."""
         nn.config.plan = "optimised"
         nn.clear_parameters()
 
     def do(self, name: str, **arguments: Any) -> None:
-        """A step."""
+        """Runs a step by name."""
         with nn.context_scope(self.context):
             STEPS[name][0](self, **arguments)
 
-    # Choosing.
+    # Choosing nodes.
 
     def node(self, i: int) -> Node | None:
+        """Returns the node number `i`, counted from the newest. None if there are none."""
         held = [n for n in self.nodes if n.variable is not None]
         return held[-1 - i % len(held)] if held else None
 
     def computed(self, i: int) -> Node | None:
+        """Like `node`, among computed nodes."""
         held = [n for n in self.nodes if n.variable is not None and n.op is not None]
         return held[-1 - i % len(held)] if held else None
 
     def leaf(self, i: int, weights: bool = False) -> Node | None:
+        """Like `node`, among leaves."""
         held = [n for n in self.nodes if n.op is None and n.variable is not None and (weights or not n.is_weight)]
         return held[-1 - i % len(held)] if held else None
 
-    # The tape.
+    # Recording on the tape.
 
     def agrees(self, got: Any, expected: np.ndarray, what: str) -> None:
+        """Asserts that values agree within the tolerance of the program."""
         most = np.abs(expected).max(initial=1.0)
         if got.shape == expected.shape and np.abs(got - expected).max(initial=0.0) <= self.rtol * 0.3 * most:
-            return  # as nearly always: a comparison that takes a tenth of the time
+            return  # fast path: the full comparison takes a tenth of the run time
         np.testing.assert_allclose(got, expected, self.rtol, self.rtol * 0.3 * most, err_msg=what)
 
     def sorted(self) -> list[Node]:
+        """Returns all nodes, inputs first."""
         return list({n: None for node in self.nodes for n in node.above()})
 
     def unsure(self, of: Iterable[Node], kept: frozenset[Node] | None, clearing: bool) -> None:
-        """After a run: what may have been cleared."""
+        """Records the values that a run may have cleared."""
         for n in of:
             n.kept = kept
             if n.op in SHARED:
@@ -114,7 +121,7 @@ class Program:
                 n.pair.data.sure &= n.persistent
 
     def ran(self, roots: list[Node], clear_buffer: bool = False, clear_no_need_grad: bool = False) -> None:
-        """A forward run, on the tape."""
+        """Records a forward run."""
         above = list({n: None for r in roots for n in r.functions()})
         for n in above:
             n.compute()
@@ -125,14 +132,14 @@ class Program:
             r.pair.data.sure = True
 
     def stopped(self, roots: list[Node]) -> None:
-        """A run that did not come to its end."""
+        """Records a run that was interrupted."""
         for n in {n: None for r in roots for n in r.functions()}:
             n.kept, n.seen = frozenset(), None
             if n.op not in SHARED:
                 n.pair.data.forget()
 
     def went_back(self, root: Node, start: np.ndarray, clear_buffer: bool) -> None:
-        """A backward run, on the tape."""
+        """Records a backward run."""
         for n, g in root.gradients(start).items():
             if n.op is None:
                 n.pair.grad.write(n.pair.grad.value + g) if n.pair.grad.known else None
@@ -149,7 +156,7 @@ class Program:
         root.pair.grad.forget()
 
     def spent(self, root: Node, clearing: bool) -> None:
-        """What a backward run may have given back. Values on the way to those that are computed again go as well."""
+        """Records the values that a backward run may have freed, including inputs of recomputed nodes."""
         above = list(root.functions())
         if clearing or any(n.recompute or n.op in FORGETS for n in above):  # what `F.forget` builds is marked
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
@@ -157,18 +164,20 @@ class Program:
             root.kept = frozenset()
 
     def unknown_gradients(self, root: Node) -> None:
+        """Marks all gradients above `root` as unknown."""
         for n in root.above():
             n.pair.grad.forget()
 
     def add(self, variable: nn.Variable, pair: Pair, op: str | None = None, inputs: Iterable[Node] = ()) -> Node:
+        """Adds a node."""
         node = Node(variable, pair, op, tuple(inputs))
         self.nodes.append(node)
         return node
 
-    # Looking.
+    # Checking.
 
     def check(self, how: str) -> None:
-        """Compares all that can be read: by Python's eyes, or by a function of the array, which leaves no view."""
+        """Compares all readable values: through NumPy views, or by a function of the array, which leaves no view."""
         with nn.context_scope(self.context):
             for view, memory, epoch in self.views:
                 if memory.known and memory.epoch == epoch:
@@ -182,6 +191,7 @@ class Program:
                         self.look(n.variable.grad, n.pair.grad, how, f"gradient of {i}: {n.op}")
 
     def look(self, array: nn.NdArray, memory: Memory, how: str, what: str) -> None:
+        """Compares one array with the tape."""
         try:
             got = np.array(array.data if how == "eyes" else F.identity(array).data)
         except nn.ClearedError:
@@ -193,22 +203,23 @@ class Program:
     # Running.
 
     def run(self, root: Node, **how: Any) -> None:
-        """A forward run that has to succeed."""
+        """Runs forward. The run must succeed."""
         assert root.variable is not None
         root.variable.forward(**how)
         self.ran([root], **how)
 
     def add_to_zeros(self, root: Node) -> None:
-        """Gives leaves a gradient to add to where it may be cleared: an unlinked copy has that of its original."""
+        """Zeroes gradients of leaves that may be cleared. An unlinked copy shares the gradient of its original."""
         for x in root.leaves():
             if x.variable is not None and not x.pair.grad.sure:
                 x.variable.grad.zero()
                 x.pair.grad.zero()
 
     def settle(self, root: Node) -> None:
-        """Runs forward unless a gradient could be computed as it is."""
+        """Runs forward unless the values allow a backward run already."""
         if not root.is_ready():
             self.run(root)
 
     def can_run(self, *roots: Node | None) -> bool:
+        """True if all leaves of these nodes have known values."""
         return all(r is not None and all(x.pair.data.known and x.pair.data.sure for x in r.leaves()) for r in roots)

@@ -1,4 +1,4 @@
-"""Every public name of the package that can be called, and what to do with what it returns."""
+"""Calls of every public name of the package, and uses of their results."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ INNER = (
     "cli", "compat", "files", "launch", "mlflow_save_load_model", "models.imagenet.", "onnx.", "pictures.", "placement",
     "graph_def.", "utils.nnabla_pb2",
 )  # fmt: skip
-"""Modules that a program does not name, that programs are run by, that set NNabla's ways for the whole process, or
-that write into MLflow's store."""
+"""Modules to skip: internal ones, entry points, NNabla's behaviour for the whole process, and MLflow's store."""
 
 
 def modules(path: Iterable[str] = nn.__path__, within: str = "") -> list[str]:
-    """Every module of the package that says what it gives, by its name within the package."""
+    """Returns the names of all public modules, relative to the package."""
     found = []
     for module in pkgutil.iter_modules(path):
         name = within + module.name
-        if not name.startswith(INNER) and not module.name.startswith("_"):  # which are not imported either
+        if not name.startswith(INNER) and not module.name.startswith("_"):  # private modules are not imported either
             found.append(name)
             if module.ispkg:
                 found += modules(importlib.import_module(f"kinnor.{name}").__path__, f"{name}.")
@@ -40,7 +39,7 @@ def modules(path: Iterable[str] = nn.__path__, within: str = "") -> list[str]:
 
 
 def names() -> dict[str, Any]:
-    """What can be called, by its name."""
+    """Returns all public callables by name."""
     found = {f"nn.{name}": getattr(nn, name) for name in nn.__all__}
     for module in modules():
         loaded = importlib.import_module(f"kinnor.{module}")
@@ -52,26 +51,27 @@ def names() -> dict[str, Any]:
 
 
 def is_exception(f: Any) -> bool:
+    """True if `f` is an exception class."""
     return isinstance(f, type) and issubclass(f, BaseException)
 
 
 def square(x: Any, *rest: Any) -> Any:
-    """A function to give to what takes one."""
+    """A function to pass as a callback argument."""
     return F.sum(x * x) if isinstance(x, (nn.Variable, nn.NdArray)) else x
 
 
 def example(i: int) -> tuple[np.ndarray, ...]:
-    """What a data source is made of."""
+    """Returns an example of a data source."""
     return np.full(3, i, np.float32), np.array([i])
 
 
 def fails(*args: Any, **kwargs: Any) -> Any:
-    """A function that throws, whatever it is given."""
+    """A callback that always raises."""
     raise RuntimeError("as it should")
 
 
 def argument(choose: Choose) -> Any:
-    """What may stand for an argument of any of them."""
+    """Returns an argument for any public callable."""
     kind = choose(["any", "any", "any", "variable", "variables", "computed", "f", "context", "rng", "parameters"])
     if kind == "variable":
         return variable(choose)
@@ -92,7 +92,7 @@ def argument(choose: Choose) -> Any:
 
 
 def use(throw: Callable[..., Any], choose: Choose, what: str, y: Any) -> None:
-    """What one does with a result: enter it, ask it for the next, call it."""
+    """Uses a result: enters it, iterates over it or calls it."""
     if isinstance(y, (int, float, str, bytes, list, tuple, dict, type(None), np.ndarray)):
         return
     if hasattr(type(y), "__enter__"):
@@ -103,7 +103,7 @@ def use(throw: Callable[..., Any], choose: Choose, what: str, y: Any) -> None:
     if callable(y) and not isinstance(y, type):
         throw(f"call of {what}", y, *(argument(choose) for _ in range(choose([0, 1, 1, 2]))))
     if (type(y).__module__ or "").startswith("kinnor") and not isinstance(y, (nn.Variable, nn.NdArray)):
-        members = [n for n in dir(y) if not n.startswith("_") and n != "abort"]  # which is to end the process
+        members = [n for n in dir(y) if not n.startswith("_") and n != "abort"]  # `abort` ends the process
         for _ in range(min(len(members), 3)):
             name = choose(members)
             member = throw(f"{what}.{name}", getattr, y, name)
@@ -112,7 +112,7 @@ def use(throw: Callable[..., Any], choose: Choose, what: str, y: Any) -> None:
 
 
 def restore() -> None:
-    """Takes back what a call may have set for the whole process."""
+    """Restores the global state that a call may have changed."""
     for unset in (nn.unset_function_pre_hook, nn.unset_function_post_hook):
         unset("x")
     for unset in (nn.unset_solver_pre_hook, nn.unset_solver_post_hook):

@@ -1,4 +1,4 @@
-//! What safe code can do to arrays and graphs, with nonsense and beside other threads: it gets errors or right numbers.
+//! Safe code with invalid arguments and concurrent threads gets errors or right numbers from arrays and graphs.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use kinnor::graph::{ForwardOptions, NdArray, Variable, apply};
 use kinnor::{Error, Result};
 
 #[test]
-fn an_array_has_as_many_elements_as_its_shape_says() -> Result<()> {
+fn arrays_have_the_elements_of_their_shape() -> Result<()> {
     let array = NdArray::new(Shape::from([1 << 10]))?;
     assert_eq!(array.to_vec()?, vec![0.0; 1 << 10]);
     assert!(matches!(array.copy_from_slice(&[1.0; 3]), Err(Error::Shape { .. })));
@@ -19,7 +19,7 @@ fn an_array_has_as_many_elements_as_its_shape_says() -> Result<()> {
 }
 
 #[test]
-fn memory_that_was_given_back_reads_as_nan() -> Result<()> {
+fn freed_memory_reads_as_nan() -> Result<()> {
     let x = Variable::from_values([3], &[1.0, 2.0, 3.0])?;
     let y = apply("exp", &[&x], &[])?.remove(0);
     x.data().clear()?;
@@ -31,7 +31,7 @@ fn memory_that_was_given_back_reads_as_nan() -> Result<()> {
 }
 
 #[test]
-fn a_reader_sees_values_that_were_written_while_types_change() -> Result<()> {
+fn readers_see_written_values_while_types_change() -> Result<()> {
     let array = NdArray::new(Shape::from([2000]))?;
     array.copy_from_slice(&[1.0; 2000])?;
     let right = || -> Result<bool> { Ok(array.to_vec()?.iter().all(|v| *v == 1.0)) };
@@ -40,7 +40,7 @@ fn a_reader_sees_values_that_were_written_while_types_change() -> Result<()> {
             for _ in 0..2000 {
                 for dtype in [DType::I64, DType::F64, DType::F32] {
                     array.cast(dtype)?;
-                    // Memory that was given back is written by somebody else.
+                    // Another thread writes memory that was freed.
                     let other = NdArray::new(Shape::from([2000]))?;
                     other.cast(dtype)?;
                     other.copy_from_slice(&[7.0; 2000])?;

@@ -1,13 +1,14 @@
-//! Second derivatives of activations, losses and normalizations through the graph.
+//! Second derivatives of activations, losses and normalizations as graphs.
 
 use kinnor::array::DType;
 use kinnor::graph::settings::{Context, Precision, intern, scope_context};
 use kinnor::graph::{ForwardOptions, Variable, apply, grad};
 use kinnor::ops::Value;
 
-/// A function, its arguments, and the inputs by which it is not differentiated.
+/// A function, its arguments, its inputs, and the number of inputs to differentiate by.
 type Case<'a> = (&'a str, &'a [Value], &'a [Variable], usize);
 
+/// Returns a leaf with these values.
 fn leaf(shape: &[usize], values: &[f64]) -> Variable {
     let v = Variable::new(shape.to_vec()).expect("fits").with_need_grad(true);
     v.data().cast(DType::F64).expect("is there");
@@ -15,22 +16,24 @@ fn leaf(shape: &[usize], values: &[f64]) -> Variable {
     v
 }
 
-/// Values that differ from each other, between -1.5 and 1.5.
+/// Returns distinct values between -1.5 and 1.5.
 fn sample(shape: &[usize], seed: usize) -> Variable {
     let n = shape.iter().product();
     let values: Vec<f64> = (0..n).map(|i| ((i * 37 + seed * 61) % 101) as f64 * 0.03 - 1.49).collect();
     leaf(shape, &values)
 }
 
+/// Returns the values of a variable.
 fn values(v: &Variable) -> Vec<f64> {
     v.data().to_vec().expect("is readable")
 }
 
+/// Runs forward.
 fn run(y: &Variable) {
     y.forward(&ForwardOptions::default()).expect("runs");
 }
 
-/// The gradients of a weighted sum of the outputs by the first `n` of the inputs.
+/// Returns the gradients of a weighted sum of the outputs by the first `n` inputs.
 fn gradients(name: &str, arguments: &[Value], x: &[Variable], n: usize) -> Vec<Variable> {
     let inputs: Vec<_> = x.iter().collect();
     let y = apply(name, &inputs, arguments).expect("builds");
@@ -39,7 +42,7 @@ fn gradients(name: &str, arguments: &[Value], x: &[Variable], n: usize) -> Vec<V
     grad(&y, &inputs[..n], &seeds).expect("builds").into_iter().flatten().collect()
 }
 
-/// Compares second derivatives with differences of first ones, both in float64.
+/// Compares second derivatives with finite differences of first derivatives, in float64.
 fn check(&(name, arguments, x, n): &Case<'_>) {
     let first = gradients(name, arguments, x, n);
     assert_eq!(first.len(), n, "{name}");
@@ -79,6 +82,7 @@ fn check(&(name, arguments, x, n): &Case<'_>) {
     }
 }
 
+/// Runs `f` in a context of double precision.
 fn in_double(f: impl FnOnce()) {
     let double = Context { compute: Precision::Double, ..Context::default() };
     scope_context(Some(intern(&double).expect("there are few")));
@@ -87,7 +91,7 @@ fn in_double(f: impl FnOnce()) {
 }
 
 #[test]
-fn second_derivatives_are_true() {
+fn second_derivatives_match_differences() {
     let x = || sample(&[2, 3, 4], 1);
     let channel = |seed| sample(&[1, 3, 1], seed);
     let positive = |seed| leaf(&[1, 3, 1], &[0.5 + seed, 1.0, 2.0]);
@@ -143,10 +147,10 @@ fn second_derivatives_are_true() {
 }
 
 #[test]
-fn derivatives_as_graphs_are_numbers_far_out_and_at_kinks() {
+fn derivative_graphs_are_finite_far_out_and_at_kinks() {
     let far = [0.0, 1e4, -1e4, 1.0, -1.0, 2.5, -2.5, 3.0, -3.0, 6.0, 1e-5, 88.0, -104.0];
-    let names = "sigmoid tanh swish relu leaky_relu elu selu gelu mish relu6 hard_sigmoid hard_tanh hard_swish log_sigmoid softplus \
-                 softsign tanh_shrink sinc softmax log_softmax";
+    let names = "sigmoid tanh swish relu leaky_relu elu selu gelu mish relu6 hard_sigmoid hard_tanh hard_swish \
+                 log_sigmoid softplus softsign tanh_shrink sinc softmax log_softmax";
     for name in names.split(' ') {
         let x = leaf(&[far.len()], &far);
         let first = gradients(name, &[], std::slice::from_ref(&x), 1).remove(0);

@@ -1,7 +1,7 @@
-"""What arrays of a program should hold, written down by NumPy as the program goes: the truth for `programs.py`.
+"""A record in NumPy of the values that arrays of a program should hold: the reference for `programs.py`.
 
-It knows memory (what shares an array, what may have been cleared, what nobody can know any more) and how a value comes
-about; it knows no plans, no fusion, no order of runs, and of the library only the calls that build functions.
+It tracks memory (shared arrays, values that may be cleared or unknown) and how values are computed. It does not
+model plans, fusion or the order of runs. Of the library it uses only the calls that build functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROW = np.array([0.5, -1.0, 0.25])
 
 
 class ShiftedSquare(F.PythonFunction):
-    """A function of the user's."""
+    """A user's function: half the square of `x - 0.5`."""
 
     def min_outputs(self) -> int:
         return 1
@@ -47,15 +47,18 @@ class ShiftedSquare(F.PythonFunction):
 
 
 def squared(x: Any) -> Any:
+    """The NumPy version of `ShiftedSquare`."""
     return (x - 0.5) ** 2 * 0.5
 
 
 def normalized(x: np.ndarray) -> np.ndarray:
+    """The NumPy version of `normalization`."""
     c = x - x.mean(1, keepdims=True)
     return c / np.sqrt((c * c).mean(1, keepdims=True) + 0.5)
 
 
 def normalized_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradient of `normalization`."""
     c = x - x.mean(1, keepdims=True)
     s = np.sqrt((c * c).mean(1, keepdims=True) + 0.5)
     y = c / s
@@ -63,25 +66,28 @@ def normalized_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]
 
 
 def normalization(x: Any) -> Any:
+    """Normalizes each row by `F.layer_normalization`."""
     one, zero = nn.Variable((1, 3)), nn.Variable((1, 3))
     one.d, zero.d = 1, 0
     return F.layer_normalization(x, zero, one, batch_axis=0, eps=0.5)
 
 
 def replaced(x: Any, y: Any) -> Any:
-    """A copy of the first with a column of the second, written in place."""
+    """Copies `x` and assigns a column of `y` to it in place."""
     h = x * 1.0
     h[:, 1] = y[:, 2] * 2.0
     return h
 
 
 def replaced_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The NumPy version of `replaced`."""
     h = x.copy()
     h[:, 1] = y[:, 2] * 2
     return h
 
 
 def replaced_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradients of `replaced`."""
     gx, g = gy.copy(), np.zeros_like(gy)
     gx[:, 1], g[:, 2] = 0, gy[:, 1] * 2
     return gx, g
@@ -113,27 +119,31 @@ def forgotten_twice(x: Any, y: Any) -> Any:
 
 
 def constant(a: np.ndarray) -> nn.Variable:
+    """Returns a variable without gradient."""
     return nn.Variable.from_numpy_array(a)
 
 
 def first_row(x: Any) -> Any:
-    """The first row added to half of each."""
+    """Adds the first row to half of each row."""
     return F.embed(constant(np.zeros(x.shape[0], np.int32)), x) + x * 0.5
 
 
 def first_row_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradient of `first_row`."""
     gx = gy * 0.5
     gx[0] += gy.sum(0)
     return (gx,)
 
 
 def picked_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradient of `picked`."""
     gx = np.zeros_like(x)
     np.add.at(gx, (slice(None), [2, 0, 2]), gy)
     return (gx,)
 
 
 def correlated_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradients of `correlated`."""
     g = (gy * ROW).sum() / x.size
     return g * y, g * x + gy * np.cos(y)
 
@@ -193,21 +203,22 @@ FORGETS = ("forgotten", "forgotten_twice")
 """What is computed again for the backward run, whatever the program says."""
 UNARY = tuple(name for name, op in FORMULAS.items() if op.n_inputs == 1)
 NAMES = tuple(name for name in FORMULAS if name not in ("relu", "weighed"))
-"""Those that a program draws from. A relu has a kink, which rounding may cross."""
+"""Operations that programs choose from. `relu` is left out, since rounding may cross its kink."""
 
 
 def joined_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradients of `joined`."""
     p, s = softmax(x * y), 1 / (1 + np.exp(-x))
     g = p * (gy - (gy * p).sum(-1, keepdims=True))
     return g * y - gy * s * (1 - s), g * x
 
 
 BEGINNINGS = itertools.count(0, 1_000_000)
-"""First versions: no two arrays share one."""
+"""Initial versions. No two arrays start with the same one."""
 
 
 class Memory:
-    """An array: its numbers if anybody can know them, and whether reading it has to succeed."""
+    """An array: its values if they are known, and if reading it must succeed."""
 
     def __init__(self, value: np.ndarray, known: bool = True, part_of: Memory | None = None) -> None:
         self.value = value if part_of is not None else np.array(value, np.float64)
@@ -215,22 +226,22 @@ class Memory:
         self.root = self if part_of is None else part_of.root
         self.version = next(BEGINNINGS)
         self.epoch = 0
-        """Counts what may have put other memory in the place of this."""
+        """Counts replacements of the memory."""
 
     def write(self, value: Any) -> None:
-        """New numbers. The version counts changes of numbers only."""
+        """Writes new values. The version counts changes of values only."""
         if not self.known or not np.array_equal(self.value, np.broadcast_to(value, self.value.shape), equal_nan=True):
             self.root.version += 1
         self.value[...] = value
         self.known = self.sure = True
 
     def zero(self) -> None:
-        """Zeros that are written when somebody looks: views of before may not see them."""
+        """Zeroes lazily: views made before may not show the zeros."""
         self.write(0)
         self.epoch += 1
 
     def forget(self) -> None:
-        """Nobody knows what it holds from here on."""
+        """Marks the values as unknown."""
         self.root.version += 1
         self.known = self.sure = False
 
@@ -244,23 +255,23 @@ class Pair:
 
 
 class Node:
-    """A variable: what it is computed from, and where."""
+    """A variable with its inputs and its arrays."""
 
     def __init__(self, variable: nn.Variable | None, pair: Pair, op: str | None = None, inputs: Sequence[Node] = ()):
         self.variable, self.pair, self.op, self.inputs = variable, pair, op, tuple(inputs)
         self.need_grad: bool | None = None
         self.persistent = self.recompute = self.is_weight = False
         self.seen: tuple[int, ...] | None = None
-        """Versions of the inputs and of itself when it was computed; None: it has to be computed again."""
+        """Versions of the inputs and of this node at the last run. None if it must be computed again."""
         self.read: tuple[int, ...] = ()
-        """Versions of the inputs when it was computed last."""
+        """Versions of the inputs at the last computation."""
         self.kept: frozenset[Node] | None = frozenset()
-        """For gradients of which nodes its values were kept; None: for all."""
+        """Nodes from which a backward run still finds the values of this node. None for all nodes."""
         self.hooks: list[tuple[Any, float]] = []
-        """Handles of hooks on its gradient, and by what they multiply it."""
+        """Hooks on the gradient: handle and factor."""
 
     def above(self) -> list[Node]:
-        """Itself and all that it depends on, each after its inputs."""
+        """Returns this node and all nodes that it depends on, inputs first."""
         found: dict[Node, None] = {}
         stack: list[tuple[Node, bool]] = [(self, False)]
         while stack:
@@ -275,18 +286,19 @@ class Node:
         return list(found)
 
     def functions(self) -> Iterator[Node]:
-        """Those above that are computed, itself among them."""
+        """Yields the computed nodes among these."""
         return (node for node in self.above() if node.op is not None)
 
     def leaves(self) -> Iterator[Node]:
-        """Those above that are not."""
+        """Yields the leaves among these."""
         return (node for node in self.above() if node.op is None)
 
     def versions(self) -> tuple[int, ...]:
+        """Returns the current versions of the inputs and of this node."""
         return tuple(x.pair.data.root.version for x in (*self.inputs, self))
 
     def wanted(self) -> dict[Node, bool]:
-        """Which of those above take part in differentiation."""
+        """Returns, for each of these nodes, if it takes part in differentiation."""
         takes_part: dict[Node, bool] = {}
         for node in self.above():
             follows = any(takes_part[x] for x in node.inputs)
@@ -294,10 +306,11 @@ class Node:
         return takes_part
 
     def formula(self) -> Callable[..., Any]:
+        """Returns the NumPy version of the operation."""
         return FORMULAS[self.op or ""].forward
 
     def compute(self) -> None:
-        """Writes its value from those of its inputs."""
+        """Computes the value from the inputs."""
         if self.op in SHARED:
             self.pair.data = self.inputs[0].pair.data
             self.seen = self.versions()
@@ -306,22 +319,22 @@ class Node:
         if value.shape != self.pair.data.value.shape:
             self.pair.data, self.pair.grad = Memory(value), Memory(np.zeros_like(value))
         elif self.read != self.versions()[:-1]:
-            self.pair.data.root.version += 1  # what it is computed from may have changed, for all that is known
+            self.pair.data.root.version += 1  # its inputs may have changed unseen
         self.pair.data.write(value)
         self.seen = self.versions()
         self.read = self.seen[:-1]
 
     def is_fresh(self) -> bool:
-        """Whether all above is as the last runs left it, so that a gradient is that of the values."""
+        """True if no value above has changed since the last run."""
         return all(n.seen == n.versions() for n in self.functions())
 
     def is_ready(self) -> bool:
-        """Whether a backward run has to find all that it reads."""
+        """True if a backward run must find all values that it reads."""
         kept = all(n.kept is None or self in n.kept for n in self.functions())
         return self.is_fresh() and kept and all(x.pair.grad.sure for x in self.leaves())
 
     def gradients(self, start: np.ndarray, hooked: bool = True) -> dict[Node, np.ndarray]:
-        """The gradients of those that take part. `nn.grad` calls no hooks."""
+        """Returns the gradients of the nodes that take part. `nn.grad` calls no hooks."""
         wanted = self.wanted()
         found = {self: start}
         for node in reversed(self.above()):
@@ -339,7 +352,7 @@ class Node:
 
 
 def tangled(inputs: Sequence[Node]) -> bool:
-    """Whether something above would be written by a function and be a leaf too, so that numbers depend on the order."""
+    """True if a node above is both a leaf and written by a function. Results then depend on the order."""
     above = {n for x in inputs for n in x.above()}
     written = [n.pair.data.root for n in above if n.op is not None and n.op not in SHARED]
     leaves = {n.pair.data.root for n in above if n.op is None}

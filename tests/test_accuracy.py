@@ -1,4 +1,4 @@
-"""The page of errors says the truth: what it was made of, sampled and measured again."""
+"""Tests that the documented errors of operations match new measurements on a sample."""
 
 import re
 from pathlib import Path
@@ -17,11 +17,12 @@ EACH = {
 
 
 def shown(args):
+    """Formats the arguments of a function."""
     return ", ".join(f"{key}={value:.6g}" for key, value in args.items())
 
 
 def test_functions_of_each_element():
-    """On one number in a hundred of those that the page is of."""
+    """Samples one in a hundred of the numbers behind the page."""
     measured = set()
     for name, args, reference in accuracy.of_each():
         error, at = accuracy.largest(name, args, reference, 97 * accuracy.STEP)
@@ -48,13 +49,13 @@ def test_long_sums(n):
 
 
 def test_the_page_names_what_depends_on_instructions():
-    """A test of instructions holds all others to it."""
+    """The listed operations are exempt in the test of instruction sets. All others must give the same bits there."""
     text = PAGE.read_text()
     assert set(re.findall(r"`(\w+)`", text[text.index("but for what sums up products") :])) == accuracy.SUMS_OF_PRODUCTS
 
 
-def test_errors_are_told():
-    """In units of the last place of the exact value; where only one is a number there is no telling how far it is."""
+def test_errors_are_in_ulp():
+    """Errors are in ulp of the exact value, and infinite if only one of the two is a number."""
     got = np.array([1.0, 1.0 + 2**-22, np.inf, 1.0, np.nan, 3e38], np.float32)
     exact = np.array([1.0, 1.0, 1e39, np.inf, np.nan, 1e39])
     assert accuracy.units(got, exact, exact).tolist() == [0.0, 2.0, 0.0, np.inf, 0.0, np.inf]

@@ -1,4 +1,4 @@
-"""Outputs in the memory of inputs: what is computed is what would be computed into memory of its own."""
+"""Outputs that alias inputs: results equal those with separate memory."""
 
 import numpy as np
 import pytest
@@ -11,20 +11,20 @@ from kinnor.utils.dlpack import from_dlpack
 
 
 def arrays(row):
-    """The inputs as arrays; real numbers in float32, so that an output may have their memory."""
+    """Returns the inputs as arrays. Real numbers are float32, so that an output can alias them."""
     kept = [x if x is None or x.dtype.kind != "f" else x.astype(np.float32) for x in row.inputs]
     return [x if x is None else nn.NdArray.from_numpy_array(x) for x in kept]
 
 
 def apply(row, xs, outputs=None):
-    """The outputs of the operation itself."""
+    """Runs the operation itself and returns its outputs."""
     given = {} if outputs is None else {"outputs": outputs}
     y = getattr(_core.functions, row.name)(*xs, **row.args, **given)
     return y if isinstance(y, tuple) else (y,)
 
 
 def plain(row):
-    """Whether it is an operation of fixed outputs, which has inputs and changes none of them."""
+    """True if the operation has inputs, changes none of them, and is not random."""
     return (
         certain(row)
         and any(x is not None for x in row.inputs)
@@ -34,7 +34,7 @@ def plain(row):
 
 
 def pairs(row, expected):
-    """The outputs and inputs that may have each other's memory."""
+    """Yields the pairs of outputs and inputs that can alias."""
     for o, y in enumerate(expected):
         for i, x in enumerate(row.inputs):
             if x is not None and x.dtype.kind == "f" and x.size == y.size > 1 and y.dtype.kind == "f":
@@ -42,13 +42,13 @@ def pairs(row, expected):
 
 
 def only(n, o, array):
-    """A list of outputs to write to with one entry."""
+    """Returns a list of `n` outputs to write to, with `array` at index `o`."""
     return [array if k == o else None for k in range(n)]
 
 
 @over(plain)
 def test_an_output_may_be_an_input(row):
-    """At once and in a graph, which runs twice, so that steps that share one pass are met as well."""
+    """Eagerly, and in a graph that runs twice, which covers functions that are fused."""
     expected = [y.data.copy() for y in apply(row, arrays(row))]
     for o, i in pairs(row, expected):
         xs = arrays(row)
@@ -69,7 +69,7 @@ def test_an_output_may_be_an_input(row):
 
 @over(plain)
 def test_an_output_may_overlap_an_input(row):
-    """Two arrays over one buffer, the one some elements after the other."""
+    """Two arrays share one buffer, with an offset of some elements."""
     expected = [y.data.copy() for y in apply(row, arrays(row))]
     for o, i in pairs(row, expected):
         n = expected[o].size
@@ -113,7 +113,7 @@ def test_a_part_may_be_written_from_the_whole():
     np.testing.assert_array_equal(np.delete(a.data, 3, 0), np.delete(A, 3, 0))
 
 
-def test_functions_that_run_as_one_pass_keep_apart_what_overlaps():
+def test_fused_functions_handle_overlapping_memory():
     buffer = np.zeros(5001, np.float32)
     start = np.linspace(-1, 1, 5000, dtype=np.float32)
     x = nn.Variable((5000,))
@@ -146,7 +146,7 @@ def test_memory_may_come_to_be_shared_after_the_first_run():
     np.testing.assert_array_equal(shared, A.T)
 
 
-def test_a_gradient_may_share_memory_with_what_it_is_computed_from():
+def test_a_gradient_may_share_memory_with_its_inputs():
     x, w = nn.Variable.from_numpy_array(A, need_grad=True), nn.Variable.from_numpy_array(A + 1)
     y = F.transpose(x, (1, 0))
     y.forward()
@@ -220,7 +220,7 @@ def test_a_users_function_may_write_where_it_reads():
     ids=["row", "column", "column first", "prelu", "bool_fill", "unary"],
 )
 def test_elements_are_overwritten_in_place_on_all_threads(operate, other):
-    """What is computed in place stays in its place."""
+    """In-place results keep their address."""
     large = np.tile(A, (60, 1))
     other = np.tile(other, (60, 1)) if other.shape[:1] == A.shape[:1] and other.ndim == 2 else other
     a, b = nn.NdArray.from_numpy_array(large), nn.NdArray.from_numpy_array(other)
@@ -231,7 +231,7 @@ def test_elements_are_overwritten_in_place_on_all_threads(operate, other):
     assert a.data.ctypes.data == place
 
 
-def test_a_gradient_that_reads_what_was_overwritten_is_told_so():
+def test_a_gradient_that_reads_overwritten_values_raises():
     x = nn.Variable.from_numpy_array(A, need_grad=True)
     y = F.sin(x, outputs=[x.data])
     y.forward()

@@ -1,4 +1,4 @@
-"""Arrays and others: copies, pickles, NumPy's protocols, DLPack."""
+"""Exchange of arrays: copies, pickles, NumPy's protocols, DLPack."""
 
 import copy
 import gc
@@ -12,7 +12,7 @@ import kinnor as nn
 import kinnor.functions as F
 from kinnor.utils.dlpack import from_dlpack, to_dlpack
 
-# --- Copies, views of other shapes, pickles.
+# --- Copies, reshaped views, pickles.
 
 
 def test_copy_from_takes_the_type_of_the_context_or_of_the_source():
@@ -29,7 +29,7 @@ def test_copy_from_takes_the_type_of_the_context_or_of_the_source():
         a.copy_from(nn.NdArray((3,)))
 
 
-def test_copy_from_itself_in_another_type_reads_what_was_there():
+def test_copy_from_itself_in_another_type_reads_the_old_values():
     n = 1 << 16
     a = array(np.arange(n), np.int64)
     a.copy_from(a)
@@ -48,7 +48,7 @@ def test_any_byte_but_zero_is_true():
     assert F.embed(nn.NdArray.from_numpy_array(given[1:2]), w).data.tolist() == [[3, 4, 5]]
 
 
-def test_memory_that_is_only_to_be_read_is_copied():
+def test_read_only_memory_is_copied():
     immutable = bytes(32)
     x = nn.NdArray((8,))
     x._borrow(np.frombuffer(immutable, np.float32))
@@ -67,7 +67,7 @@ def test_view_shares_elements_under_another_shape():
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_pickles_come_back(protocol):
+def test_pickles_make_a_round_trip(protocol):
     a = array([[1, 2], [3, 4]], np.int16)
     b = pickle.loads(pickle.dumps(a, protocol))
     assert b.dtype == np.int16
@@ -86,7 +86,7 @@ def test_pickles_come_back(protocol):
     assert pickle.loads(pickle.dumps(result, protocol)).d.tolist() == [2, 4]
 
 
-def test_a_copy_is_the_same_variable_and_a_deep_copy_another():
+def test_copies_share_memory_and_deep_copies_do_not():
     v = variable([1, 2], need_grad=True)
     v.g = 3
     v.name = "w"
@@ -126,7 +126,7 @@ def test_numpy_takes_arrays_and_variables():
 
 
 @pytest.mark.parametrize("number", [2, 2.0, np.float64(2), np.float32(2), np.int64(2), np.array(2.0)])
-def test_a_number_on_the_left_leaves_the_operator_to_us(number):
+def test_numpy_numbers_on_the_left_use_our_operator(number):
     v, a = variable([1, 2]), array([1, 2])
     for operate, expected in (
         (lambda x: number * x, [2, 4]),
@@ -144,7 +144,7 @@ def test_a_number_on_the_left_leaves_the_operator_to_us(number):
         np.testing.assert_allclose(z.data, expected, rtol=1e-6)
 
 
-def test_looking_is_not_writing():
+def test_reading_is_not_a_write():
     v = variable([1])
     v.data.zero()
     for look in (float, repr, pickle.dumps, lambda x: x.item()):
@@ -169,12 +169,12 @@ def test_one_element_is_a_number():
 # --- DLPack.
 
 
-# NumPy has bool in DLPack from 1.25 on.
+# NumPy supports bool in DLPack since 1.25.
 LENT = [d for d in DTYPES if d != "bool" or np.lib.NumpyVersion(np.__version__) >= "1.25.0"]
 
 
 @pytest.mark.parametrize("dtype", LENT)
-def test_others_take_arrays_without_a_copy(dtype):
+def test_numpy_imports_arrays_without_a_copy(dtype):
     v = variable([0, 1], dtype)
     for x in (v, v.data):
         theirs = np.from_dlpack(x)
@@ -187,7 +187,7 @@ def test_others_take_arrays_without_a_copy(dtype):
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 @pytest.mark.parametrize("bare", [False, True])
-def test_arrays_of_others_come_without_a_copy(dtype, bare):
+def test_foreign_arrays_are_imported_without_a_copy(dtype, bare):
     theirs = np.arange(6).reshape(2, 3).astype(dtype)
     ours = from_dlpack(theirs.__dlpack__() if bare else theirs)
     assert ours.dtype == theirs.dtype
@@ -235,7 +235,7 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
     gc.collect()
     view = a.data
     assert (a.data.tolist(), returned) == ([0, 1, 2], [])
-    a.fill(5)  # of its own memory now
+    a.fill(5)  # has memory of its own now
     gc.collect()
     assert (view.tolist(), returned) == ([0, 1, 2], [])
     del view
@@ -246,7 +246,7 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
     assert a.data.tolist() == [5, 5, 5]
 
 
-def test_many_borrowed_arrays_are_given_back():
+def test_many_borrowed_arrays_are_returned():
     arrays = [from_dlpack(np.ones(5, np.float32)) for _ in range(1000)]
     total = sum(arrays[1:], arrays[0])
     del arrays

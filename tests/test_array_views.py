@@ -1,4 +1,4 @@
-"""Arrays and NumPy: views of live memory, who sees what is written, and who keeps it alive."""
+"""NumPy views of live memory: visibility of writes, and lifetimes."""
 
 import gc
 import threading
@@ -49,7 +49,7 @@ def test_a_write_through_a_view_of_another_type_is_seen_too():
     view = w.d
     y = w * 3
     y.forward()
-    view[0] = 4  # the run keeps a copy as float32, which must not be used again
+    view[0] = 4  # the run caches a float32 copy, which must not be used again
     y.forward()
     assert y.d.tolist() == [12, 6]
 
@@ -67,7 +67,7 @@ def test_a_write_through_a_view_of_another_type_is_seen_too():
         lambda v: v.reset_shape((3,), force=True),
     ],
 )
-def test_a_view_keeps_its_values_when_the_memory_goes(end):
+def test_a_view_keeps_its_values_when_the_memory_is_replaced(end):
     v = variable([1, 2])
     view = v.d
     end(v)
@@ -119,6 +119,7 @@ def test_threads_may_make_and_drop_views():
     v = nn.Variable((1000,))
 
     def work(n):
+        """Increments elements through views, while one thread casts the array."""
         for _ in range(200):
             view = v.d
             view[n] += 1

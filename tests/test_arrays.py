@@ -1,4 +1,4 @@
-"""Arrays: types of elements, zeroing, counts, the cleared state, parts."""
+"""Arrays: element types, zeroing, modification counts, the cleared state, parts."""
 
 import gc
 import pickle
@@ -26,14 +26,16 @@ DTYPES = [
 
 
 def array(values, dtype=np.float32):
+    """Returns an array with these values."""
     return nn.NdArray.from_numpy_array(np.asarray(values, dtype))
 
 
 def variable(values, dtype=np.float32, need_grad=None):
+    """Returns a variable with these values."""
     return nn.Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
-# --- Types of elements.
+# --- Element types.
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -135,12 +137,12 @@ def test_assignment_broadcasts_and_refuses_what_does_not_fit():
         with pytest.raises((TypeError, ValueError)):
             v.d = bad
     assert v.d.tolist() == [[1.5] * 3, [2] * 3]
-    v.d = v.d[:, ::-1] * 1  # of itself
+    v.d = v.d[:, ::-1] * 1  # from its own values
     v.d = v.d[::-1]
     assert v.d.tolist() == [[2] * 3, [1.5] * 3]
 
 
-# --- Zeroing, counts, the cleared state.
+# --- Zeroing, modification counts, the cleared state.
 
 
 def test_zeroing_says_that_zero_was_the_last_write():
@@ -194,7 +196,7 @@ def test_what_a_user_cleared_reads_as_nothing(dtype):
     assert v.g.tolist() == [0, 0]
 
 
-def test_what_the_engine_cleared_is_an_error():
+def test_reading_an_array_cleared_by_the_engine_raises():
     x = variable([1.0, 2.0])
     h = x * 2
     h.name = "hidden"
@@ -235,7 +237,7 @@ def test_parts_share_memory_and_type():
 @pytest.mark.parametrize(
     "args", [(1, 0, 1), (-1, 0, 1), (0, -1, 1), (0, 0, 5), (0, 4, 1), (0, 2**62, 2**62), (0, 0, -1)]
 )
-def test_parts_that_are_not_there_are_refused(args):
+def test_parts_out_of_range_are_refused(args):
     a = array(np.zeros((4, 2)))
     with pytest.raises(RuntimeError):
         a.narrow(*args)

@@ -1,4 +1,4 @@
-"""Assignments to parts within a graph: what was computed before keeps the values of before, as in NumPy."""
+"""Assignments to parts within a graph: values computed before do not change, as in NumPy."""
 
 import random
 import time
@@ -14,7 +14,7 @@ DOUBLE = nn.Context(["cpu:double"])
 
 
 class InNumPy:
-    """The functions of the programs below, for arrays of NumPy."""
+    """The functions that the programs below use, for NumPy arrays."""
 
     tanh = staticmethod(np.tanh)
 
@@ -36,7 +36,7 @@ class InNumPy:
 
 
 class InKinnor:
-    """The same for variables."""
+    """The same functions for variables."""
 
     tanh, reshape, transpose, identity = F.tanh, F.reshape, F.transpose, F.identity
 
@@ -60,7 +60,7 @@ PLACES = [np.s_[[0, 2]], np.s_[[1, 3], [2, 0]]]
 
 
 def program(seed, lib, x, w):
-    """A random program of functions and assignments; its result is an array like `x`."""
+    """Runs a random program of functions and assignments. Returns an array of the shape of `x`."""
     draw = random.Random(seed)
     held = [x * 1.0, w * 1.0, x + w]
     for _ in range(draw.randrange(3, 12)):
@@ -103,11 +103,12 @@ def program(seed, lib, x, w):
 
 
 def starts(seed):
+    """Returns random initial values."""
     return np.random.RandomState(seed).randn(3, 2, 4, 4)
 
 
 def in_kinnor(seed, how):
-    """The values of a program and the gradients of their sum."""
+    """Returns the values of a program and the gradients of their sum."""
     at = starts(seed)
     x, w = (nn.Variable.from_numpy_array(start, need_grad=True) for start in at[0])
     with nn.context_scope(DOUBLE), nn.auto_forward(how == "dynamic"):
@@ -124,7 +125,7 @@ def in_kinnor(seed, how):
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 15) for n in range(0, 90, 15)])
-def test_random_programs_give_what_numpy_gives(seeds):
+def test_random_programs_match_numpy(seeds):
     for seed in seeds:
         start, _, direction = starts(seed)
         expected = program(seed, InNumPy, *start)
@@ -140,7 +141,7 @@ def test_random_programs_give_what_numpy_gives(seeds):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("key", [0, [0], np.s_[:]])
-def test_what_was_computed_before_keeps_the_values_of_before(dynamic, key):
+def test_earlier_results_keep_their_values(dynamic, key):
     x = nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
         v = x * 1
@@ -177,7 +178,7 @@ def test_a_leaf_keeps_what_was_computed_from_it(dynamic):
 def test_values_that_a_gradient_needs_and_views_are_assigned_to(dynamic):
     x = nn.Variable.from_numpy_array(np.array([0.0, 1.0], np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
-        e = F.exp(x)  # its gradient reads what it gave
+        e = F.exp(x)  # the gradient of `exp` reads its output
         e[0] = 5
         view = F.reshape(e, (2, 1))
         view[1] = 7
@@ -192,7 +193,7 @@ def test_values_that_a_gradient_needs_and_views_are_assigned_to(dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_constant_that_is_assigned_to_requires_grad(dynamic):
-    """At once too, where nothing runs any more that would find out."""
+    """Also in eager mode, where no later run could notice it."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
         h = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32)) * 1.0
@@ -207,7 +208,7 @@ def test_a_constant_that_is_assigned_to_requires_grad(dynamic):
         assert x.g.tolist() == [[0, 0, 8]] * 2
 
 
-def test_assignments_that_nobody_watches_are_in_place():
+def test_unobserved_assignments_are_in_place():
     v = nn.Variable.from_numpy_array(np.zeros(4, np.float32)) * 1
     for i in range(4):
         v[i] = i
@@ -217,8 +218,9 @@ def test_assignments_that_nobody_watches_are_in_place():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_loop_of_assignments_takes_time_in_proportion(dynamic):
+def test_a_loop_of_assignments_takes_linear_time(dynamic):
     def seconds(n):
+        """Returns the CPU time of a loop of `n` assignments."""
         x = nn.Variable.from_numpy_array(np.ones(8, np.float32), need_grad=True)
         with nn.auto_forward(dynamic):
             v, seen = x * 1, []

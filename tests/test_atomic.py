@@ -1,4 +1,4 @@
-"""Replacing a file whole or not at all."""
+"""Atomic replacement of files."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from kinnor.files.atomic import replacing, replacing_folder
 
 
 def listing(folder):
+    """Returns the sorted names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -36,7 +37,7 @@ def test_links_are_followed(tmp_path):
     assert target.read_text() == "new"
 
 
-def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
+def test_temporary_files_of_dead_writers_are_removed(tmp_path):
     path = tmp_path / "p.txt"
     dead = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
@@ -89,7 +90,7 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, 0o600, 0o664])
-def test_files_may_be_read_by_whom_the_user_lets(tmp_path, before):
+def test_replacing_keeps_the_permissions_of_the_file(tmp_path, before):
     plain, path = tmp_path / "plain", tmp_path / "p.safetensors"
     plain.touch()
     if before is not None:

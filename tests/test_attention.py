@@ -1,4 +1,4 @@
-"""Attention over many tiles: values, gradients, masks, dropout, memory; and what several heads are made of."""
+"""Attention over many tiles: values, gradients, masks, dropout, memory; and multi-head attention."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,13 @@ SIZES = [(2, 1, 1, 3, 2), (2, 65, 257, 8, 5), (1, 200, 300, 33, 40), (3, 64, 256
 
 
 def inputs(heads, queries, keys, width, depth):
+    """Returns random queries, keys and values."""
     r = np.random.RandomState(queries + keys)
     return r.randn(heads, queries, width), r.randn(heads, keys, width), r.randn(heads, keys, depth)
 
 
 def reference(q, k, v, mask=None, causal=False):
+    """Attention in NumPy."""
     products = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + (0 if mask is None else mask)
     if causal:
         products = np.where(np.tri(*products.shape[-2:], dtype=bool), products, -np.inf)
@@ -24,13 +26,14 @@ def reference(q, k, v, mask=None, causal=False):
 
 
 def variables(arrays):
+    """Returns variables that require gradients."""
     return [nn.Variable.from_numpy_array(x, need_grad=True) for x in arrays]
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-def test_tiles_make_a_whole(size, causal):
-    """The kernel's gradient is that of the rule, which holds all weights."""
+def test_tiled_attention_equals_the_reference(size, causal):
+    """The gradient of the kernel equals the gradient of the graph rule, which materializes all weights."""
     arrays = inputs(*size)
     mask = np.random.RandomState(1).randn(size[1], 1) if causal else np.random.RandomState(1).randn(1, size[2])
     mask[0, 0] = 0
@@ -49,7 +52,7 @@ def test_tiles_make_a_whole(size, causal):
             np.testing.assert_allclose(x.g, expected.d, 1e-8, 1e-10)
 
 
-def test_hidden_keys_have_no_say():
+def test_masked_keys_do_not_change_the_result():
     q, k, v = inputs(2, 70, 600, 8, 8)
     mask = np.zeros((2, 1, 600))
     mask[0, 0, :300], mask[1, 0, 100:] = -np.inf, -np.inf
@@ -68,8 +71,8 @@ def test_hidden_keys_have_no_say():
     assert not all_hidden.d.any()
 
 
-def test_dropout_drops_and_its_gradients_drop_the_same():
-    """At once, so that the rule belongs to the same run as the kernel."""
+def test_dropout_and_its_gradient_use_the_same_mask():
+    """Eagerly, so that the graph rule belongs to the same run as the kernel."""
     arrays = inputs(2, 70, 300, 8, 6)
     with nn.context_scope(DOUBLE), nn.auto_forward():
         xs = variables(arrays)
@@ -93,12 +96,13 @@ def test_dropout_keeps_the_mean():
     assert not np.array_equal(y.d, first)
 
 
-def test_dropout_in_a_backward_run_is_that_of_the_forward_run():
-    """By differences: the same seed draws the same numbers."""
+def test_dropout_in_backward_uses_the_mask_of_forward():
+    """Checked by finite differences: a fixed seed draws the same mask in each run."""
     q, k, v = inputs(1, 3, 70, 4, 2)
     with nn.context_scope(DOUBLE):
 
         def loss(v):
+            """Returns the variables and a loss of attention with dropout and a fixed seed."""
             xs = variables([q, k, v])
             y = F.sum(F.sin(F.scaled_dot_product_attention(*xs, dropout=0.3, seed=5)))
             y.forward()
@@ -127,7 +131,7 @@ def test_memory_does_not_grow_with_the_product_of_lengths():
 
 
 def heads(query, key, value, n, *weights, bias_k=None, bias_v=None, additive=None, padding=None):
-    """NNabla's formula in NumPy."""
+    """Multi-head attention in NumPy, by NNabla's formula."""
     q, k, v = (x @ w + b for x, w, b in zip((query, key, value), weights[:3], weights[4:7], strict=True))
     if bias_k is not None:
         k, v = (np.concatenate([x, np.broadcast_to(b, (1, *x.shape[1:]))]) for x, b in ((k, bias_k), (v, bias_v)))
@@ -174,7 +178,7 @@ def test_heads(given, at_once):
         assert np.abs(ws[0].g).max() > 0
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     q, k, v = (nn.Variable(s) for s in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     for bad in ((q, k, nn.Variable((2, 4, 6))), (q, nn.Variable((2, 5, 3)), v), (q, nn.Variable((1, 5, 4)), v)):
         with pytest.raises(nn.ShapeError, match="scaled_dot_product_attention: expected query, key and value"):

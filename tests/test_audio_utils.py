@@ -1,4 +1,4 @@
-"""Sounds by NNabla's names: what is written is read, and loaders of data sets take them."""
+"""Audio utilities with NNabla's names: round trips of files, and use in data sets."""
 
 import sys
 
@@ -27,7 +27,7 @@ SAMPLES = np.arange(20, dtype=np.int16).reshape(10, 2) * 100
     ],
     ids=lambda samples: f"{samples.dtype}-{samples.shape[1]}",
 )
-def test_what_is_written_is_read(tmp_path, samples):
+def test_written_files_are_read_back(tmp_path, samples):
     path = tmp_path / "a.wav"
     ausave(path, samples, frame_rate=8000)
     found = auread(path)
@@ -62,7 +62,7 @@ def test_bare_samples(tmp_path):
 
 
 def test_other_sizes():
-    # As NNabla 1.39 gives it with pydub, which rounds down twice.
+    # Lengths as in NNabla 1.39 with pydub, which rounds down twice.
     np.testing.assert_allclose(auresize(SAMPLES, (5, 2))[:, 0], [0, 399, 799, 1199, 1599], atol=1)
     assert auresize(SAMPLES, (20, 2))[:4, 0].tolist() == [0, 100, 200, 300]
     assert auresize(SAMPLES, (20, 2)).shape == (20, 2)

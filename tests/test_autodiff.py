@@ -1,4 +1,4 @@
-"""`autodiff.backward`: arguments, errors, what is kept and what is given back."""
+"""`autodiff.backward`: arguments, errors, and which values are kept or freed."""
 
 import gc
 
@@ -38,7 +38,7 @@ def test_several_variables_with_gradients_to_start_from():
 
 
 @pytest.mark.parametrize("given", [leaf(1, 2), nn.NdArray.from_numpy_array(np.array([1.0, 2])), np.array([1, 2])])
-def test_what_a_gradient_may_be(given):
+def test_accepted_types_of_gradients(given):
     x = leaf(1, 1)
     y = run(x * 5)
     autodiff.backward(y, given)
@@ -72,13 +72,13 @@ def test_one_element_needs_no_gradient(shape):
     np.testing.assert_array_equal(x.g, np.full(shape, 6.0))
 
 
-def test_several_elements_need_one():
+def test_several_elements_need_a_gradient():
     x = leaf(1, 2)
     with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
         autodiff.backward(run(x * 2))
 
 
-def test_what_requires_no_grad_is_skipped():
+def test_roots_without_grad_are_skipped():
     x, c = leaf(1), leaf(1, 2, need_grad=False)
     y, z = run(x * 2, c * 2)
     autodiff.backward([y, z])
@@ -150,7 +150,7 @@ def test_inputs_choose_leaves():
     assert (x.g.tolist(), w.has_grad, unused.has_grad) == ([3], False, False)
 
 
-def test_only_what_leads_to_inputs_is_given_back():
+def test_only_the_way_to_inputs_is_freed():
     x, w = leaf(2), leaf(3)
     h, k = x * x, w * w
     y = run(h * k)
@@ -199,7 +199,7 @@ def test_forward_must_come_first(mode):
         autodiff.backward(y, np.ones(1))
 
 
-def test_what_is_held_stays_readable_in_dynamic_mode(mode):
+def test_held_values_stay_readable_in_dynamic_mode(mode):
     x = leaf(1, 2)
     h = F.exp(x)
     y = run(F.sum(h * h))
@@ -212,7 +212,7 @@ def test_what_is_held_stays_readable_in_dynamic_mode(mode):
             h.d  # noqa: B018
 
 
-def test_what_another_loss_needs_stays():
+def test_values_that_another_loss_needs_stay():
     x = leaf(1, 2)
     h = F.exp(x)
     first, second = run(F.sum(h * h), F.sum(h * 3))
@@ -271,7 +271,7 @@ def test_two_leaves_with_one_gradient_do_not_share_it():
     assert (x.g.tolist(), w.g.tolist()) == ([11, 11], [1, 1])
 
 
-def test_cycles_of_create_graph_are_let_go():
+def test_cycles_of_create_graph_are_collected():
     x = leaf(1, 2)
     gc.collect()
     before = _core.live_variables()
@@ -287,7 +287,7 @@ def test_cycles_of_create_graph_are_let_go():
     assert _core.live_variables() == before
 
 
-def test_changed_values_are_told():
+def test_changed_values_raise():
     x, w = leaf(1, 2), leaf(3, 4)
     y = run(F.sum(x * w))
     w.d = 5
@@ -301,7 +301,7 @@ def test_changed_values_are_told():
     assert x.g.tolist() == [1, 1]
 
 
-def test_an_unlinked_copy_ends_the_way():
+def test_an_unlinked_copy_ends_differentiation():
     x = leaf(1, 2)
     h = x * x
     copy = h.get_unlinked_variable(need_grad=True)
@@ -322,7 +322,7 @@ def test_handles_on_a_parameter_are_one_leaf():
     assert g.d.tolist() == [2, 4]
 
 
-def test_need_grad_cuts():
+def test_need_grad_false_ends_differentiation():
     x = leaf(1, 2)
     h = x * x
     h.need_grad = False

@@ -1,4 +1,4 @@
-"""One static graph differentiated again and again: what is kept for that changes no number and holds no memory."""
+"""Repeated differentiation of one static graph: cached plans change no result and hold no memory."""
 
 import gc
 
@@ -15,6 +15,7 @@ from kinnor import autodiff
 
 
 def chain(x, w, n=5):
+    """Returns the loss of a chain of `n` layers."""
     h = x
     for _ in range(n):
         h = F.tanh(h * w)
@@ -22,7 +23,7 @@ def chain(x, w, n=5):
 
 
 def fresh(xs, build=chain):
-    """The gradients by a graph that is differentiated for the first time."""
+    """Returns the gradients of a newly built graph."""
     copies = [nn.Variable.from_numpy_array(x.d, need_grad=True) for x in xs]
     y = build(*copies)
     y.forward()
@@ -46,7 +47,7 @@ def test_other_values_and_other_gradients_to_start_from():
         assert seed.tolist() == [2, 2]
 
 
-def test_what_was_returned_stays():
+def test_returned_gradients_stay_unchanged():
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain(x, w)
     found = []
@@ -60,7 +61,7 @@ def test_what_was_returned_stays():
         assert gy.d == 1
 
 
-def test_gradients_add_up_or_are_new():
+def test_gradients_are_added_or_overwritten():
     x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)
     y = chain(x, w)
     expected = fresh([x, w])
@@ -75,7 +76,7 @@ def test_gradients_add_up_or_are_new():
         np.testing.assert_array_equal(x.g, expected[0])
 
 
-def test_a_users_array_to_start_from_is_the_users():
+def test_a_given_initial_gradient_is_not_changed():
     x = leaf(1, 2)
     y, given_ = x * 3, leaf(1, 10, need_grad=False)
     z = x * 1
@@ -89,6 +90,7 @@ def test_a_users_array_to_start_from_is_the_users():
 
 
 def edits(x, w, h, y):
+    """Yields edits of a graph that a cached plan must notice, each with its name."""
     yield "need_grad", lambda: setattr(w, "need_grad", False)
     yield "need_grad", lambda: setattr(w, "need_grad", True)
     yield "hook", lambda: h.register_hook(lambda g: g * 2)
@@ -135,7 +137,7 @@ def test_runs_under_a_budget_between():
             np.testing.assert_array_equal([gx.d, gw.d], expected)
 
 
-def test_second_passes_are_refused_as_ever():
+def test_second_passes_without_retain_are_refused():
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain(x, w)
     for _ in range(3):
@@ -164,7 +166,7 @@ def test_no_memory_is_held():
     nn.reset_peak_memory()
     x.grad.zero(), w.grad.zero()
     autodiff.backward(y, retain_graph=True)
-    # Two gradients of what is between, what `h * h` adds up, and no second one of a leaf.
+    # Allow for two gradients of intermediate values and the sum of `h * h`, but not for second gradients of leaves.
     assert nn.memory_stats()["peak"] - live < 3.5 * 4 * n
     kept = autodiff.grad(y, [x], retain_graph=True)
     assert nn.memory_stats()["live"] - live < 1.1 * 4 * n
@@ -176,7 +178,7 @@ def test_no_memory_is_held():
 @QUICK
 @given(graphs(), st.lists(st.integers(0, 9), min_size=2, max_size=4), st.data())
 def test_random_graphs(nodes, numbers, data):
-    """Other leaves and seeds each time, by the same and by other variables, in any order."""
+    """Random leaves and seeds, the same or other variables, in any order."""
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes), nodes[-1]
         if not variables[end].requires_grad:

@@ -1,4 +1,4 @@
-"""`detect_anomaly` names the first function whose numbers are not finite, and where it was built."""
+"""`detect_anomaly` names the first function with non-finite results, and where it was built."""
 
 import re
 from pathlib import Path
@@ -15,6 +15,7 @@ HERE = Path(__file__).name
 
 
 def built_at(error):
+    """Returns the source line and the function that an error reports."""
     found = re.findall(rf"built at \S*{re.escape(HERE)}:(\d+), in (\w+)", str(error.value))
     assert found, str(error.value)
     line, function = found[-1]
@@ -23,6 +24,7 @@ def built_at(error):
 
 @pytest.fixture(params=["static", "dynamic"])
 def run(request):
+    """Returns a function that runs a variable, in static and in eager mode."""
     with nn.auto_forward(request.param == "dynamic"):
         yield (lambda y: None) if request.param == "dynamic" else (lambda y: y.forward())
 
@@ -35,7 +37,7 @@ def test_forward(run):
     assert built_at(e) == ("y = F.log(x) * 2", "test_forward")
 
 
-def test_what_was_there_before_is_told(run):
+def test_nan_inputs_are_reported(run):
     x = leaf(np.nan, 1)
     with autodiff.detect_anomaly(), pytest.raises(RuntimeError, match=r"NaN.*its input 0 held NaN already"):
         run(x * 2)

@@ -1,4 +1,4 @@
-"""What refers to itself is let go: hooks that know their variable, and gradients with graphs."""
+"""Reference cycles are collected: hooks that refer to their variable, and gradients with graphs."""
 
 import gc
 import weakref
@@ -14,13 +14,14 @@ from kinnor import _core, autodiff
 
 @pytest.fixture(autouse=True)
 def at_once():
+    """Runs the test in eager mode."""
     with nn.auto_forward():
         gc.collect()
         yield
 
 
 def hooked(make):
-    """How many variables are left, after the collector has run, of one with a hook that refers to it."""
+    """Counts the variables that survive garbage collection, for a variable with a hook that refers to it."""
     before = _core.live_variables()
     x = make()
     x.register_hook(lambda g, x=x: x * g)
@@ -32,11 +33,11 @@ def hooked(make):
     return _core.live_variables() - before
 
 
-def test_a_leaf_whose_hook_knows_it():
+def test_a_leaf_with_a_hook_that_refers_to_it():
     assert hooked(lambda: leaf(1, 2)) == 0
 
 
-def test_a_result_whose_hook_knows_it():
+def test_a_result_with_a_hook_that_refers_to_it():
     assert hooked(lambda: leaf(1, 2) * 3) == 0
 
 
@@ -50,7 +51,7 @@ def test_a_hook_after_accumulation():
     assert _core.live_variables() == before
 
 
-def test_two_variables_whose_hooks_know_each_other():
+def test_two_variables_with_hooks_that_refer_to_each_other():
     before = _core.live_variables()
     x, y = leaf(1, 2), leaf(3, 4)
     x.register_hook(lambda g, y=y: g * y)
@@ -61,7 +62,7 @@ def test_two_variables_whose_hooks_know_each_other():
 
 
 def test_a_hook_works_as_long_as_the_graph_is_held():
-    """The variable itself is gone; the graph still has it."""
+    """The caller dropped the variable, but the graph still holds it."""
     x, calls = leaf(1, 2), []
     h = x * 3
     h.register_hook(lambda g, h=h: calls.append(h.shape))
@@ -101,7 +102,7 @@ def test_subclasses_take_part():
     assert reference() is None
 
 
-def test_many_variables_are_nothing_to_the_collector():
+def test_many_variables_do_not_slow_the_collector():
     x = leaf(1, 2)
     results = [x * 2 for _ in range(100)]
     assert not any(map(gc.is_tracked, results))
@@ -109,7 +110,7 @@ def test_many_variables_are_nothing_to_the_collector():
     assert gc.is_tracked(results[0])
 
 
-def test_gradients_with_a_graph_go_with_the_gradient():
+def test_graphs_of_gradients_are_freed_with_the_gradient():
     before = _core.live_variables()
     x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
     y = F.sum(F.exp(x))
@@ -119,7 +120,7 @@ def test_gradients_with_a_graph_go_with_the_gradient():
     assert _core.live_variables() == before
 
 
-def test_a_variable_whose_info_knows_it():
+def test_a_variable_whose_info_refers_to_it():
     class Info:
         pass
 

@@ -1,4 +1,4 @@
-"""Every way to differentiate agrees with a plain NumPy tape, whatever runs, fails or is recomputed on the way."""
+"""All ways to differentiate agree with a plain NumPy tape, with other runs, failures and recomputation in between."""
 
 import gc
 import threading
@@ -21,13 +21,14 @@ QUICK = settings(
 
 
 def leaves_of(nodes):
+    """Returns the leaves among the nodes."""
     return [node for node in nodes if node.op is None]
 
 
 @QUICK
 @given(graphs(), st.booleans(), st.booleans())
 def test_backward_of_both_engines(nodes, at_once, recompute):
-    """To the bit: both run the same kernels in the same order."""
+    """Bit for bit: both engines run the same kernels in the same order."""
     with nn.context_scope(DOUBLE):
         flags = {"persistent": (), "recompute": range(25) if recompute else (), "need_grad": {}}
         variables, end = build(nodes, flags, at_once), nodes[-1]
@@ -108,7 +109,7 @@ def test_several_ends_and_chosen_leaves(nodes, data):
 @QUICK
 @given(graphs(), st.booleans())
 def test_second_order(nodes, at_once):
-    """Against differences of the first derivatives of the tape, along a direction."""
+    """Checked by finite differences of the tape's first derivatives, along a direction."""
     assume(all(node.op != "unlink" for node in nodes))
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes, at_once=at_once), nodes[-1]
@@ -135,8 +136,10 @@ def test_second_order(nodes, at_once):
 @QUICK
 @given(graphs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), st.booleans())
 def test_forgetting_and_recomputing(nodes, forgetting, marked, at_once):
-    """What is computed again gives the gradients that what is kept gives, by kernels and by rules, with one function
-    forgotten at a time or several, to the rounding of sums in another order."""
+    """Recomputation gives the same gradients as kept values, by kernels and by graph rules.
+
+    One function or several are forgotten at a time. Sums may differ in order, so results agree up to rounding.
+    """
     with nn.context_scope(DOUBLE):
         made, end, seed = {}, nodes[-1], leaf_value(7)
         for i, node in enumerate(nodes):
@@ -165,7 +168,7 @@ def test_forgetting_and_recomputing(nodes, forgetting, marked, at_once):
 
 
 class Square(F.PythonFunction):
-    """The square, which fails on demand; it differentiates on the way by a graph of its own."""
+    """The square. Its backward fails on demand, and otherwise differentiates a graph of its own."""
 
     def __init__(self):
         super().__init__()
@@ -245,7 +248,7 @@ def test_a_long_chain_needs_little_memory_for_gradients():
         loss = F.sum(y)
         live = nn.memory_stats()["live"]
         autodiff.backward(loss, retain_graph=True)
-        # The gradient of the leaf is new, and that is all.
+        # Only the gradient of the leaf is new.
         assert nn.memory_stats()["live"] - live < 2.5 * 4 * size
         autodiff.backward(loss)
         assert nn.memory_stats()["live"] < live - 0.9 * n * 4 * size
@@ -255,6 +258,7 @@ def test_two_threads_differentiate_two_graphs():
     errors = []
 
     def work(seed):
+        """Differentiates graphs of this thread many times, and records errors."""
         try:
             values = np.random.RandomState(seed).uniform(-1, 1, (20, 20)).astype(np.float32)
             with nn.auto_forward():
@@ -275,7 +279,7 @@ def test_two_threads_differentiate_two_graphs():
     assert not errors
 
 
-def test_two_threads_on_one_graph_disturb_nobody():
+def test_two_threads_on_one_graph_get_right_gradients_or_errors():
     x = nn.Variable.from_numpy_array(np.ones((300, 300), np.float32), need_grad=True)
     y = F.sum(F.tanh(F.tanh(x) * 2))
     y.forward()
@@ -283,6 +287,7 @@ def test_two_threads_on_one_graph_disturb_nobody():
     wrong, refused = [], []
 
     def work():
+        """Differentiates the shared graph. Each call must give the right gradient or be refused."""
         for _ in range(20):
             try:
                 (g,) = autodiff.grad(y, x, retain_graph=True)
@@ -299,11 +304,12 @@ def test_two_threads_on_one_graph_disturb_nobody():
     assert not wrong and all("at rest" in text for text in refused)
 
 
-def test_second_order_through_an_output_that_nobody_held():
+def test_second_order_through_an_unheld_output():
     with nn.context_scope(DOUBLE), nn.auto_forward():
         values = np.random.RandomState(1).uniform(-1, 1, (4, 3))
 
         def normalized(x):
+            """Batch normalization whose other outputs are dropped."""
             beta, gamma, mean, variance = (nn.Variable.from_numpy_array(np.full((1, 3), v)) for v in (0.0, 1, 0, 1))
             return F.batch_normalization(x, beta, gamma, mean, variance)
 
@@ -311,7 +317,7 @@ def test_second_order_through_an_output_that_nobody_held():
         assert autodiff.gradgradcheck(lambda x: F.split(F.exp(x), axis=1)[1] * F.split(x, axis=1)[0], values)
 
 
-def test_contexts_are_those_of_the_functions():
+def test_gradients_use_the_context_of_each_function():
     with nn.context_scope(DOUBLE):
         x = nn.Variable.from_numpy_array(np.array(1 / 3), need_grad=True)
         y = F.exp(x * x)
@@ -332,8 +338,8 @@ def test_half_precision():
     assert x.g.dtype == np.float16 and x.g.tolist() == [2, 4]
 
 
-def test_a_result_learns_in_its_forward_run_that_an_input_needs_a_gradient():
-    """As the function does: it is the result that `autodiff` asks."""
+def test_need_grad_of_results_follows_inputs_in_forward():
+    """Differentiation starts at the result, so the result must know that an input needs a gradient."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=False)
     y = F.sum(F.sin(x))
     y.forward()
@@ -347,7 +353,7 @@ def test_a_result_learns_in_its_forward_run_that_an_input_needs_a_gradient():
     assert not y.need_grad
 
 
-def test_a_variable_that_takes_the_place_of_a_result_needs_a_gradient_as_that_did():
+def test_a_variable_that_replaces_a_result_inherits_need_grad():
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
     a = nn.Variable((2, 3), need_grad=False)
     a.rewire_on(F.sin(x))

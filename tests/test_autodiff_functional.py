@@ -1,4 +1,4 @@
-"""`value_and_grad`, `vjp`, `jvp`, `jacobian`, `hessian` against closed forms; `gradcheck` finds what is wrong."""
+"""`value_and_grad`, `vjp`, `jvp`, `jacobian` and `hessian` against closed forms. `gradcheck` finds wrong gradients."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from kinnor import autodiff
 
 @pytest.fixture(autouse=True, params=["static", "dynamic"])
 def mode(request):
-    """The mode outside is of no consequence; and everything here is in double precision."""
+    """Runs in both modes, which must not matter, and in double precision."""
     with nn.auto_forward(request.param == "dynamic"), nn.context_scope(DOUBLE):
         yield request.param
 
@@ -21,14 +21,17 @@ X = np.array([0.3, -0.7, 1.1])
 
 
 def variable(values, need_grad=True):
+    """Returns a float64 variable."""
     return nn.Variable.from_numpy_array(np.array(values, np.float64), need_grad=need_grad)
 
 
 def product(x):
+    """Returns the product of the matrix `A` and a vector."""
     return F.reshape(F.batch_matmul(variable(A[None], False), F.reshape(x, (1, 3, 1))), (2,))
 
 
 def near(got, expected):
+    """Asserts that values agree up to float64 rounding."""
     np.testing.assert_allclose(got.d, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -114,7 +117,7 @@ def test_hessian():
         autodiff.hessian(F.exp, X)
 
 
-def test_gradients_of_what_was_given_stay():
+def test_gradients_of_arguments_stay():
     x = variable(X)
     autodiff.hessian(lambda x: F.sum(x**3), x)
     autodiff.gradcheck(F.tanh, x)
@@ -122,7 +125,7 @@ def test_gradients_of_what_was_given_stay():
 
 
 @pytest.mark.parametrize("check", [autodiff.gradcheck, autodiff.gradgradcheck])
-def test_gradcheck_of_what_is_right(check):
+def test_gradcheck_accepts_right_gradients(check):
     assert check(lambda x, y: (x * F.exp(y), F.sum(F.sin(x))), (X, X + 1))
     assert check(lambda x, w: F.affine(x, w), (A, variable(np.ones((3, 2)) * X[:, None])))
     assert check(lambda x, c: x * c, (variable(X), variable(X, False)))
@@ -131,7 +134,7 @@ def test_gradcheck_of_what_is_right(check):
 
 
 class Wrong(nn.functions.PythonFunction):
-    """Twice the input, with three times the gradient."""
+    """Doubles its input, with a wrong gradient of three."""
 
     def min_outputs(self):
         return 1
@@ -152,7 +155,7 @@ class Wrong(nn.functions.PythonFunction):
         return False
 
 
-def test_gradcheck_of_what_is_wrong():
+def test_gradcheck_finds_wrong_gradients():
     with pytest.raises(RuntimeError, match=r"(?s)output 0 by input 0.*by kernels"):
         autodiff.gradcheck(lambda x: Wrong()(x), X)
     assert not autodiff.gradcheck(lambda x: Wrong()(x), X, raise_exception=False)

@@ -1,4 +1,4 @@
-"""`autodiff.grad`: what it returns and refuses; batches, edges, and gradients with a graph."""
+"""`autodiff.grad`: results and errors, batches, edges, and gradients with a graph."""
 
 import numpy as np
 import pytest

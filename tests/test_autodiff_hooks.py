@@ -1,4 +1,4 @@
-"""Hooks on gradients, retained gradients, and what variables say of themselves."""
+"""Hooks on gradients, retained gradients, and attributes of variables."""
 
 import gc
 import weakref
@@ -68,7 +68,7 @@ def test_removed_hooks_are_not_called(create_graph):
     assert x.g.tolist() == [10 + 5 + 15 + 5]
 
 
-def test_a_removed_hook_is_let_go():
+def test_a_removed_hook_is_freed():
     class Callback:
         def __call__(self, g):
             return None
@@ -180,6 +180,7 @@ def test_running_backward_in_a_hook(create_graph):
     seen = []
 
     def hook(g):
+        """Runs backward within a hook, once."""
         seen.append(g.d.tolist())
         if len(seen) == 1:
             autodiff.backward(z)
@@ -191,7 +192,7 @@ def test_running_backward_in_a_hook(create_graph):
     assert (x.g.tolist(), w.g.tolist()) == ([6, 12], [6, 8])
 
 
-def test_what_variables_say():
+def test_attributes_of_variables():
     x, c = leaf(1), leaf(2, need_grad=False)
     y, k = x * c, c * 2
     assert [v.requires_grad for v in (x, c, y, k)] == [True, False, True, False]

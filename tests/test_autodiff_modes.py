@@ -1,4 +1,4 @@
-"""Grad modes: context managers and decorators, generators and coroutines, threads; and changes in place."""
+"""Gradient modes: context managers, decorators, generators, coroutines, threads, and in-place changes."""
 
 import asyncio
 import inspect
@@ -17,6 +17,7 @@ from kinnor.autodiff import enable_grad, is_grad_enabled, no_grad, set_grad_enab
 
 @pytest.fixture(autouse=True, params=["static", "dynamic"])
 def mode(request):
+    """Runs the test in both modes, and checks that gradients are enabled again after it."""
     with nn.auto_forward(request.param == "dynamic"):
         yield request.param
     assert is_grad_enabled()
@@ -51,13 +52,13 @@ def test_one_object_is_entered_again():
     assert is_grad_enabled()
 
 
-def test_exceptions_set_it_back():
+def test_exceptions_restore_the_mode():
     with pytest.raises(KeyError), no_grad():
         raise KeyError
     assert is_grad_enabled()
 
 
-def test_set_grad_enabled_acts_at_once():
+def test_set_grad_enabled_acts_immediately():
     set_grad_enabled(False)
     assert not is_grad_enabled()
     with set_grad_enabled(True):
@@ -213,7 +214,7 @@ def test_factories_are_not_affected():
             assert not y.need_grad
 
 
-def test_the_mode_is_that_of_building():
+def test_the_mode_at_construction_counts():
     x = leaf(3)
     y = x * x
     with no_grad():
@@ -291,7 +292,7 @@ def test_leaves_are_not_written_to(change):
     assert y.d.tolist() == [5, 2]
 
 
-def test_what_no_grad_built_cannot_be_made_to_need_a_gradient(mode):
+def test_results_under_no_grad_cannot_need_a_gradient(mode):
     if mode == "dynamic":
         return
     x, w = leaf(1, 2), leaf(3, 4)

@@ -1,4 +1,4 @@
-"""Every operation differentiates by `autodiff` as by `Variable.backward`, to the bit, in static graphs and at once."""
+"""`autodiff` and `Variable.backward` give the same bits for every operation, in static graphs and eagerly."""
 
 from bed import DOUBLE, call, close, differentiate, loss_of, over, same, smooth, variables
 
@@ -7,7 +7,7 @@ from kinnor import autodiff
 
 
 def loss_and_inputs(row, at_once):
-    """A loss that has been computed, and the variables that the row differentiates by."""
+    """Returns a computed loss, and the variables to differentiate by."""
     xs = variables(row)
     with nn.auto_forward(at_once):
         loss = loss_of(row, call(row, xs))
@@ -17,7 +17,7 @@ def loss_and_inputs(row, at_once):
 
 
 @over(smooth)
-def test_backward_adds_what_the_kernels_give(row):
+def test_backward_adds_the_gradients_of_the_kernels(row):
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         for at_once in (False, True):
@@ -31,7 +31,7 @@ def test_backward_adds_what_the_kernels_give(row):
 
 
 @over(smooth)
-def test_grad_returns_what_the_kernels_give(row):
+def test_grad_returns_the_gradients_of_the_kernels(row):
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         loss, xs = loss_and_inputs(row, True)

@@ -1,4 +1,4 @@
-"""Differentiation of static graphs by plans that are kept: gradients of leaves in place, all or none, and fused."""
+"""Cached plans of differentiation of static graphs: in-place gradients of leaves, failures, and fusion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinnor import _core, autodiff
 
 
 def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]:
-    """A loss of tanh layers, and their weights and biases."""
+    """Returns the loss of tanh layers, and their weights and biases."""
     rng = np.random.default_rng(5)
 
     def leaf(*shape: int) -> nn.Variable:
@@ -26,16 +26,19 @@ def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]
 
 
 def forward(loss: nn.Variable, parameters: list[nn.Variable]) -> None:
+    """Runs forward and zeroes the gradients."""
     loss.forward(clear_no_need_grad=True)
     for p in parameters:
         p.grad.zero()
 
 
 def gradients(parameters: list[nn.Variable]) -> list[np.ndarray]:
+    """Returns copies of the gradients."""
     return [p.g.copy() for p in parameters]
 
 
 def expected() -> list[np.ndarray]:
+    """Returns the gradients by `Variable.backward`."""
     loss, parameters = layers()
     loss.forward()
     loss.backward()
@@ -43,12 +46,13 @@ def expected() -> list[np.ndarray]:
 
 
 def same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
+    """Asserts that two lists of arrays are equal bit by bit."""
     for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("retain", [None, True])
-def test_repeated_steps_are_those_of_a_backward_run_to_the_bit(retain: bool | None) -> None:
+def test_repeated_steps_equal_a_backward_run_bit_by_bit(retain: bool | None) -> None:
     loss, parameters = layers()
     for _ in range(4):
         forward(loss, parameters)
@@ -68,7 +72,7 @@ def test_a_graph_that_was_freed_is_refused_until_it_runs_again() -> None:
         same(gradients(parameters), before)
 
 
-def test_gradients_that_are_there_are_added_to() -> None:
+def test_existing_gradients_are_added_to() -> None:
     loss, parameters = layers()
     once = expected()
     for n in range(6):
@@ -81,7 +85,7 @@ def test_gradients_that_are_there_are_added_to() -> None:
             np.testing.assert_allclose(p.g, (n % 3 + 1) * g, rtol=1e-5)
 
 
-def test_arrays_that_were_handed_out_are_written_too() -> None:
+def test_arrays_held_by_the_caller_are_written_too() -> None:
     loss, parameters = layers()
     views = [p.g for p in parameters]
     for _ in range(3):
@@ -91,7 +95,7 @@ def test_arrays_that_were_handed_out_are_written_too() -> None:
     del views
 
 
-def test_a_gradient_that_is_the_memory_of_a_value_is_not_written_before_that_is_read() -> None:
+def test_a_gradient_that_aliases_a_value_is_written_after_the_value_is_read() -> None:
     loss, parameters = layers()
     w, b = parameters[-2:]
     other, others = layers()
@@ -107,7 +111,7 @@ def test_a_gradient_that_is_the_memory_of_a_value_is_not_written_before_that_is_
         np.testing.assert_array_equal(parameters[0].g, others[0].g)
 
 
-def test_a_run_that_fails_leaves_gradients_as_they_were() -> None:
+def test_a_failed_run_does_not_change_gradients() -> None:
     loss, parameters = layers()
     for _ in range(3):
         forward(loss, parameters)

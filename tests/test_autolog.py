@@ -1,4 +1,4 @@
-"""What MLflow gets of a run, asked of MLflow's client."""
+"""Records of runs in MLflow, read back with MLflow's client."""
 
 import io
 import sys
@@ -14,6 +14,7 @@ from kinnor.monitor import Monitor, MonitorImage, MonitorImageTile, MonitorSerie
 
 @pytest.fixture
 def client(tmp_path, monkeypatch):
+    """Returns a client of a temporary MLflow store."""
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
     before = mlflow.get_tracking_uri()
@@ -25,10 +26,12 @@ def client(tmp_path, monkeypatch):
 
 
 def curve(client, run, name):
+    """Returns the (step, value) pairs of a metric."""
     return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
 
 
 def files(client, run, name):
+    """Returns the file names of the artifacts of a run in a folder."""
     return [
         each.path.rpartition("/")[2]
         for each in client.list_artifacts(run.info.run_id, f"runs_{run.info.run_id}/{name}")
@@ -39,7 +42,7 @@ def test_monitors_in_a_run(client, tmp_path):
     monitor = Monitor(tmp_path / "here")
     images = np.random.default_rng(0).random((2, 3, 4, 4))
     autolog()
-    autolog()  # which is as once
+    autolog()  # a second call changes nothing
     with mlflow.start_run() as run:
         series = MonitorSeries("training loss", interval=2, verbose=False)
         timer = MonitorTimeElapsed("time", monitor, interval=2, verbose=False)
@@ -76,7 +79,7 @@ def test_parameters(client, tmp_path):
         np.testing.assert_array_equal(nn.get_parameters(grad_only=False)["w"].d, [0, 1, 2])
 
 
-def test_a_run_is_started_where_there_is_none(client, tmp_path):
+def test_a_run_is_started_if_there_is_none(client, tmp_path):
     autolog()
     MonitorImageTile("sheet", Monitor(tmp_path / "here"), verbose=False).add(0, np.ones((1, 1, 2, 2)))
     assert files(client, mlflow.active_run(), "sheet") == ["000000.png"]

@@ -1,4 +1,4 @@
-"""`Variable.backward` where NNabla is silently wrong or ends the process."""
+"""`Variable.backward` in cases where NNabla is silently wrong or crashes."""
 
 import threading
 
@@ -33,7 +33,7 @@ def test_values_that_a_backward_run_cleared():
     np.testing.assert_array_equal(x.g, once)
 
 
-def test_values_that_nothing_reads_need_not_be_there():
+def test_values_without_readers_may_be_cleared():
     x = leaf(1, 2)
     y = F.identity(x) + 3
     y.forward(clear_buffer=True)
@@ -99,6 +99,7 @@ def test_modes_of_other_threads():
     seen = []
 
     def look():
+        """Records the modes that another thread sees."""
         x = leaf(1) * 2
         seen.append((nn.get_auto_forward(), x.recompute, x.need_grad))
 

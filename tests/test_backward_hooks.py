@@ -1,4 +1,4 @@
-"""Hooks on gradients in `Variable.backward`, which writes `.g` of all that it passes."""
+"""Hooks on gradients in `Variable.backward`, which writes `.g` of every variable on its way."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_hooks_see_the_sum_once_in_every_run():
     assert x.g.tolist() == [20, 40]
 
 
-def test_what_they_return_takes_the_place_of_the_gradient():
+def test_a_returned_gradient_replaces_the_gradient():
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g + 1)
@@ -51,7 +51,7 @@ def test_they_are_registered_and_removed_between_runs():
     assert w.g.tolist() == [13, 26]
 
 
-def test_a_hook_on_the_root_leaves_what_the_user_gave():
+def test_a_hook_on_the_root_keeps_the_callers_gradient():
     x = leaf(1, 2)
     y = x * 3
     y.register_hook(lambda g: g * 2)
@@ -75,7 +75,7 @@ def test_a_view_of_the_gradient_sees_what_is_added():
     assert view.tolist() == [-1, -1]
 
 
-def test_outputs_that_nobody_contributes_to_are_not_shown():
+def test_hooks_skip_outputs_without_contributions():
     x, seen = leaf(1, 2), []
     first, second = F.split(x * 3, axis=0)
     for v in (first, second):
@@ -166,7 +166,7 @@ def test_another_graph_may_run_in_a_hook(mode):
 
 
 def test_a_result_under_no_gradient_is_overwritten():
-    """NNabla's way with a variable that a function without gradients computes."""
+    """As in NNabla for the result of a function without gradients."""
     c = leaf(2, need_grad=False)
     k = c * 2
     k.need_grad = True

@@ -1,4 +1,4 @@
-"""Whatever is thrown at the package, it answers with an exception that a caller expects, and changes nothing."""
+"""Invalid input raises an exception of the expected type and changes nothing."""
 
 import itertools
 import subprocess
@@ -83,7 +83,7 @@ def test_long_lists_are_taken():
         F.sum(nn.Variable((2,)), axis=[0] * many)
 
 
-def test_shapes_beyond_all_counting():
+def test_shapes_with_too_many_elements():
     x = nn.Variable((2, 3))
     with pytest.raises(nn.ShapeError, match="reshape"):
         F.reshape(x, (2**62, 4))
@@ -92,7 +92,7 @@ def test_shapes_beyond_all_counting():
 
 
 def test_backward_after_a_refused_forward():
-    """What the mask chooses is counted again: it may have changed."""
+    """The mask may have changed, so its selected elements are counted again."""
     x = nn.Variable((2, 3), need_grad=True)
     y = F.bool_scatter(x, nn.Variable.from_numpy_array(np.ones(4, np.float32)))
     for run in (y.forward, y.backward):
@@ -112,7 +112,7 @@ def test_none_is_no_dtype():
 
 
 def test_array_as_index_of_a_variable():
-    """The result belongs to the graph, like any other function of a variable."""
+    """The result belongs to the graph, like the result of any function of variables."""
     x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(3, 2), need_grad=True)
     rows = nn.NdArray.from_numpy_array(np.array([2, 0]))
     y = x[rows]
@@ -195,12 +195,12 @@ TOLD = {
 
 
 @pytest.mark.parametrize("said", TOLD)
-def test_what_was_expected_and_what_came_is_told(said):
+def test_messages_say_what_was_expected_and_received(said):
     with pytest.raises(nn.Error, match=said):
         TOLD[said]()
 
 
-def test_none_stands_for_the_default_where_that_is_nnablas():
+def test_none_means_the_default_as_in_nnabla():
     x, index = nn.Variable((2, 3)), nn.Variable.from_numpy_array(np.array([1, 0]))
     for y, args in (
         (F.cumsum(x, axis=None), {"axis": 0, "exclusive": False, "reverse": False}),
@@ -211,7 +211,7 @@ def test_none_stands_for_the_default_where_that_is_nnablas():
         assert y.shape == (2, 3) and y.parent.info.args == args
 
 
-# What is refused before a method sees it: the message says what was expected and what came, a note says where.
+# Arguments refused before the method runs: the message says what was expected and received, a note names the method.
 BEFORE = {
     "need_grad": ("True, False or None, got 'no'", lambda: nn.Variable((2, 3), need_grad="no")),
     "clear_buffer": ("True or False, got 'x'", lambda: (V * 1).forward(clear_buffer="x")),
@@ -234,7 +234,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("argument", BEFORE)
-def test_plain_arguments_of_methods_are_told_apart(argument):
+def test_refused_arguments_of_methods_have_a_note(argument):
     text, call = BEFORE[argument]
     with pytest.raises(nn.CallError) as caught:
         call()
@@ -244,21 +244,21 @@ def test_plain_arguments_of_methods_are_told_apart(argument):
 
 
 @pytest.mark.parametrize("yes", [True, 1, np.True_, np.int64(1)])
-def test_what_counts_as_true(yes):
+def test_accepted_truth_values(yes):
     assert nn.Variable((2,), need_grad=yes).need_grad
     with nn.auto_forward(yes):
         assert nn.get_auto_forward()
 
 
 @pytest.mark.parametrize("wrong", [{"nope": 1}, {"recompute": "x"}, {"data": nn.NdArray((3, 3))}, {"parent": 3}])
-def test_of_several_attributes_all_are_set_or_none(wrong):
+def test_several_attributes_are_set_all_or_none(wrong):
     x = nn.Variable((2, 3))
     with pytest.raises((AttributeError, TypeError, ValueError)):
         x.apply(persistent=True, need_grad=True, name="x", d=1, **wrong)
     assert (x.persistent, x.need_grad, x.name, x.d.sum()) == (False, False, "", 0)
 
 
-def test_a_parameter_of_another_shape_is_told_by_its_whole_path():
+def test_a_parameter_of_another_shape_is_named_by_its_whole_path():
     with nn.parameter_scope("net"):
         PF.affine(X, 3, name="first")
         with pytest.raises(nn.ParameterError, match="existing parameter 'net/first/affine/W', got"):
@@ -299,13 +299,13 @@ def test_schedules():
             refused()
 
 
-def test_modes_that_are_none():
+def test_invalid_modes():
     for refused in (-1, 0, "yes", False):
         with pytest.raises(nn.CallError, match="enable_grad"):
             autodiff.enable_grad(refused)
 
 
-def test_starting_gradients_that_are_none():
+def test_invalid_initial_gradients():
     x = nn.Variable.from_numpy_array(np.ones(4, np.float32), need_grad=True)
     with nn.auto_forward():
         y = x * x

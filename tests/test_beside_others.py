@@ -1,4 +1,4 @@
-"""Beside other libraries in one process."""
+"""Compatibility with other libraries in one process."""
 
 import shutil
 import subprocess
@@ -13,9 +13,9 @@ void take(void) {{ memset(taken, 1, sizeof taken); }}
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the room is that of Linux's loader")
-def test_import_needs_little_of_the_room_that_libraries_share_for_thread_locals(tmp_path):
-    """Linux's loader has 1,664 bytes in each thread for libraries that come late, of which others have taken some."""
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is of Linux's loader")
+def test_import_needs_little_static_thread_local_storage(tmp_path):
+    """Linux reserves 1,664 bytes of static thread-local storage for late libraries, and others use some of it."""
     compiler = next(filter(shutil.which, ("cc", "gcc", "clang")))
     (tmp_path / "taker.c").write_text(TAKER.format(size=832))
     library = tmp_path / "taker.so"

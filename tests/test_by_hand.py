@@ -1,4 +1,4 @@
-"""Function handles called by hand: what does not fit is refused before a kernel sees it."""
+"""Direct calls of function handles (`setup`, `forward`, `backward`): invalid calls are refused before a kernel runs."""
 
 import threading
 
@@ -10,10 +10,11 @@ import kinnor.functions as F
 
 
 def leaf(*shape):
+    """Returns a leaf of ones."""
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
-def test_a_function_runs_on_variables_of_ours():
+def test_a_function_runs_on_the_callers_variables():
     f = F.mul2(leaf(2), leaf(2)).parent
     x, y, z = leaf(3), leaf(3), nn.Variable()
     x.d = [1, 2, 3]
@@ -59,7 +60,7 @@ def test_shapes_that_do_not_fit_never_reach_a_kernel():
         f.backward([leaf(2)], [])
 
 
-def test_outputs_of_other_functions_are_not_looked_at():
+def test_outputs_of_other_functions_are_ignored():
     x = leaf(2, 3)
     first, second = F.slice(x, stop=(1, 3)), F.slice(x, start=(1, 0))
     first.g, second.g, x.g = 2, 5, 7
@@ -69,7 +70,7 @@ def test_outputs_of_other_functions_are_not_looked_at():
         first.parent.backward([x], [leaf(1 << 20), first])
 
 
-def test_a_gradient_is_added_where_accum_says_nothing():
+def test_gradients_add_up_by_default():
     x, y = leaf(2), leaf(2)
     z = F.mul2(x, y)
     z.forward()
@@ -81,12 +82,12 @@ def test_a_gradient_is_added_where_accum_says_nothing():
 
 
 @pytest.mark.parametrize("shape", [(2**62, 4), (2**40, 2**40), (-1, 2**63 - 1, 2)])
-def test_a_shape_beyond_all_memory_is_refused(shape):
+def test_a_shape_larger_than_memory_is_refused(shape):
     with pytest.raises((nn.ShapeError, MemoryError)):
         F.reshape(leaf(2), shape)
 
 
-def test_sizes_that_wrap_around_are_refused():
+def test_sizes_that_overflow_are_refused():
     one, empty = nn.NdArray((1, 1)), nn.NdArray((0,))
     with pytest.raises(MemoryError):
         F.broadcast(one, (2**32, 2**32), outputs=[empty])
@@ -97,6 +98,7 @@ def test_sizes_that_wrap_around_are_refused():
 
 
 def sample(*shape):
+    """Returns a leaf of random values in [0, 1)."""
     return nn.Variable.from_numpy_array(np.random.RandomState(3).rand(*shape).astype(np.float32), need_grad=True)
 
 
@@ -111,7 +113,7 @@ STATEFUL = {
 
 
 @pytest.mark.parametrize("name", STATEFUL)
-def test_a_run_by_hand_leaves_the_gradient_of_the_graph_alone(name):
+def test_a_direct_run_does_not_change_the_gradient_of_the_graph(name):
     make, shape, other = STATEFUL[name]
     x = sample(*shape)
     expected = None
@@ -131,7 +133,7 @@ def test_a_run_by_hand_leaves_the_gradient_of_the_graph_alone(name):
     np.testing.assert_array_equal(x.g, expected)
 
 
-def test_a_gradient_by_hand_is_that_of_the_forward_run_by_hand():
+def test_a_direct_gradient_belongs_to_the_direct_forward_run():
     x, a = sample(2, 3), sample(3, 5)
     y, b = F.max(x, axis=1), nn.Variable()
     y.forward()
@@ -147,7 +149,7 @@ def test_a_gradient_by_hand_is_that_of_the_forward_run_by_hand():
         f.backward([sample(4, 9)], [z])
 
 
-def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
+def test_a_direct_recomputation_draws_the_numbers_of_the_graph():
     x = sample(5, 5)
     y, z = F.dropout(x), nn.Variable()
     for _ in range(3):
@@ -157,7 +159,7 @@ def test_a_recomputation_by_hand_draws_the_numbers_of_the_graph():
             np.testing.assert_array_equal(y.d, z.d)
 
 
-def test_what_draws_nothing_for_its_arguments_is_recomputed_by_hand_without_a_key():
+def test_recomputation_without_random_numbers_needs_no_key():
     x, h, w = sample(3, 2, 4), sample(1, 1, 2, 5), sample(1, 3, 5, 9)
     q = sample(2, 3, 4)
     for outputs, inputs in ((F.gru(x, h, w), [x, h, w]), ([F.scaled_dot_product_attention(q, q, q)], [q, q, q])):
@@ -173,7 +175,7 @@ def test_what_draws_nothing_for_its_arguments_is_recomputed_by_hand_without_a_ke
     assert drops.need_setup_recompute(0)
 
 
-def test_a_recomputation_by_hand_draws_the_numbers_of_the_later_run():
+def test_a_direct_recomputation_draws_the_numbers_of_the_later_run():
     x = sample(5, 5)
     y, z = F.dropout(x, seed=4), nn.Variable()
     y.forward()
@@ -186,7 +188,7 @@ def test_a_recomputation_by_hand_draws_the_numbers_of_the_later_run():
     np.testing.assert_array_equal(z.d, y.d)
 
 
-def test_a_graph_run_by_hand_is_one_that_ran():
+def test_a_graph_run_directly_counts_as_run():
     x = sample(4, 6)
     y = F.sum(F.max(x, axis=1))
     for shape in ((4, 6), (3, 2)):
@@ -198,13 +200,14 @@ def test_a_graph_run_by_hand_is_one_that_ran():
         np.testing.assert_array_equal(x.g, x.d == x.d.max(axis=1, keepdims=True))
 
 
-def test_no_run_by_hand_within_a_run():
+def test_no_direct_run_within_a_run():
     x = sample(4, 8)
     y = F.sum(F.sort(x))
     f = y.parent.inputs[0].parent
     refused = []
 
     def hook(_):
+        """Checks that direct calls of `f` are refused while it runs in a graph."""
         for run in (
             lambda: f.setup([x], [nn.Variable()]),
             lambda: f.forward([sample(8, 40)], [nn.Variable()]),
@@ -222,7 +225,7 @@ def test_no_run_by_hand_within_a_run():
     f.forward([x], [nn.Variable()])
 
 
-def test_no_run_by_hand_beside_a_run():
+def test_no_direct_run_during_a_run_of_another_thread():
     x = sample(300, 300)
     y = F.sort(x)
     y.forward()
@@ -232,6 +235,7 @@ def test_no_run_by_hand_beside_a_run():
     failures = []
 
     def run():
+        """Runs the graph in a loop and records refused runs."""
         try:
             for _ in range(60):
                 try:

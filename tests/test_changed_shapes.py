@@ -1,4 +1,4 @@
-"""Shapes that change under a graph that was built: set up again by a forward run, refused by a backward run."""
+"""Changed shapes under a built graph: a forward run sets it up again, a backward run is refused."""
 
 import collections
 
@@ -17,14 +17,14 @@ AGAIN = r"run forward\(\) again|call forward\(\) first"
 
 
 def world():
-    """A leaf, what is computed from it, and a loss."""
+    """Returns a leaf, an intermediate result and a loss."""
     x = nn.Variable.from_numpy_array(np.ones(N, np.float32), need_grad=True)
     h = F.tanh(F.exp(x))
     return x, h, F.sum(F.sin(h))
 
 
 def loss(x):
-    """The same loss of that array."""
+    """The loss of `world` in NumPy."""
     return np.sin(np.tanh(np.exp(np.asarray(x, np.float64)))).sum()
 
 
@@ -69,7 +69,7 @@ def test_kept_plans_do_not_outlive_shapes():
         np.testing.assert_allclose(y.d, np.prod(shape) * loss(0.5), rtol=1e-4)
 
 
-def test_what_changed_is_named():
+def test_the_error_names_the_changed_array():
     x = leaf(*range(8))
     x.name = "pixels"
     y = F.sin(x)
@@ -132,7 +132,7 @@ def test_several_ends():
     nn.forward_all([c, a, b])
     assert a.shape == b.shape == c.shape == (3,)
     np.testing.assert_allclose(b.d, np.exp(np.sin(1)), rtol=1e-5)
-    # One end has run since, the other has not.
+    # One end has run since the change, the other has not.
     x.reset_shape((4,), True)
     a.forward()
     a.backward()
@@ -162,7 +162,7 @@ def test_parameters():
     with pytest.raises(nn.GraphError, match=AGAIN):
         z.backward()
     nn.get_parameters()["affine/W"].reset_shape((4, 5), True)
-    with pytest.raises(nn.ShapeError):  # the bias and the slopes are those of three outputs
+    with pytest.raises(nn.ShapeError):  # the bias and the slopes still have three outputs
         z.forward()
     for name in ("affine/b", "prelu/slope"):
         nn.get_parameters()[name].reset_shape((5,), True)
@@ -181,7 +181,7 @@ def test_parameters():
 @pytest.mark.parametrize("size", [1, 2 * N])
 @pytest.mark.parametrize("warm", [0, 3])
 def test_hooks_of_forward(size, warm):
-    """What a hook does to the run under way harms nothing, and what it makes useless is refused."""
+    """A hook that changes shapes during the run does no harm. The run is refused if its results become invalid."""
     for which, at in (("h", "Tanh"), ("h", "Exp"), ("h", "Sin"), ("y", "Exp"), ("x", "Exp"), ("x", "Sin")):
         x, h, y = world()
         for _ in range(warm):
@@ -190,6 +190,7 @@ def test_hooks_of_forward(size, warm):
         v = {"x": x, "h": h, "y": y}[which]
 
         def hook(f, v=v, at=at):
+            """Changes the shape of `v` at the function of type `at`."""
             if f.info.type_name == at:
                 v.reset_shape((size,), True)
 
@@ -215,6 +216,7 @@ def test_hooks_of_backward(which, size):
     x.grad.zero()
 
     def hook(f):
+        """Changes the shape of `v` at `Sin`."""
         if f.info.type_name == "Sin":
             v.reset_shape((size,), True)
 
@@ -241,7 +243,7 @@ def test_hooks_on_gradients():
 
 
 def few_rows():
-    """Some rows of every operation."""
+    """Returns the first rows of every operation."""
     seen = collections.Counter()
     for row in all_rows():
         seen[row.name] += 1
@@ -250,22 +252,25 @@ def few_rows():
 
 
 def variable(x, need_grad):
+    """Returns an input of a row as a variable, None for an omitted one."""
     if x is None:
         return None
     return nn.Variable.from_numpy_array(x.astype(np.float32) if x.dtype.kind == "f" else x, need_grad=need_grad)
 
 
 def built(row, inputs=None):
-    """A graph of one operation: its inputs and outputs."""
+    """Builds a graph of one operation. Returns its inputs and outputs."""
     xs = [variable(x, i in row.wanted) for i, x in enumerate(row.inputs if inputs is None else inputs)]
     return xs, call(row, xs)
 
 
 def halved(shape):
+    """Halves each length, down to 1."""
     return tuple(max(1, n // 2) for n in shape)
 
 
 def enlarged(shape):
+    """Makes each length larger."""
     return tuple(3 * n + 1 for n in shape)
 
 
@@ -294,7 +299,7 @@ def test_every_operation_with_an_input_of_another_shape(another):
             _, fresh = built(row, [v if v is None else v.d.copy() for v in xs])
             nn.forward_all(fresh)
         except nn.Error:
-            continue  # arguments that depend on shapes are those of the first ones
+            continue  # arguments that depend on shapes still fit the first ones
         if not row.random and row.name != "slice":
             for y, z in zip(ys, fresh, strict=True):
                 assert y.shape == z.shape, row

@@ -1,4 +1,4 @@
-"""The program `kinnor`: each command, what it says where it fails, and a network trained from end to end."""
+"""The program `kinnor`: each command, its error messages, and training from start to end."""
 
 import csv
 import json
@@ -23,12 +23,14 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
+    """Runs the test in an empty folder, and returns it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def model(folder):
+    """Saves a small network as `net.nnp`, and returns its output."""
     x = nn.Variable((2, 1, 4, 4))
     y = PF.affine(F.relu(PF.convolution(x, 3, (3, 3), name="c")), 5, name="f")
     nn.save("net.nnp", {"y": y}, inputs={"x": x}, name="net")
@@ -36,10 +38,12 @@ def model(folder):
 
 
 def run(line):
+    """Runs a command line. Returns its exit status."""
     return main(line.split())
 
 
 def ok(line):
+    """Runs a command line that must succeed."""
     assert run(line) == 0
 
 
@@ -70,7 +74,7 @@ def test_a_network_is_trained_on_a_folder_of_images(folder, capsys):
     }
 
 
-def test_training_goes_on_where_it_was(folder):
+def test_training_resumes_from_a_file(folder):
     rng = np.random.RandomState(0)
     np.savetxt("data.csv", rng.randn(8, 4), delimiter=",", header="x__0,x__1,x__2,t", comments="", fmt="%.6f")
     x, t = nn.Variable((4, 3)), nn.Variable((4, 1))
@@ -80,6 +84,7 @@ def test_training_goes_on_where_it_was(folder):
     from kinnor.utils.save import save
 
     def project(n_epochs):
+        """Writes a training project of `n_epochs` epochs."""
         optimizer = {"name": "o", "solver": solver, "network": "n", "dataset": "d", "weight_decay": 0, "lr_decay": 1}
         optimizer |= {"lr_decay_interval": 1, "update_interval": 1, "data_variables": {"x": "x", "t": "t"}}
         contents = {
@@ -117,7 +122,7 @@ def test_networks_are_converted_to_onnx_and_back(folder):
     ok("convert fixed.nnp fixed.onnx -d opset_13")
     ok("convert fixed.onnx again.nnp")
     model = nn.load("again.nnp")
-    assert model.inputs == ["x"]  # Of the other one the shape alone was read, which is fixed.
+    assert model.inputs == ["x"]  # For the other input only the shape was read, and that is fixed.
     assert model.network.variables["x"].shape == (5, 2, 3)
     y.forward()
     np.testing.assert_allclose(model(x.d), y.d, rtol=1e-6)
@@ -152,7 +157,7 @@ def test_parameters_are_converted_both_ways(folder, model, extension):
     assert all((v.d == before[k]).all() for k, v in nn.get_parameters().items())
 
 
-def test_numbers_go_in_and_come_out(folder, model, capsys):
+def test_infer_reads_and_writes_raw_files(folder, model, capsys):
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
     x.tofile("x.bin")
     ok("infer -c net.nnp -b 2 -o out x.bin")
@@ -164,7 +169,7 @@ def test_numbers_go_in_and_come_out(folder, model, capsys):
     assert "expected 48 numbers for 'x', got 32" in capsys.readouterr().err
 
 
-def test_what_is_in_a_file_is_shown(folder, model, capsys):
+def test_the_contents_of_a_file_are_shown(folder, model, capsys):
     ok("dump net.nnp -F -V")
     shown = capsys.readouterr().out
     assert "inputs: x (-1, 1, 4, 4)" in shown
@@ -190,6 +195,7 @@ def test_what_is_in_a_file_is_shown(folder, model, capsys):
 
 
 def page_of(path):
+    """Returns the data in a page that draws a network."""
     return json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', path.read_text(), re.DOTALL)[1])
 
 
@@ -210,11 +216,12 @@ def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
     assert "one page that folds scopes" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_page_that_cannot_be_written_is_not_there(folder, model, monkeypatch, capsys):
+def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):
     ok("draw net.nnp -o drawn -f html")
     before = (folder / "drawn/net.html").read_bytes()
 
     def full(path, text, encoding):
+        """Replaces the writer of the page: writes a part, then fails as on a full disk."""
         path.write_bytes(text.encode()[:100])
         raise OSError("no space left")
 
@@ -243,7 +250,7 @@ def test_data_sets_become_arrays(folder):
 
 
 @pytest.mark.parametrize(("mode", "colours"), [("trimming", 3), ("padding", 1)])
-def test_images_are_made_to_fit(folder, mode, colours):
+def test_images_are_scaled_to_the_size(folder, mode, colours):
     (folder / "in/cat").mkdir(parents=True)
     (folder / "in/none").mkdir()
     write_image("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
@@ -257,7 +264,7 @@ def test_images_are_made_to_fit(folder, mode, colours):
 
 
 def detection(text, size, mode="padding", width=8, height=8, colours=1):
-    """The labels, the regions and the image that are made of one image with boxes."""
+    """Runs the converter on one image with boxes. Returns labels, regions and the image."""
     Path("in").mkdir(exist_ok=True)
     write_image("in/a.png", np.full((*size, 3), 250, np.uint8))
     Path("in/a.txt").write_text(text)
@@ -273,15 +280,15 @@ def detection(text, size, mode="padding", width=8, height=8, colours=1):
 def test_boxes_become_labels_and_regions_of_cells(folder):
     labels, regions, image = detection("2 0.25 0.3 0.5 0.25\n1 1.0 1.0 0.5 0.5\n", (8, 8))
     assert labels.tolist() == [[2, -1], [-1, 1]]
-    # Where the middle is in its cell, and the logarithms of width and height in cells; the second box is cut.
+    # The center within its cell, then the logarithms of width and height in cells. The second box is clipped.
     np.testing.assert_allclose(regions[0, :4], [0.5, 0.6, np.log(1), np.log(0.5)], atol=1e-6)
     np.testing.assert_allclose(regions[1, 4:], [0.75, 0.75, np.log(0.5), np.log(0.5)], atol=1e-6)
     assert not regions[0, 4:].any() and image.shape == (8, 8)
 
 
 @pytest.mark.parametrize("mode", ["trimming", "padding"])
-def test_boxes_follow_what_makes_images_fit(folder, mode):
-    # A quarter of a wide image, right of its middle; of a high one, below.
+def test_boxes_follow_the_scaling_of_images(folder, mode):
+    # A quarter of a wide image, right of the middle, then a quarter of a tall one, below it.
     wide, high = "0 0.625 0.5 0.25 1\n", "0 0.5 0.625 1 0.25\n"
     for text, size, across in ((wide, (8, 16), True), (high, (16, 8), False)):
         labels, regions, _ = detection(text, size, mode)
@@ -298,12 +305,12 @@ def test_boxes_follow_what_makes_images_fit(folder, mode):
         np.testing.assert_allclose(lengths, want[1], atol=1e-5)
 
 
-def test_sizes_of_boxes_are_told_apart(folder, capsys):
+def test_boxes_get_the_anchor_of_their_size(folder, capsys):
     for i in range(6):
         (folder / "in/deep").mkdir(parents=True, exist_ok=True)
         write_image(f"in/deep/{i}.png", np.full((8, 8), i, np.uint8))
         (folder / f"in/deep/{i}.txt").write_text("0 0.5 0.5 0.1 0.2\n" if i % 2 else "1 0.5 0.5 0.8 0.6\n")
-    write_image("in/alone.png", np.full((8, 8), 9, np.uint8))  # without objects
+    write_image("in/alone.png", np.full((8, 8), 9, np.uint8))  # has no objects
     line = "create_object_detection_dataset -i in -o out -n 2 -c 3 -w 8 -g 8 -a 2 -d 8 -m padding -s true"
     ok(f"{line} -f1 a.csv -f2 b.csv -r2 50")
     assert "width 0.100000, height 0.200000\nanchor: width 0.800000, height 0.600000" in capsys.readouterr().out
@@ -336,7 +343,7 @@ def test_products_become_affine_layers(folder, capsys):
     assert run("optimize a.nnp b.onnx") == 1 and run("optimize gone.nnp b.nnp") == 1
 
 
-def test_what_monitors_wrote_is_plotted(folder):
+def test_series_of_monitors_are_plotted(folder):
     pytest.importorskip("matplotlib")
     series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)
     for i in range(3):
@@ -351,7 +358,7 @@ def test_what_monitors_wrote_is_plotted(folder):
     assert not (folder / "x.png").exists()
 
 
-# --- NNabla's arguments
+# --- Arguments of NNabla
 
 
 def test_arguments_of_nnabla_choose_formats_executors_and_versions(folder, model, capsys):
@@ -411,10 +418,10 @@ def test_paths_of_a_data_set_are_written_whole(folder, model):
     assert second[:3] == [str(folder / "data/1.csv"), "b", "1"]
 
 
-# --- What it says
+# --- Messages
 
 
-def test_failures_are_one_line_and_a_status(folder, capsys):
+def test_failures_print_one_line_and_set_the_status(folder, capsys):
     for line, status, text in (
         ("train -c gone.nntxt -o out", 1, "kinnor: train: .*gone.nntxt"),
         ("dump", 2, "usage: kinnor dump"),
@@ -459,6 +466,6 @@ def test_help_imports_neither_numpy_nor_the_package():
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
-def test_it_is_a_module_too():
+def test_the_program_is_also_a_module():
     done = subprocess.run([sys.executable, "-m", "kinnor", "version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"Kinnor {nn.__version__}\n"

@@ -1,4 +1,4 @@
-"""NNabla's names for Kinnor: imported, around a script, and as a plug-in of pytest. Each in a process of its own."""
+"""NNabla's names for Kinnor: imported, around a script, and as a pytest plug-in. Each test runs in its own process."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ PACKAGES = str(Path(kinnor.__file__).parents[1])
 
 
 def python(*arguments, cwd=None):
+    """Runs Python with the compatibility package on its path."""
     paths = [PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
@@ -20,6 +21,7 @@ def python(*arguments, cwd=None):
 
 
 def run(program):
+    """Runs a program after importing the compatibility names. Returns the words that it prints."""
     done = python("-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -61,7 +63,7 @@ def test_a_program_written_for_nnabla_trains():
     assert out == ["True", "a/affine/W", "a/affine/b", "b/affine/W", "b/affine/b"]
 
 
-def test_names_are_kinnors_own():
+def test_nnabla_names_are_the_same_objects():
     out = run("""
         import kinnor, nnabla as nn, nnabla_ext.cpu, nnabla.variable, nnabla.random, nnabla.utils.data_source
         print(nn.Variable is kinnor.Variable, nnabla.variable.Variable is kinnor.Variable)
@@ -234,7 +236,7 @@ def test_files_of_nnablas_format_are_written_and_read():
     assert out == ["True", "leaky_relu", "x", "alpha", "inplace"]
 
 
-def test_files_are_closed_at_the_end_of_a_block_whatever_happens_in_it(tmp_path):
+def test_files_are_closed_at_the_end_of_a_block_even_after_errors(tmp_path):
     run(f"""
         import io, os, zipfile
         from nnabla.utils.get_file_handle import get_file_handle_load, get_file_handle_save
@@ -281,7 +283,7 @@ def test_files_are_closed_at_the_end_of_a_block_whatever_happens_in_it(tmp_path)
     """)
 
 
-def test_what_programs_take_from_the_command_line_program(tmp_path):
+def test_functions_of_the_command_line_module(tmp_path):
     out = run("""
         import sys
         import numpy as np
@@ -358,7 +360,7 @@ def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
         import nnabla.parametric_functions as PF
 
         def step(first_clears):
-            # A discriminator learns from what a generator made; the generator's turn clears the gradient of both.
+            # A discriminator learns from generated values. The generator's step clears the gradient of both.
             nn.clear_parameters()
             z = nn.Variable.from_numpy_array(np.ones((2, 3)))
             fake = F.tanh(PF.affine(z, 4, name="generator", rng=np.random.RandomState(0)))
@@ -383,7 +385,7 @@ def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
     """)
 
 
-def test_arguments_of_a_function_that_are_a_method_say_nothing():
+def test_arguments_of_a_function_may_be_a_method():
     run("""
         import numpy as np
         import nnabla as nn
@@ -411,7 +413,7 @@ def test_arguments_of_a_function_that_are_a_method_say_nothing():
     """)
 
 
-def test_functions_without_what_is_around_them():
+def test_function_bases_take_their_own_argument_names():
     run("""
         import inspect
         import numpy as np

@@ -1,4 +1,4 @@
-"""NNabla's commands as functions of its modules, in a process of their own."""
+"""NNabla's commands as functions of its modules. Each test runs in its own process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""NNabla's converter and its loaders of files by extension, each test in a process of its own."""
+"""NNabla's converter, and its file loaders by extension. Each test runs in its own process."""
 
 from test_compat import run
 
@@ -62,7 +62,7 @@ def test_files_are_imported_expanded_and_exported(tmp_path):
         read = NnpImporter("a.nntxt", "readme.txt").execute()
         assert read.other_files == ["readme.txt"]
         assert [network.name for network in read.protobuf.network] == ["main", "loop"]
-        # Parameters that are not in the file are drawn; those of the first executor alone, as NNabla does it.
+        # Parameters missing in the file are drawn, but only for the first executor, as in NNabla.
         drawn, = read.protobuf.parameter
         want = np.random.RandomState(0).randn(3, 3)
         assert drawn.variable_name == "a/W" and drawn.need_grad
@@ -81,7 +81,7 @@ def test_files_are_imported_expanded_and_exported(tmp_path):
             NnpExporter(read, 4, kind).execute(kind)
             assert members(kind + ".nnp") == sorted(os.listdir(kind)) == want, kind
             again = NnpImporter(kind + ".nnp").execute().protobuf
-            assert list(again.parameter[0].data) == list(drawn.data)  # drawn again if there are none
+            assert list(again.parameter[0].data) == list(drawn.data)  # drawn again if missing
         refused(ValueError, "expected `parameter_type`", NnpExporter, read, 4, "npz")
         refused(ValueError, "expected a folder or a name", NnpExporter(read, 4).execute, "a.zip")
 
@@ -137,7 +137,7 @@ def test_files_are_converted(tmp_path):
     """)
 
 
-def test_loaders_read_what_a_program_wants(tmp_path):
+def test_file_loaders_by_extension(tmp_path):
     run(f"""
         {NETWORKS.strip()}
         import nnabla.functions as F, nnabla.parametric_functions as PF, nnabla.solvers as S
@@ -163,7 +163,7 @@ def test_loaders_read_what_a_program_wants(tmp_path):
         made = context(proto=nnabla_pb2.NNablaProtoBuf(), parameter_scope=scope)
         handle.load_files(made, handle.get_parameter_file_loader(), open("q.h5", "rb"), ".h5")
         assert not nn.get_parameters() and list(scope) == ["q"] and not proto_names(made)
-        handle.load_files(made, handle.get_parameter_file_loader(), "nothing.xyz")  # with a warning
+        handle.load_files(made, handle.get_parameter_file_loader(), "nothing.xyz")  # warns
 
         NnpExporter(NnpImporter("a.nntxt").execute(), 4).execute("a.nnp")
         for path in ("a.nntxt", "a.nnp"):

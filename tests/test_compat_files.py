@@ -1,4 +1,4 @@
-"""What programs of NNabla's do with files of networks and with functions by hand, each in a process of its own."""
+"""Programs for NNabla with network files and direct calls of functions. Each test runs in its own process."""
 
 from test_compat import run
 
@@ -54,7 +54,7 @@ NETWORK = '''
 '''
 
 
-def test_training_goes_on_from_saved_states(tmp_path):
+def test_training_resumes_from_saved_states(tmp_path):
     run(f"""
         {NETWORK.strip()}
         from nnabla.utils.cli.utility import load_train_state, save_optimizer_states
@@ -125,7 +125,7 @@ def test_states_of_solvers_alone_are_read_before_networks_are_built(tmp_path):
     """)
 
 
-def test_iterators_of_one_data_set_leave_each_other_alone(tmp_path):
+def test_iterators_of_one_data_set_are_independent(tmp_path):
     run(f"""
         {NETWORK.strip()}
         folder = pathlib.Path({str(tmp_path)!r})
@@ -146,7 +146,7 @@ def test_iterators_of_one_data_set_leave_each_other_alone(tmp_path):
     """)
 
 
-def test_a_cache_that_is_there_is_read_instead_of_the_file(tmp_path):
+def test_an_existing_cache_is_read_instead_of_the_file(tmp_path):
     run(f"""
         {NETWORK.strip()}
         from nnabla.utils.create_cache import CreateCache
@@ -170,7 +170,7 @@ def test_a_cache_that_is_there_is_read_instead_of_the_file(tmp_path):
     """)
 
 
-def test_functions_run_by_hand():
+def test_functions_run_directly():
     run("""
         import numpy as np
         import nnabla as nn

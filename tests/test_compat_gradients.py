@@ -1,4 +1,4 @@
-"""Gradients as functions under NNabla's names, in a process of their own: importing them renames the library."""
+"""Gradients as functions under NNabla's names. Each test has its own process, since the names rename the library."""
 
 import subprocess
 import sys
@@ -82,7 +82,7 @@ shapes = [(2, 3)] * 3
 _, gx, gw = registry["Where"]([gy], [condition, None, None], shapes, [None], shapes[:1])
 nn.forward_all([gx, gw])
 assert np.array_equal(gx.d, gy.d * condition.d) and np.array_equal(gw.d, gy.d * (1 - condition.d))
-# A gradient that reads the output alone.
+# A gradient that reads only the output.
 y = F.tanh(x)
 gx = registry["Tanh"]([gy], [None], shapes[:1], [y], shapes[:1])
 gx.forward()
@@ -95,7 +95,7 @@ y = F.dropout(x, 0.4)
 gx = registry["Dropout"]([gy], [x], [x.shape], [y], [y.shape], 0.4)
 factors = []
 for _ in range(2):
-    # The gradient is of the run before it, and does not draw anew.
+    # The gradient belongs to the last run, and draws no new numbers.
     y.forward()
     drawn = y.d.copy()
     gx.forward()
@@ -117,7 +117,7 @@ for lonely in variable(4, 5), None:
 RETURNED = """
 x, w, gy = variable(2, 3), variable(2, 3), variable(2, 3)
 shape = x.shape
-# One gradient comes by itself, several as a tuple.
+# One gradient is returned alone, several as a tuple.
 gx = registry["Sin"]([gy], [x], [shape], [F.sin(x)], [shape])
 gx.forward()
 assert np.allclose(gx.d, gy.d * np.cos(x.d), atol=1e-6)
@@ -139,7 +139,6 @@ assert np.allclose(found[1].d, gy.d.sum(0, keepdims=True), atol=1e-5)
 
 @pytest.mark.parametrize("script", [DATA_GRAD, RULE, RESIZE, POOLING, UNREAD, DROPOUT, RETURNED, BATCH_NORMALIZATION])
 def test_gradients_are_functions(script: str) -> None:
-    """Gradients take their arguments by position, are differentiated again, are complete, and need no input that
-    they do not read."""
+    """Gradients take positional arguments, are complete and differentiable, and need only the inputs that they read."""
     done = subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

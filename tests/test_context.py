@@ -1,4 +1,4 @@
-"""Contexts: names, scopes of threads, the default of the process."""
+"""Contexts: names, scopes by thread, the process default."""
 
 import copy
 import pickle
@@ -12,6 +12,7 @@ from kinnor import ext_utils
 
 @pytest.fixture(autouse=True)
 def default_context():
+    """Restores the default context after the test."""
     before = nn.get_current_context()
     yield
     nn.set_default_context(before)
@@ -65,7 +66,7 @@ def test_scopes_nest_and_end():
     assert nn.get_current_context() is default
 
 
-def test_a_scope_is_its_threads_and_the_default_everyones():
+def test_scopes_are_thread_local_and_the_default_is_global():
     default = nn.Context(["cpu:double"])
     nn.set_default_context(default)
     seen = []
@@ -139,7 +140,7 @@ def test_functions_compute_in_the_context_they_are_built_in(type_config, dtype):
     assert y.d.tolist() == [2, 3, 4]
 
 
-def test_contexts_reach_functions_of_other_threads_by_default_only():
+def test_other_threads_use_the_default_context():
     import kinnor.functions as F
 
     x = nn.Variable((1,))
@@ -147,11 +148,13 @@ def test_contexts_reach_functions_of_other_threads_by_default_only():
     dtypes = []
 
     def build():
+        """Builds and runs a function in the current context, and records the type of its result."""
         y = F.add_scalar(x, 1)
         y.forward()
         dtypes.append(y.d.dtype.name)
 
     def in_thread():
+        """Calls `build` in another thread."""
         thread = threading.Thread(target=build)
         thread.start()
         thread.join()

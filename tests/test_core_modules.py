@@ -1,4 +1,4 @@
-"""Networks as objects: modules, sequences of them, and layers as classes."""
+"""Modules: networks as objects, sequences of modules, and layers as classes."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ from kinnor.experimental import parametric_function_class as PC
 
 
 class Dense(nn.Module):
+    """A module with one affine layer of `n` outputs."""
+
     def __init__(self, n):
         self.n = n
 
@@ -20,6 +22,8 @@ class Dense(nn.Module):
 
 
 class Network(nn.Module):
+    """A module with two submodules and a parameter of its own."""
+
     def __init__(self):
         self.first = Dense(4)
         self.second = Dense(2)
@@ -31,6 +35,7 @@ class Network(nn.Module):
 
 @pytest.fixture(autouse=True)
 def own_parameters():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
@@ -69,6 +74,8 @@ def test_the_modules_that_are_called():
     seen = []
 
     class Looks(nn.Module):
+        """Records the names of the modules whose calls are active."""
+
         def call(self, x):
             seen.append([module.name for module in called()])
             return x
@@ -141,6 +148,8 @@ def test_normalizations_and_embeddings_as_classes():
 
 def test_classes_are_saved_and_loaded(tmp_path):
     class Twice(PC.Module):
+        """A module that holds one layer under two names."""
+
         def __init__(self):
             self.a, self.b = PC.Affine(2, 2), PC.Affine(2, 2, with_bias=False)
             self.again = self.a

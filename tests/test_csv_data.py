@@ -1,4 +1,4 @@
-"""Data sets in CSV files and in folders of arrays."""
+"""Data sets from CSV files and from folders of arrays."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
 
 @pytest.fixture
 def folder(tmp_path):
+    """Returns a folder with images, an array and a CSV file that lists them."""
     for i, image in enumerate(IMAGES):
         write_image(tmp_path / f"{i}.png", image)
     np.save(tmp_path / "a.npy", np.ones((2, 2)))

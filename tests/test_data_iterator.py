@@ -1,4 +1,4 @@
-"""Batches: what comes in which order, epochs, slices, the thread, and what goes wrong in it."""
+"""Data iterators: order of batches, epochs, slices, the loader thread, and its errors."""
 
 import re
 import threading
@@ -22,14 +22,17 @@ both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thre
 
 
 def number(i):
+    """Returns example number `i`."""
     return (np.float32(i),)
 
 
 def take(batches, n):
+    """Returns the next `n` batches as lists."""
     return [batches.next()[0].astype(int).tolist() for _ in range(n)]
 
 
 def examples(batches, n):
+    """Returns the examples of the next `n` batches in one list."""
     return np.concatenate([batches.next()[0] for _ in range(n)]).astype(int).tolist()
 
 
@@ -45,8 +48,8 @@ def test_batches_come_in_order_and_wrap(use_thread):
 
 
 @both
-def test_shuffled_order_is_that_of_the_original(use_thread):
-    # RandomState(313) draws the order of each epoch; the batches of NNabla 1.39.
+def test_shuffled_order_matches_nnabla(use_thread):
+    # RandomState(313) draws the order of each epoch. The batches are from NNabla 1.39.
     with data_iterator_simple(number, 6, 2, shuffle=True, use_thread=use_thread) as batches:
         assert take(batches, 9) == [[5, 4], [1, 3], [2, 0], [1, 4], [3, 2], [5, 0], [3, 1], [2, 4], [5, 0]]
 
@@ -62,6 +65,7 @@ def test_each_epoch_has_each_example_once(use_thread, cached):
 
 def test_rng_seeds_the_order():
     def first(rng):
+        """Returns the first batch of a shuffled iterator."""
         with data_iterator_simple(number, 100, 100, shuffle=True, rng=rng) as batches:
             return take(batches, 1)
 
@@ -117,6 +121,7 @@ def test_failure_is_raised_by_next_and_loses_no_example(use_thread):
     failures = iter([OSError("disk"), OSError("disk again")])
 
     def load(i):
+        """Loads an example. Raises the next of `failures` at example 3."""
         if i == 3 and (error := next(failures, None)) is not None:
             raise error
         return number(i)
@@ -134,6 +139,7 @@ def test_reads_one_batch_ahead_in_one_other_thread():
     seen = []
 
     def load(i):
+        """Loads an example and records its thread."""
         seen.append((i, threading.current_thread().name))
         return number(i)
 
@@ -148,6 +154,7 @@ def test_reads_one_batch_ahead_in_one_other_thread():
 
 
 def in_threads(n_threads, work):
+    """Calls `work` in several threads, and raises the first error."""
     failures = []
 
     def guarded():
@@ -173,6 +180,7 @@ def test_threads_that_share_an_iterator_get_each_example_once_an_epoch(use_threa
     ) as batches:
 
         def work():
+            """Takes batches until the shared count is used up."""
             for _ in batches_left:
                 got.extend(batches.next()[0].tolist())
 
@@ -195,12 +203,14 @@ def test_an_iterator_that_another_thread_closes():
         opened = threading.Event()
 
         def work(batches=batches, opened=opened):
+            """Takes batches until the iterator is closed."""
             with pytest.raises(DataError, match="expected an open iterator, got a closed one"):
                 while True:
                     batches.next()
                     opened.set()
 
         def close(batches=batches, opened=opened):
+            """Closes the iterator once the other thread has started."""
             opened.wait()
             batches.close()
 
@@ -228,6 +238,7 @@ def test_slices_in_threads_load_each_example_of_a_cache_once():
         places = iter(range(4))
 
         def work():
+            """Reads one slice of the iterator."""
             with batches.slice(None, 4, next(places)) as part:
                 examples(part, 20)
 
@@ -243,6 +254,7 @@ def test_a_source_that_calls_its_iterator_is_refused(use_thread, act):
     made = []
 
     def load(i):
+        """Calls the iterator from its own source at example 4."""
         if made and i == 4:
             getattr(made[0], act)(*arguments)
         return number(i)
@@ -263,7 +275,7 @@ def test_examples_with_changing_numbers_of_arrays_are_refused(use_thread):
         for got in ("[1, 2]", "[2, 3]"):
             with pytest.raises(DataError, match=re.escape(f"expected 2 arrays in each example, got {got}")):
                 batches.next()
-        # The batch that did not fit is gone, the epoch that ended with it is not.
+        # The batch that did not fit is lost, but its epoch has ended.
         assert [x.tolist() for x in batches.next()] == [[0, 1], [0, 1]]
         assert (batches.epoch, batches.position) == (1, 2)
 
@@ -294,10 +306,10 @@ def test_dropped_iterator_ends_its_thread():
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("use_cache", [False, True])
-def test_slices_share_out_each_epoch(shuffle, use_cache):
+def test_slices_partition_each_epoch(shuffle, use_cache):
     with data_iterator_simple(number, 12, 2, shuffle=shuffle) as batches:
         slices = [batches.slice(None, num_of_slices=3, slice_pos=i, use_cache=use_cache) for i in range(3)]
-        # Each is read at its own pace.
+        # Read each at its own pace.
         epochs = [np.reshape(examples(part, 10), (5, 4)) for part in slices]
         for part in slices:
             part.close()
@@ -342,13 +354,13 @@ def test_slice_after_many_epochs():
 @pytest.mark.parametrize(
     "arguments", [{}, {"num_of_slices": 2}, {"slice_start": 1}, {"num_of_slices": 2, "slice_pos": 0, "slice_start": 1}]
 )
-def test_slice_needs_one_way_to_say_which(arguments):
+def test_slice_needs_exactly_one_way_to_select(arguments):
     with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="either"):
         batches.slice(None, **arguments)
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 5)])
-def test_slice_that_is_not_there(start, end):
+def test_slice_out_of_range(start, end):
     with pytest.raises(DataError, match="slice_start"):
         SlicedDataSource(SimpleDataSource(number, 4), slice_start=start, slice_end=end)
     with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="slice_pos"):
@@ -366,7 +378,7 @@ def test_order_is_that_of_the_examples_of_an_epoch(shuffle):
     assert Own(3).order.tolist() == [0, 1, 2]
 
 
-def test_orders_forget_what_is_long_past():
+def test_old_orders_are_dropped():
     orders = Orders(4, True, np.random.RandomState(0))
     first = orders[0]
     assert sorted(orders[Orders.KEPT - 1]) == [0, 1, 2, 3]
@@ -377,7 +389,7 @@ def test_orders_forget_what_is_long_past():
 
 
 class Own(DataSource):
-    """A source as a user of NNabla writes it: shuffled anew by each reset."""
+    """A source as a user of NNabla writes it, shuffled again at each reset."""
 
     def __init__(self, size, shuffle=False, rng=None):
         super().__init__(shuffle=shuffle, rng=rng)
@@ -391,6 +403,7 @@ class Own(DataSource):
         super().reset()
 
     def _get_data(self, position):
+        """Loads a pair (i, i * i) and counts the loads."""
         self.n_loaded += 1
         i = self._indexes[position]
         return i, i * i
@@ -422,7 +435,7 @@ def test_memory_cache_loads_each_example_once():
     source = Own(6, shuffle=True)
     with data_iterator(source, 3) as batches:
         examples(batches, 8)
-    assert source.n_loaded == 6 + 1  # and one to see how large it is
+    assert source.n_loaded == 6 + 1  # and one load to find the size
 
 
 def test_a_cache_begins_in_the_order_of_the_source_that_shares_its_generator():
@@ -446,6 +459,7 @@ def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
 
 def test_concatenated_sources():
     def parts():
+        """Returns two sources to concatenate."""
         return [SimpleDataSource(number, 3), SimpleDataSource(lambda i: (10 + i,), 2)]
 
     with data_iterator_concat_datasets(parts(), 5) as batches:
@@ -478,21 +492,22 @@ def test_source_by_itself():
         (lambda: data_iterator_simple(lambda i: (np.zeros(i),), 4, 2, use_thread=False).next(), "one shape"),
     ],
 )
-def test_what_cannot_be_iterated(call, message):
+def test_unsupported_sources_are_refused(call, message):
     with pytest.raises(DataError, match=message) as caught:
         call()
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, kinnor.Error)
 
 
-def test_batch_size_that_is_no_number():
+def test_invalid_batch_size():
     with pytest.raises(TypeError):
         data_iterator_simple(number, 4, 2.5)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuffle):
+def test_shards_match_one_process_and_resume_in_another_number(shuffle):
     def iterator(size):
+        """Returns an iterator of batches of `size` examples."""
         return data_iterator_simple(number, 10, size, shuffle=shuffle, rng=np.random.RandomState(3))
 
     with iterator(4) as whole:
@@ -515,7 +530,7 @@ def test_shards_are_the_batches_of_one_process_and_go_on_in_another_number(shuff
         each.close()
 
 
-def test_shards_that_there_are_not():
+def test_invalid_shards():
     with data_iterator_simple(number, 3, 1) as batches, pytest.raises(DataError, match="0 <= first < step <= 3"):
         batches.shard(3, 3)
 

@@ -1,4 +1,4 @@
-"""The digits that come with the package, and IDX files: whole ones made from them, and broken ones."""
+"""The bundled digits, and IDX files: valid files made from them, and damaged ones."""
 
 import gzip
 import struct
@@ -13,6 +13,7 @@ CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
 def idx_bytes(array):
+    """Returns an array as an IDX file."""
     array = np.asarray(array)
     header = struct.pack(">HBB", 0, CODES[array.dtype.str[1:]], array.ndim) + np.array(array.shape, ">u4").tobytes()
     return header + array.astype(array.dtype.newbyteorder(">")).tobytes()
@@ -20,6 +21,7 @@ def idx_bytes(array):
 
 @pytest.fixture
 def pixels():
+    """Returns the digits as 8-bit images."""
     images, _ = digits()
     return (images[:, 0] * 16).astype(np.uint8)
 
@@ -41,7 +43,7 @@ def test_digits_are_fresh_each_time():
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_read_idx_gives_back_the_digits(tmp_path, pixels, compress):
+def test_read_idx_reads_the_written_digits(tmp_path, pixels, compress):
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(compress(idx_bytes(pixels)))
     array = read_idx(path)
@@ -90,7 +92,7 @@ WHOLE = idx_bytes(np.arange(12, dtype="u1").reshape(3, 4))
         (gzip.compress(WHOLE[:-2], mtime=0), "got only 10"),
     ],
 )
-def test_read_idx_says_what_is_wrong(tmp_path, content, message):
+def test_read_idx_describes_errors(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)
     with pytest.raises(IdxError) as caught:
@@ -108,6 +110,6 @@ def test_read_idx_stops_at_the_end_of_a_bomb(tmp_path):
         read_idx(path)
 
 
-def test_read_idx_of_no_file(tmp_path):
+def test_read_idx_of_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_idx(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Every registered operation has a row in the table, a signature that is its declaration, and whole documentation."""
+"""Every registered operation has rows in the table, the signature that it declares, and full documentation."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ DECLARED = _core.declarations()
 each = pytest.mark.parametrize("declared", DECLARED, ids=[d[0] for d in DECLARED])
 
 GIVEN_BY_LISTS = {"sink"}
-"""Operations whose outputs mean nothing; `test_sink_runs_its_branches` tests them."""
+"""Operations without meaningful outputs. `test_sink_runs_its_branches` tests them."""
 
 
 @each
@@ -35,7 +35,7 @@ def test_rows_are_of_functions():
 
 
 @each
-def test_signature_is_declaration(declared):
+def test_signatures_match_declarations(declared):
     name, _, inputs, args, _ = declared
     parameters = dict(inspect.signature(getattr(_core.functions, name)).parameters)
     for common in ("n_outputs", "outputs"):
@@ -67,7 +67,7 @@ def test_documentation_is_whole(declared):
 
 
 def test_argument_names_of_info():
-    """`info.args` gives what was given, defaults included."""
+    """`info.args` holds the given arguments and the defaults."""
     x = nn.Variable((2, 3))
     assert F.sum(x, 1).parent.info.args == {"axes": [1], "keep_dims": False}
     for _, type_name, inputs, args, _ in DECLARED:

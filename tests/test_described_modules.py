@@ -1,4 +1,4 @@
-"""Modules that are called on `ProtoVariable`s: networks with the parameters of the modules."""
+"""Modules called on `ProtoVariable`s: network descriptions with the parameters of the modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import kinnor.parametric_functions as PF
 
 
 class Side(nn.Module):
-    """An affine layer of so many outputs."""
+    """An affine layer with `n` outputs."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -24,7 +24,7 @@ class Side(nn.Module):
 
 
 class BothSides(nn.Module):
-    """Two of them beside each other."""
+    """Two `Side` modules with concatenated outputs."""
 
     def __init__(self, n: int) -> None:
         self.left, self.right = Side(n), Side(n)
@@ -33,23 +33,25 @@ class BothSides(nn.Module):
         return F.concatenate(self.left(x), self.right(y), axis=1)
 
     def other(self, x: nn.Variable, y: nn.Variable) -> nn.Variable:
+        """A method other than `call`."""
         return self.left(x) + self.right(y)
 
 
 @pytest.fixture(autouse=True)
 def nothing_described():
-    """A test begins without descriptions, and leaves none."""
+    """Clears all network descriptions before and after the test."""
     nn.graph_def.reset_default_graph()
     yield
     nn.graph_def.reset_default_graph()
 
 
 def variables(*shapes):
+    """Returns variables of these shapes with random values."""
     return [nn.Variable.from_numpy_array(np.random.default_rng(3).normal(size=shape)) for shape in shapes]
 
 
 def check(network, module, *shapes, method="call"):
-    """A network computes what its module does, whatever the batch."""
+    """Asserts that a network computes the same as its module, for several batch sizes."""
     inputs = variables(*shapes)
     found, expected = network(*inputs), getattr(module, method)(*inputs)
     nn.forward_all([found, expected])
@@ -77,7 +79,7 @@ def test_methods_other_than_call_and_inputs_made_before():
     assert nn.graph_def.get_default_graph().networks == {}
 
 
-def test_modules_apart_are_networks_apart():
+def test_separate_modules_are_separate_networks():
     one, two, three = BothSides(2), Side(3), Side(4)
     with nn.graph_def.graph() as g:
         for module, n in ((one, 2), (two, 1), (three, 1)):
@@ -88,7 +90,7 @@ def test_modules_apart_are_networks_apart():
         check(network, module, *[(4, 3)] * n)
 
 
-def test_networks_get_names_and_outputs_find_theirs():
+def test_networks_get_names_and_outputs_know_their_network():
     module = Side(2)
     with nn.graph_def.graph_name("first") as name:
         y = module(nn.ProtoVariable((4, 3)))
@@ -121,7 +123,7 @@ def test_modules_of_other_variables_are_not_kept():
 
 
 class Row(nn.Module):
-    """Layers in a list, which are no parameters of the module, and a constant."""
+    """Layers in a list, which are not parameters of the module, and a constant."""
 
     def __init__(self):
         self.layers = [One(n) for n in (4, 5)]
@@ -133,6 +135,8 @@ class Row(nn.Module):
 
 
 class One(nn.Module):
+    """An affine layer with a named parameter scope."""
+
     def __init__(self, n):
         self.n = n
 
@@ -140,7 +144,7 @@ class One(nn.Module):
         return PF.affine(x, self.n, name="one")
 
 
-def test_what_is_no_input_is_kept(tmp_path):
+def test_variables_that_are_no_inputs_are_saved(tmp_path):
     module = Row()
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).rand(3, 2))
     y = module(x)

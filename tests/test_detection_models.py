@@ -1,4 +1,4 @@
-"""Networks that find objects and divide images: structure, sizes, files, and what goes before and after them."""
+"""Networks for detection and segmentation: structure, sizes, files, preprocessing and postprocessing."""
 
 import numpy as np
 import pytest
@@ -18,19 +18,20 @@ from kinnor.utils.save import save
 
 @pytest.fixture
 def constant(monkeypatch):
-    """Weights that cost no time."""
+    """Replaces the random initialization of weights by constants, which is fast."""
     monkeypatch.setattr(UniformInitializer, "__call__", lambda self, shape: np.broadcast_to(np.float32(0.01), shape))
 
 
 def count(y, kind):
+    """Counts the functions of type `kind` above `y`."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return found.count(kind)
 
 
-# The sizes are those of the authors' files: without the 16 bytes at their start, four bytes each.
+# The sizes of the authors' files, minus a header of 16 bytes, at four bytes each.
 @pytest.mark.parametrize(("dataset", "maps", "n"), [("voc", 25, 50_676_061), ("coco", 85, 50_983_561)])
-def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
+def test_yolo_has_the_published_size(constant, dataset, maps, n):
     model = YoloV2(dataset, weights=None)
     y = model(nn.Variable((2, 3, 64, 96)))
     assert y.shape == (2, 5 * 2 * 3, maps)
@@ -50,7 +51,7 @@ def test_yolo_has_the_size_that_it_should(constant, dataset, maps, n):
     assert nn.get_parameters() == {}
 
 
-def test_boxes_are_shares_of_the_image():
+def test_boxes_are_relative_to_the_image():
     h = nn.Variable((1, 125, 2, 4))
     h.d = np.random.RandomState(0).randn(*h.shape)
     model = YoloV2(weights=None)
@@ -89,7 +90,7 @@ def test_deeplab_has_the_structure_that_nnablas_file_names(constant, stride, dil
 
 
 class Small(BuiltModel):
-    """A network of one layer."""
+    """A network with one layer."""
 
     FOLDER, SHAPE, STAGES, UNUSED = "small", (3, 4, 4), ("all", "first"), ("xs",)
 
@@ -107,6 +108,7 @@ class Other(Small):
 
 @pytest.fixture
 def file(tmp_path):
+    """Writes a network to a file. Returns its path and the weight of its convolution."""
     with nn.parameter_scope("", {}):
         x = nn.Variable((1, 3, 4, 4))
         y = F.relu(PF.convolution(x, 2, (3, 3), name="c") + nn.parameter.get_parameter_or_create("xs", (1, 1, 1, 1)))
@@ -162,7 +164,7 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
         ObjectDetection("", None)()
 
 
-def test_a_letterbox_and_the_way_back():
+def test_letterbox_and_its_inverse():
     image = np.full((10, 20, 3), 200, np.uint8)
     frame = detection.LetterBoxTransform(image, 32, 32)
     assert (frame.new_w, frame.new_h) == (32, 16)
@@ -179,7 +181,7 @@ def test_a_letterbox_and_the_way_back():
         frame.inverse_coordinate_transform(boxes[0])
 
 
-def test_boxes_are_drawn_where_there_is_something():
+def test_boxes_are_drawn_around_detections():
     image = np.zeros((40, 60, 3), np.uint8)
     boxes = np.array([[30, 20, 20, 10, 1, 0.1, 0.9], [10, 10, 4, 4, 1, 0.2, 0.3]])
     drawn = detection.draw_bounding_boxes(image, boxes, ["cat", "dog"], colors=[(255, 0, 0), (0, 255, 0)])
@@ -194,7 +196,7 @@ def test_boxes_are_drawn_where_there_is_something():
         detection.draw_bounding_boxes(image * 1.0, boxes, ["cat", "dog"])
 
 
-def test_images_are_framed_and_classes_come_back(tmp_path):
+def test_images_are_padded_and_classes_have_the_original_size(tmp_path):
     image = np.random.RandomState(0).randint(0, 256, (10, 20, 3)).astype(np.uint8)
     way = segmentation.ProcessImage(image, 33, 33)
     x = way.pre_process()

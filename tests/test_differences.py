@@ -1,4 +1,4 @@
-"""What `docs/differences.md` says of numbers and gradients: each row of that section is run here."""
+"""Runs every row of the section on numbers and gradients in `docs/differences.md`."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ ROWS = {}
 
 
 def row(text):
-    """A row of the page that begins with that text."""
+    """Decorator: registers the check of the row of the page that begins with `text`."""
 
     def add(check):
         ROWS[text] = check
@@ -26,10 +26,12 @@ def row(text):
 
 
 def array(values):
+    """Returns a float32 leaf."""
     return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=True)
 
 
 def gradient(y, x):
+    """Returns the gradient of `y` by `x`."""
     y.forward()
     x.grad.zero()
     y.backward()
@@ -38,6 +40,7 @@ def gradient(y, x):
 
 @row("`h[1] = 0.5` on what a function computes")
 def assignment():
+    """Assignments in place leave earlier values unchanged."""
     x = leaf(2, 3)
     h = x * x
     h[1] = 0.5
@@ -47,6 +50,7 @@ def assignment():
 
 @row("`norm_normalization(x, p, axes, eps)`")
 def eps():
+    """The normalization adds `eps` before the root."""
     y = F.norm_normalization(array([[3, 4], [0, 0]]), p=2.0, axes=[1], eps=11.0)
     y.forward()
     np.testing.assert_allclose(y.d, [[0.5, 2 / 3], [0, 0]], rtol=1e-6)
@@ -54,6 +58,7 @@ def eps():
 
 @row("The gradient of `nn.grad` through `tile`")
 def tiled():
+    """The gradient graph through `tile` sums over the repeats."""
     x = leaf(1, 2)
     (g,) = nn.grad([F.tile(x, (3,))], [x])
     g.forward()
@@ -62,6 +67,7 @@ def tiled():
 
 @row("One variable as `beta` and `gamma`")
 def shared():
+    """A variable given as two inputs gets both gradients."""
     b = array([[1]])
     y = F.batch_normalization(array([[1], [2], [6]]), b, b, array([[0]]), array([[1]]), batch_stat=True)
     np.testing.assert_allclose(gradient(y, b), [[3]], atol=1e-5)
@@ -69,6 +75,7 @@ def shared():
 
 @row("Gradients of `mul_n`, `prod` and `norm` at zero")
 def at_zero():
+    """Gradients at zero are finite."""
     x = leaf(0, 2)
     assert gradient(F.mul_n(x), x) == [1, 1]
     assert gradient(F.prod(x), x) == [2, 0]
@@ -77,6 +84,7 @@ def at_zero():
 
 @row("`x[None, 2]`")
 def keys():
+    """Indices with None match NumPy."""
     values = np.arange(12, dtype=np.float32).reshape(4, 3)
     for key in ((None, 2), (2, None), (slice(1, 3), None), (None, 1, None, 2), (..., None)):
         y = array(values)[key]
@@ -86,6 +94,7 @@ def keys():
 
 @row("`w.g` after `Lars` with `weight_decay`")
 def decayed():
+    """Solvers do not change the gradient."""
     w = leaf(1, 2)
     w.g = [0.5, -0.25]
     solver = S.Lars(lr=0.05, coefficient=0.1)
@@ -98,6 +107,7 @@ def decayed():
 
 @row("`x.d` of the inputs that `forward(clear_no_need_grad=True)` leaves")
 def left():
+    """Clearing runs keep the inputs of these functions, and clear their outputs, except for `norm`."""
     x = leaf(1, 2)
     for f in (F.gelu, F.leaky_relu, F.swish, lambda x: F.mul_n(x, x), F.prod, F.norm):
         h = F.identity(x)
@@ -114,6 +124,7 @@ def left():
 
 @row("`y.d` and the rank of `y` after `nn.grad([y], [x])` ran")
 def not_run():
+    """Running a gradient graph does not run the differentiated output."""
     x = leaf(1, 2)
     y = F.sin(x) * x
     (g,) = nn.grad([y], [x])
@@ -129,6 +140,7 @@ def not_run():
 
 @row("A variable twice in `forward_all`")
 def twice():
+    """A variable listed twice does not become persistent."""
     y = F.sin(leaf(0))
     nn.forward_all([y, y])
     assert not y.persistent
@@ -136,12 +148,14 @@ def twice():
 
 @row("`convolution` with a kernel that reaches beyond")
 def too_large():
+    """A dilated kernel larger than its input is refused."""
     with pytest.raises(nn.ShapeError):
         F.convolution(nn.Variable((1, 1, 4, 5)), nn.Variable((1, 1, 3, 3)), stride=(2, 2), dilation=(2, 2))
 
 
 @row("`pad` that leaves windows of `max_pooling` on padding alone")
 def padding_alone():
+    """Windows with padding only: max pooling refuses them, sum pooling returns zero."""
     x = array([[[[-1, -2, -3], [-4, -5, -6]]]])
     with pytest.raises(nn.ArgumentError, match="max_pooling: expected `pad` to be less than kernel"):
         F.max_pooling(x, (2, 2), (1, 1), pad=(2, 0))
@@ -162,12 +176,14 @@ def padding_alone():
 
 @row("The derivative of `sinc` near zero")
 def near_zero():
+    """The gradient near zero is accurate."""
     x = leaf(1e-2, 1e-3, 1e-4)
     np.testing.assert_allclose(gradient(F.sinc(x), x), -x.d / 3, rtol=1e-4)
 
 
 @row("`softsign` of infinity")
 def at_infinity():
+    """The gradient at infinity is zero."""
     x = leaf(np.inf, -np.inf)
     assert gradient(F.softsign(x), x) == [0, 0]
     y = F.softsign(x)
@@ -245,14 +261,16 @@ def lost_products():
 
 @row("The gradient of `spectral_norm` with `test`")
 def in_test_mode():
+    """In test mode `spectral_norm` also differentiates through the norm."""
     w, u = array([[3, 0], [0, 4]]), array([0, 1])
     y = F.spectral_norm(w, u, dim=0, itr=1, test=True)
-    # The norm is that of the last row, which alone moves it.
+    # The norm comes from the last row alone, so only that row has a gradient through it.
     np.testing.assert_allclose(gradient(F.sum(y), w), [[0.25, 0.25], [0.25, 0.25 - 7 / 16]], rtol=1e-5)
 
 
 @row("`u` of several `spectral_norm` of one weight, after `backward`")
 def power_iterations():
+    """Power iterations run once for each forward run."""
     w, u = array([[3, 1], [1, 4]]), array([1, 0])
     y = F.sum(F.add_n(*[F.spectral_norm(w, u, dim=0, itr=1) for _ in range(3)]))
     y.forward()

@@ -1,4 +1,4 @@
-"""How objects look in a terminal and in a notebook."""
+"""The display of objects in a terminal and in a notebook."""
 
 import copy
 import pickle
@@ -15,6 +15,7 @@ import kinnor.solvers as S
 
 @pytest.fixture
 def network():
+    """Returns the loss of a small network."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32))
     with nn.parameter_scope("first"):
         y = PF.batch_normalization(PF.affine(x, 4))
@@ -62,7 +63,7 @@ def test_everything_is_a_table_in_a_notebook(network):
     assert "first/affine/W" in solver._repr_html_() and "0.2" not in nn.get_parameters()._repr_html_()
 
 
-def test_text_of_users_is_no_html():
+def test_names_from_users_are_escaped_in_html():
     x = nn.Variable((2, 3))
     x.name = "<script>"
     assert "<script>" not in x._repr_html_() and "&lt;script&gt;" in x._repr_html_()
@@ -73,6 +74,8 @@ def test_text_of_users_is_no_html():
 
 def test_parameters_of_modules_and_models_look_the_same():
     class Network(nn.Module):
+        """A module with one layer."""
+
         def call(self, x):
             return PF.affine(x, 2)
 

@@ -1,4 +1,4 @@
-"""Every snippet of the documentation, run as a reader would: page by page, from top to bottom."""
+"""Runs every snippet of the documentation as a reader would, page by page."""
 
 import doctest
 import gc
@@ -19,6 +19,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTI
 
 
 def snippets(page):
+    """Returns the language and text of each code block of a page."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +30,7 @@ def test_snippets_do_what_they_say(page):
     text = "".join(code for language, code in found if language == "pycon")
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
-    gc.collect()  # what other tests have left counts in memory budgets
+    gc.collect()  # leftovers of other tests count in memory budgets
     with nn.parameter_scope("", {}):
         runner.run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0), out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
@@ -56,7 +57,7 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
     assert re.search(r"epoch 10 of 10: cost \S+, valid_error 0.0[01]", capsys.readouterr().out)
 
 
-def test_the_tutorial_of_rust_shows_what_is_compiled():
+def test_the_rust_tutorial_shows_compiled_code():
     blocks = re.findall(
         r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
     )

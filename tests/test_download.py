@@ -1,4 +1,4 @@
-"""Files from an address: kept, whole or not at all, with errors that say where they were expected."""
+"""Downloads: cached files, complete or absent, and errors that name the expected location."""
 
 import http.server
 import io
@@ -17,16 +17,18 @@ from kinnor.utils.download import DownloadError, download, get_data_home
 
 @pytest.fixture
 def home(monkeypatch, tmp_path):
+    """Sets the folder of downloads to a temporary one, and returns it."""
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Says a file of a thousand bytes, and sends what the path says of it."""
+    """Announces a file of a thousand bytes. The path of the request selects the length that it sends."""
 
     asked = 0
 
     def do_GET(self):
+        """Answers a request."""
         type(self).asked += 1
         if self.path == "/none.bin":
             self.send_error(404)
@@ -42,6 +44,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
+    """Runs the server in a thread, and returns its address."""
     Server.asked = 0
     with http.server.HTTPServer(("127.0.0.1", 0), Server) as found:
         thread = threading.Thread(target=found.serve_forever, args=(0.01,))
@@ -61,7 +64,7 @@ def test_a_file_is_read_once(home, server):
     assert Server.asked == 2
 
 
-def test_a_part_leaves_nothing(home, server):
+def test_a_partial_download_leaves_no_file(home, server):
     with pytest.raises(DownloadError, match="500"):
         download(f"{server}/part.bin")
     with pytest.raises(DownloadError, match="Not Found"):
@@ -69,7 +72,7 @@ def test_a_part_leaves_nothing(home, server):
     assert not list(home.iterdir())
 
 
-def test_of_this_machine(home, tmp_path):
+def test_local_files(home, tmp_path):
     source = tmp_path / "a name.txt"
     source.write_text("data")
     with download(source.as_uri()) as file:

@@ -1,4 +1,4 @@
-"""`einsum` is `numpy.einsum`, whatever the equation, and its gradients are derivatives."""
+"""`einsum` equals `numpy.einsum` for any equation, and its gradients are right."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_values_and_gradients(case):
 
 
 def test_random_equations():
-    """Whatever letters three arrays share."""
+    """Equations of three arrays with any shared letters."""
     r = np.random.RandomState(1)
     lengths = dict(zip("abcde", (2, 3, 1, 4, 2), strict=True))
     for _ in range(60):
@@ -89,8 +89,8 @@ def test_random_equations():
         np.testing.assert_allclose(y.data, np.einsum(equation, *arrays), 1e-4, 1e-5, err_msg=equation)
 
 
-def test_a_chain_goes_by_the_small_side():
-    """A thousand by one by a thousand never becomes a matrix of a million."""
+def test_a_chain_contracts_the_small_side_first():
+    """A product of shapes (1000, 1) and (1, 1000) must not become a matrix of a million elements."""
     shapes = {"ij": (1000, 2), "jk": (2, 1000), "kl": (1000, 1)}
     xs = [nn.Variable(s) for s in shapes.values()]
     y = F.einsum(*xs, equation="ij,jk,kl->il")
@@ -114,7 +114,7 @@ def test_a_chain_goes_by_the_small_side():
         ("i->i->i", [(2,)], nn.ArgumentError, "letters, commas"),
     ],
 )
-def test_what_cannot_be_read_is_refused(equation, shapes, error, text):
+def test_invalid_equations_are_refused(equation, shapes, error, text):
     with pytest.raises(error, match="einsum: expected") as raised:
         F.einsum(*map(nn.Variable, shapes), equation=equation)
     assert text in str(raised.value)
@@ -128,7 +128,7 @@ def test_arrays_are_needed():
 
 
 @pytest.mark.parametrize("equation", ["ij", "ij->ij", "...", "i...->i..."])
-def test_an_equation_that_changes_nothing_makes_a_function(equation):
+def test_an_identity_equation_makes_a_function(equation):
     x = nn.Variable((2, 3), need_grad=True)
     y = F.einsum(x, equation=equation)
     assert y is not x

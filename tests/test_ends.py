@@ -1,4 +1,4 @@
-"""What few programs do, and what comes of it: part by part."""
+"""Rare uses and edge cases of several parts."""
 
 import gc
 import weakref
@@ -12,13 +12,13 @@ import kinnor.functions as F
 
 
 class Held:
-    """Something whose death can be seen."""
+    """An object with a weak reference, so that its collection can be observed."""
 
 
 @pytest.mark.parametrize("kind", [nn.Variable, type("Derived", (nn.Variable,), {})])
-def test_a_cycle_through_info_is_collected_however_it_was_given(kind):
+def test_a_cycle_through_info_is_collected(kind):
     ends = []
-    for _ in range(300):  # more than are kept for reuse
+    for _ in range(300):  # more than are cached for reuse
         held = Held()
         held.variable = kind((2,), info=held)
         ends.append(weakref.ref(held))
@@ -27,8 +27,10 @@ def test_a_cycle_through_info_is_collected_however_it_was_given(kind):
     assert all(end() is None for end in ends)
 
 
-def test_a_derived_class_is_made_as_it_likes():
+def test_a_derived_class_may_have_its_own_constructor():
     class Named(nn.Variable):
+        """A variable with its own constructor."""
+
         def __new__(cls, name):
             return super().__new__(cls, (2,), need_grad=True)
 
@@ -53,7 +55,7 @@ def test_a_variable_is_rewired_on_itself_only_if_a_function_computes_it(with_par
 
 
 @pytest.mark.parametrize("how", [{}, {"clear_no_need_grad": True}])
-def test_what_forward_all_was_asked_for_stays_after_a_backward_run(how):
+def test_roots_of_forward_all_stay_after_a_backward_run(how):
     x = leaf(0.1, 0.2)
     h = F.sin(x).apply(recompute=True)
     k = F.sigmoid(h).apply(recompute=True)
@@ -69,7 +71,7 @@ def test_what_forward_all_was_asked_for_stays_after_a_backward_run(how):
     np.testing.assert_allclose(x.g, np.cos(s) * s * (1 - s) * np.cos(x.d), rtol=1e-5)
 
 
-def test_a_recomputed_chain_gives_back_what_no_gradient_reads():
+def test_a_recomputed_chain_frees_values_that_no_gradient_reads():
     x = leaf(0.5)
     a = F.sin(x).apply(recompute=True)
     b = (a + 1).apply(recompute=True)
@@ -92,7 +94,7 @@ def test_softsign_and_tanh_shrink_at_the_ends():
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_part_that_a_failed_function_was_to_write_reads_as_nan(part):
+def test_the_output_part_of_a_failed_function_reads_as_nan(part):
     whole = nn.NdArray.from_numpy_array(np.ones((2, 3, 1), np.float32))
     into = whole.narrow(0, part, 1).view((3, 1))
     x = nn.Variable.from_numpy_array(np.zeros((3, 4), np.float32))
@@ -108,7 +110,7 @@ def test_a_part_that_a_failed_function_was_to_write_reads_as_nan(part):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_labels_as_real_numbers_are_looked_at_again_after_each_change(dtype):
+def test_real_labels_are_checked_again_after_each_change(dtype):
     t = nn.Variable.from_numpy_array(np.array([[0], [1]], dtype))
     y = F.softmax_cross_entropy(leaf(1, 2, 3, 4).reshape((2, 2)), t)
     for _ in range(3):

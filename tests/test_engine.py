@@ -1,4 +1,4 @@
-"""The engine from Python: exceptions, interrupts, threads, deep graphs, callbacks, a user's own functions."""
+"""The engine from Python: exceptions, interrupts, threads, deep graphs, callbacks, users' functions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from kinnor.function import PythonFunction
 
 
 def leaf(values: Any, need_grad: bool = True) -> nn.Variable:
+    """Returns a leaf with these values."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32), need_grad=need_grad)
 
 
 def chain(x: nn.Variable, n: int) -> nn.Variable:
+    """Adds 1 to `x` in `n` functions."""
     for _ in range(n):
         x = F.add_scalar(x, 1.0)
     return x
 
 
 class Custom(Exception):
-    """An error that only this file raises."""
+    """An exception that only this file raises."""
 
 
 @pytest.mark.parametrize("hook", ["function_pre_hook", "function_post_hook"])
 @pytest.mark.parametrize("run", ["forward", "backward"])
-def test_an_exception_in_a_hook_surfaces_as_itself(hook: str, run: str) -> None:
+def test_an_exception_in_a_hook_is_not_wrapped(hook: str, run: str) -> None:
     x = leaf([1.0, 2.0])
     y = F.exp(F.sin(x))
     y.forward()
 
     def fail(f: Any) -> None:
+        """A hook that raises."""
         raise Custom(f.name)
 
     with pytest.raises(Custom):
@@ -51,7 +54,7 @@ def test_an_exception_in_a_hook_surfaces_as_itself(hook: str, run: str) -> None:
     np.testing.assert_allclose(x.g, np.exp(np.sin([1.0, 2.0])) * np.cos([1.0, 2.0]), rtol=1e-5)
 
 
-def test_hooks_run_round_each_function_global_ones_outside() -> None:
+def test_global_hooks_run_around_local_hooks() -> None:
     seen: list[str] = []
     y = F.exp(F.sin(leaf([1.0])))
     nn.set_function_pre_hook("a", lambda f: seen.append("global pre " + f.name))
@@ -70,7 +73,7 @@ def test_hooks_run_round_each_function_global_ones_outside() -> None:
     assert len(seen) == 8
 
 
-def test_what_is_no_hook_is_refused_at_once() -> None:
+def test_invalid_hooks_are_refused_immediately() -> None:
     y = F.exp(leaf([1.0]))
     with pytest.raises(TypeError, match="function_pre_hook"):
         y.forward(function_pre_hook=3)
@@ -80,6 +83,8 @@ def test_callbacks_follow_the_backward_run() -> None:
     seen: list[str] = []
 
     class Callback(nn.CommunicatorBackwardCallback):
+        """Records the functions that a backward run completes, and its end."""
+
         def on_finish_function_backward(self, f: Any) -> None:
             seen.append(f.name)
 
@@ -130,9 +135,9 @@ def test_an_interrupt_ends_a_run_and_leaves_the_graph_usable() -> None:
     y = x
     for _ in range(600):
         y = F.tanh(y)
-    y.forward()  # memory is there
+    y.forward()  # warm up, so that memory is allocated
     start = time.perf_counter()
-    # A shell lets programs in its background ignore interrupts, and Python leaves it at that.
+    # A shell makes programs in the background ignore interrupts, and Python keeps that setting.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -148,6 +153,7 @@ def test_an_interrupt_ends_a_run_and_leaves_the_graph_usable() -> None:
 
 def test_two_threads_train_two_graphs() -> None:
     def train(results: dict[int, np.ndarray], n: int) -> None:
+        """Trains a graph of its own and stores the gradient."""
         x = leaf(np.linspace(-1, 1, 4096))
         y = x
         for _ in range(20):
@@ -193,7 +199,7 @@ def test_cleared_values_are_refused_by_name() -> None:
 
 
 def test_cleared_gradients_that_are_added_to_are_refused_by_name() -> None:
-    """An unlinked copy has the gradient of what it is a copy of, which a run backward may clear."""
+    """An unlinked copy shares the gradient of its original, which a backward run may clear."""
     h = F.sin(leaf([0.5]))
     copy = h.get_unlinked_variable(need_grad=True)
     copy.name = "start"
@@ -208,7 +214,7 @@ def test_cleared_gradients_that_are_added_to_are_refused_by_name() -> None:
     np.testing.assert_array_equal(copy.g, z.d)
 
 
-def test_what_a_failed_function_may_have_written_half_is_not_there() -> None:
+def test_partial_results_of_a_failed_function_are_cleared() -> None:
     scores, labels = nn.Variable((4, 5), need_grad=True), nn.Variable((4, 1))
     scores.d, labels.d = 1, [[0], [1], [2], [3]]
     loss = F.softmax_cross_entropy(scores, labels)
@@ -224,7 +230,7 @@ def test_what_a_failed_function_may_have_written_half_is_not_there() -> None:
     np.testing.assert_array_equal(loss.d, good)
 
 
-def test_two_losses_over_one_trunk_may_clear() -> None:
+def test_two_losses_over_one_trunk_with_clearing() -> None:
     x = leaf([0.3])
     h = F.tanh(x)
     a, b = F.exp(h), F.sin(h)
@@ -236,7 +242,7 @@ def test_two_losses_over_one_trunk_may_clear() -> None:
 
 
 class Scale(PythonFunction):  # type: ignore[misc]
-    """`y = k x`, with what can go wrong in it."""
+    """`y = k x`, which raises in the method named by `fail`."""
 
     def __init__(self, k: float, fail: str = "") -> None:
         super().__init__()
@@ -250,6 +256,7 @@ class Scale(PythonFunction):  # type: ignore[misc]
         return 1
 
     def step(self, name: str) -> None:
+        """Raises if `fail` names this method."""
         if self.fail == name:
             raise Custom(name)
 
@@ -292,7 +299,7 @@ def test_a_users_own_function() -> None:
 
 
 @pytest.mark.parametrize("when", ["setup", "forward", "backward"])
-def test_exceptions_of_a_users_own_function_surface_as_themselves(when: str) -> None:
+def test_exceptions_of_a_users_own_function_are_not_wrapped(when: str) -> None:
     x = leaf([1.0])
     with pytest.raises(Custom, match=when):
         y = Scale(2.0, fail=when)(x)
@@ -303,7 +310,7 @@ def test_exceptions_of_a_users_own_function_surface_as_themselves(when: str) -> 
     assert y.d[0] == 2
 
 
-def test_a_users_own_function_dies_with_its_graph() -> None:
+def test_a_users_own_function_is_freed_with_its_graph() -> None:
     f = Scale(2.0)
     gone = weakref.ref(f)
     y = f(leaf([1.0]))
@@ -324,7 +331,7 @@ def test_equality_and_hash_follow_data_and_gradient() -> None:
     assert y.parent == x.function_references[0] and y.parent is not y.parent
 
 
-def test_np_scalars_stand_on_either_side() -> None:
+def test_numpy_scalars_may_be_either_operand() -> None:
     x = leaf([1.0, 2.0])
     for y in (np.float64(2) * x, x * np.float32(2), 2 * x):
         assert isinstance(y, nn.Variable)
@@ -383,13 +390,13 @@ def test_deep_copies_share_nothing():
         v.create_deep_copy(nn.Context(["cuda:float"]))
 
 
-def test_a_parent_that_is_put_back():
+def test_a_parent_that_is_restored():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     h = F.sin(x)
     y = F.sum(F.exp(h))
     y.forward()
     expected, f = y.d.copy(), h.parent
-    h.parent = f  # it is there already
+    h.parent = f  # it is its parent already
     h.parent = None
     h.d = 0
     y.forward()
@@ -411,7 +418,7 @@ def test_a_parent_that_is_put_back():
     np.testing.assert_allclose(other.d, np.sin([1, 2]), rtol=1e-6)
 
 
-def test_a_parent_that_cannot_be():
+def test_invalid_parents():
     x = nn.Variable((2,), need_grad=True)
     h = F.sin(x)
     f, g = h.parent, F.exp(h).parent
@@ -428,8 +435,9 @@ def test_a_parent_that_cannot_be():
         x.parent = 3
 
 
-def test_a_function_of_many_inputs_takes_time_in_proportion():
+def test_a_function_of_many_inputs_takes_linear_time():
     def seconds(n):
+        """Returns the CPU time of a run of a function with `n` inputs."""
         xs = [nn.Variable((1,), need_grad=True) for _ in range(n)]
         for x in xs:
             x.data.fill(1.0)
@@ -443,4 +451,5 @@ def test_a_function_of_many_inputs_takes_time_in_proportion():
         return taken
 
     few = min(seconds(3000) for _ in range(3))
-    assert min(seconds(60000) for _ in range(3)) < 100 * few  # 20 times as many; each with each would be 400
+    # 20 times as many inputs; quadratic time would be 400 times as much
+    assert min(seconds(60000) for _ in range(3)) < 100 * few

@@ -1,4 +1,4 @@
-"""Settings that the environment gives, and interpreters that are none to be in."""
+"""Environment settings, and unsupported interpreters."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
 
 
 def run(program, **variables):
+    """Runs a program with environment variables. Returns its status, its output and the last line of its errors."""
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True, timeout=60
     )
@@ -35,12 +36,12 @@ def test_a_wrong_value_is_refused(name, value, expected):
     assert last == [f'ImportError: environment: expected {name} to be {expected}, got "{value}"']
 
 
-def test_values_that_are_taken():
+def test_accepted_values():
     given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
     assert run(IMPORT, **given) == (0, "3 plain", [])
 
 
-def test_plans_are_printed_when_they_are_made_and_when_they_are_joined():
+def test_plans_are_printed_when_they_are_made_and_fused():
     program = """
 import kinnor as nn
 import kinnor.functions as F
@@ -63,7 +64,7 @@ print(nn.config.plan)
     assert backward_again[3] == "  pass     2-3, or one by one:"
 
 
-def test_callbacks_leave_passes_together_and_are_told_of_each_function():
+def test_callbacks_keep_fusion_and_see_each_function():
     program = """
 import numpy as np
 import kinnor as nn
@@ -95,7 +96,7 @@ print(seen)
 
 
 def blocks(text):
-    """The lines of each plan that was printed."""
+    """Returns the lines of each printed plan."""
     found = []
     for line in text.splitlines():
         if not line.startswith(" "):
@@ -104,7 +105,7 @@ def blocks(text):
     return found
 
 
-def test_a_limit_with_a_unit_is_kept_to():
+def test_a_memory_limit_with_a_unit():
     program = """
 import kinnor as nn, numpy as np
 try:
@@ -161,7 +162,7 @@ print("ends")
         assert run(program) == (0, "ends", [])
 
 
-def test_what_a_program_leaves_open_is_written_when_it_ends(tmp_path):
+def test_open_files_are_written_at_exit(tmp_path):
     program = """
 import kinnor, sys
 
@@ -178,7 +179,7 @@ file.write("kept")
     assert (done.returncode, done.stdout, path.read_text()) == (0, "gone", "kept")
 
 
-def test_a_second_interpreter_may_be_left_to_the_end():
+def test_a_second_interpreter_may_stay_open_until_exit():
     program = """
 try:
     import _interpreters as interpreters
@@ -192,7 +193,7 @@ interpreters.run_string(second, "try: import kinnor._core\\nexcept ImportError: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_processor_without_avx2_is_told_that_it_is_slow(monkeypatch, capsys):
+def test_a_processor_without_avx2_gets_a_warning(monkeypatch, capsys):
     assert "AVX2" in system.slowness("x86_64", {"processor": "sse4.2 avx"})
     assert system.slowness("AMD64", {"processor": "avx avx2 fma"}) is None
     assert system.slowness("arm64", {"processor": "neon"}) is None
@@ -201,7 +202,7 @@ def test_a_processor_without_avx2_is_told_that_it_is_slow(monkeypatch, capsys):
     assert capsys.readouterr().err == "slow\n"
 
 
-def test_the_instructions_of_old_machines_can_be_tried():
+def test_older_instruction_sets_can_be_selected():
     code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
     assert code == 0 and error == []
     assert "instructions  portable" in said

@@ -1,4 +1,4 @@
-"""The programs in `examples/` and in the README, run as a user runs them, on small settings."""
+"""Runs the programs in `examples/` and in the README as a user would, with small settings."""
 
 import importlib.util
 import re
@@ -19,6 +19,7 @@ IDX_HEADERS = {3: b"\0\0\x08\x03", 1: b"\0\0\x08\x01"}
 
 
 def run(*arguments, cwd):
+    """Runs a Python program in a folder. Returns its output."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
@@ -31,10 +32,12 @@ def run(*arguments, cwd):
 
 
 def example(name, *arguments, cwd):
+    """Runs an example."""
     return run(ROOT / "examples" / name, *arguments, cwd=cwd)
 
 
 def accuracy(output):
+    """Returns the accuracy that a program prints last."""
     found = re.fullmatch(r"test accuracy (\d+\.\d\d) %", output.splitlines()[-1])
     assert found, output
     return float(found[1])
@@ -107,7 +110,7 @@ def test_readme(tmp_path):
 
 
 def loaded(name):
-    """An example as a module."""
+    """Imports an example as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -120,7 +123,7 @@ def test_gradient_penalty(tmp_path):
 
 
 def test_the_penalty_of_a_linear_critic():
-    """The slope of `x @ w` is the length of `w`: (|w| - 1)², and its gradient 2 (|w| - 1) w / |w|."""
+    """The gradient of `x @ w` by `x` is `w`. So the penalty is (|w| - 1)², with gradient 2 (|w| - 1) w / |w|."""
     w = nn.Variable.from_numpy_array(np.array([[3.0], [4.0]], np.float32), need_grad=True)
     points = np.random.RandomState(0).normal(size=(3, 5, 2)).astype(np.float32)
     with nn.auto_forward():
@@ -141,6 +144,7 @@ def test_products_with_the_hessian_of_a_quadratic_form():
     a = root @ root.T + np.eye(5)
 
     def f(x):
+        """A quadratic form whose Hessian is `a`."""
         row = F.reshape(x, (1, 5))
         ax = F.affine(row, nn.Variable.from_numpy_array(a))
         return 0.5 * F.sum(row * ax) - F.sum(x * nn.Variable.from_numpy_array(b))
@@ -159,7 +163,7 @@ def test_maml(tmp_path):
 
 
 def test_the_meta_gradient_of_a_line():
-    """θ' = θ - α g(θ); the gradient through it is (I - α H) g'(θ'), with H = xᵀx / n."""
+    """θ' = θ - α g(θ). The gradient through it is (I - α H) g'(θ'), with H = xᵀx / n."""
     module, rate = loaded("maml"), 0.3
     (x, y), (x_test, y_test) = task = module.line(np.random.RandomState(3))
     values = np.array([[0.5], [2.0]])

@@ -1,4 +1,4 @@
-"""The programs in `examples/nnabla/`, as a user of NNabla writes them: under NNabla's names, and natively."""
+"""Runs the programs in `examples/nnabla/` under NNabla's names and natively."""
 
 import re
 import subprocess
@@ -12,12 +12,12 @@ NUMBER = r"-?\d+\.\d+"
 
 
 def fell(factor):
-    """Whether the first number of a last line such as `loss 2.30 -> 0.10` fell by a factor."""
+    """Returns a check that the numbers of a line such as `loss 2.30 -> 0.10` fell by a factor."""
     return lambda first, last: last * factor < first
 
 
 def above(bound):
-    """Whether the last number of a last line is above a bound."""
+    """Returns a check that the last number of a line is above a bound."""
     return lambda *found: found[-1] > bound
 
 

@@ -1,4 +1,4 @@
-"""No gradient complains of a value that is what it was: random programs, whose values are noted byte by byte."""
+"""Gradients are not refused for unchanged values: random programs that compare all values byte by byte."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STEPS += ["write", "same", "copy", "look", "zero", "graph", "assign", "unlink"]
 
 
 def content(v: Any) -> bytes | None:
-    """The bytes of a variable, without a view; None where they are cleared."""
+    """Returns the bytes of a variable without making a view. None if they are cleared."""
     try:
         return F.identity(v.data).data.tobytes()
     except nn.ClearedError:
@@ -46,11 +46,11 @@ def content(v: Any) -> bytes | None:
 
 
 class FalseAlarm(Exception):
-    """A value is as it was."""
+    """Raised if a gradient was refused although no value changed."""
 
 
 class Program:
-    """A random program, and what its functions read and made when they last ran."""
+    """A random program. Records the inputs and outputs of each function when it runs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -62,12 +62,15 @@ class Program:
             self.variables.append(nn.Variable.from_numpy_array(values, need_grad=True))
 
     def note(self, f: Any) -> None:
+        """Hook: records the inputs and outputs of a function."""
         self.seen[f] = [content(v) for v in (*f.inputs, *f.outputs)]
 
     def computed(self) -> Any:
+        """Returns a random computed variable."""
         return self.random.choice([v for v in self.variables if v.parent is not None])
 
     def back(self, name: str, y: Any) -> None:
+        """Differentiates in one of several ways. Raises `FalseAlarm` if a refusal names an unchanged value."""
         start = nn.NdArray.from_numpy_array(np.ones(y.shape, np.float32))
         try:
             if name == "back":
@@ -84,6 +87,7 @@ class Program:
                 raise FalseAlarm(f"{error}: {'; '.join(self.log)}") from error
 
     def step(self) -> None:
+        """Does a random step."""
         name = self.random.choice(STEPS)
         v = self.random.choice(self.variables)
         self.log.append(f"{name} {self.variables.index(v)}")
@@ -108,6 +112,7 @@ class Program:
             self.with_graph(name, self.computed())
 
     def with_graph(self, name: str, y: Any) -> None:
+        """Does a step that runs or differentiates the graph."""
         if name == "run":
             y.forward(function_post_hook=self.note)
         elif name == "clear":
@@ -124,7 +129,7 @@ class Program:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_no_gradient_complains_of_what_is_as_it_was(block):
+def test_gradients_accept_unchanged_values(block):
     nn.config.check_saved = "raise"
     try:
         for seed in range(block * 150, block * 150 + 150):
@@ -133,6 +138,6 @@ def test_no_gradient_complains_of_what_is_as_it_was(block):
                 try:
                     program.step()
                 except nn.Error:
-                    continue  # a step that does not fit
+                    continue  # this step does not apply
     finally:
         nn.config.check_saved = "warn"

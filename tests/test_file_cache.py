@@ -1,4 +1,4 @@
-"""Data sets that are kept in files: iterators that write them, and those that read them."""
+"""Data sets cached in files: iterators that write the cache, and iterators that read it."""
 
 from pathlib import Path
 
@@ -21,6 +21,7 @@ def test_file_caches():
     read = []
 
     def load(i):
+        """Loads an example and records its index."""
         read.append(i)
         return np.float32(i), np.arange(2) + i
 
@@ -37,7 +38,7 @@ def test_file_caches():
     assert not np.array_equal(first[0][0], second[0][0])
 
 
-def test_a_file_cache_stays_where_it_is_told(tmp_path):
+def test_a_file_cache_stays_in_the_given_folder(tmp_path):
     with data_iterator_simple(lambda i: (np.float32(i),), 10, 2, cache_dir=tmp_path / "all") as batches:
         assert batches.next()[0].tolist() == [0, 1]
         with batches.slice(None, 2, 1, cache_dir=tmp_path / "part") as part:
@@ -62,7 +63,8 @@ def test_a_shuffled_cache_goes_through_one_file_after_the_other(tmp_path, monkey
             epochs.append([int(source.next()[0]) for _ in range(950)])
             source.reset()
             source.apply_order()
-    rng = np.random.RandomState(5)  # as NNabla draws: the order of the files, then of each as it comes
+    # as NNabla draws: the order of the files, then the order within each file when it is read
+    rng = np.random.RandomState(5)
     expected = [i * 100 + j for i in rng.permutation(10) for j in rng.permutation(100 if i < 9 else 50)]
     assert epochs[0] == expected
     assert all(sorted(epoch) == list(range(950)) for epoch in epochs)

@@ -1,4 +1,4 @@
-"""Models for prediction: batch normalizations and constants are folded until somebody may change parameters."""
+"""Models for inference: batch normalizations and constants are folded until the caller can change parameters."""
 
 from collections import Counter
 
@@ -15,11 +15,12 @@ import kinnor.solvers as S
 
 @pytest.fixture(autouse=True)
 def seeded():
+    """Fixes the seed of parameters."""
     nn.seed(3)
 
 
 def counted(model):
-    """How many functions of each type the graph that was built last has."""
+    """Counts the functions of each type in the graph that the model built last."""
     graph = list(model._graphs.values())[-1]
     found = {}
     for output in graph.roots if hasattr(graph, "roots") else graph[1]:
@@ -28,7 +29,7 @@ def counted(model):
 
 
 def mixed(x):
-    """Layers of all kinds before a normalization, and a weight that is computed."""
+    """Layers of all kinds before a batch normalization, and a computed weight."""
     h = PF.convolution(x, 6, (3, 3), pad=(1, 1), group=3, name="a")
     h = F.relu(PF.batch_normalization(h, batch_stat=False, name="a"))
     h = PF.convolution(F.transpose(h, (0, 2, 3, 1)), 4, (3, 3), channel_last=True, with_bias=False, name="b")
@@ -40,7 +41,7 @@ def mixed(x):
 
 @pytest.mark.parametrize("extension", ["onnx", "nnp"])
 @pytest.mark.parametrize("network", [resnet, densenet, mixed], ids=lambda network: network.__name__)
-def test_numbers_are_those_of_the_graph_as_written(tmp_path, network, extension):
+def test_folded_graphs_give_the_same_numbers(tmp_path, network, extension):
     x = nn.Variable((2, 3, 32, 32))
     network(x)
     shaken()
@@ -68,6 +69,7 @@ def test_numbers_are_those_of_the_graph_as_written(tmp_path, network, extension)
 
 @pytest.fixture
 def normalized(tmp_path):
+    """Writes a network with a batch normalization to several files. Returns their folder."""
     x = nn.Variable((2, 3, 8, 8))
     h = PF.convolution(x, 4, (3, 3))
     y = PF.batch_normalization(h, batch_stat=False)
@@ -78,7 +80,7 @@ def normalized(tmp_path):
     return tmp_path, np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
 
 
-def test_what_others_take_is_left_as_it_is(normalized):
+def test_layers_with_other_consumers_are_not_folded(normalized):
     folder, x = normalized
     model = kinnor.onnx.load(folder / "both.onnx")
     model(x)
@@ -86,7 +88,7 @@ def test_what_others_take_is_left_as_it_is(normalized):
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
-def test_parameters_that_change_are_seen(normalized, name):
+def test_changed_parameters_take_effect(normalized, name):
     folder, x = normalized
     model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
     before = model(x)
@@ -108,7 +110,7 @@ def test_parameters_that_change_are_seen(normalized, name):
 
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
-def test_graphs_of_several_shapes_share_what_was_folded(normalized, name):
+def test_graphs_of_several_shapes_share_folded_weights(normalized, name):
     folder, x = normalized
     model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
     weights = []
@@ -120,7 +122,7 @@ def test_graphs_of_several_shapes_share_what_was_folded(normalized, name):
     assert weights[0] == weights[1]
 
 
-def test_a_network_that_is_handed_out_is_not_folded(normalized):
+def test_a_network_held_by_the_caller_is_not_folded(normalized):
     folder, x = normalized
     model = nn.load(folder / "net.nnp")
     before = model(x)
@@ -129,7 +131,7 @@ def test_a_network_that_is_handed_out_is_not_folded(normalized):
     assert np.abs(model(x) - before).max() > 1e-3
 
 
-def test_numbers_become_arguments_and_copies_of_matrices_go(tmp_path):
+def test_scalars_become_arguments_and_transposes_are_folded(tmp_path):
     x = nn.Variable((2, 3, 4))
     three, row = (nn.Variable.from_numpy_array(np.float32(v)) for v in (3, [[[3, 1, 2, 4]]]))
     y = F.mul2(F.sub2(three, F.pow2(F.add2(x, three), F.reshape(three, (1,)))), F.add2(x, row))
@@ -167,7 +169,7 @@ def test_hard_gates_become_hard_swish(tmp_path):
     assert (kinds["HardSwish"], kinds["Mul2"]) == (3, 3)
 
 
-def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
+def test_recurrent_inference_saves_nothing_for_gradients(tmp_path):
     x = nn.Variable((5, 2, 3))
     h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")
     w = nn.parameter.get_parameter_or_create("w", (1, 4, 4, 7))
@@ -179,6 +181,7 @@ def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     given = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
 
     def arguments():
+        """Returns the `training` argument of each LSTM in the last graph."""
         found = []
         list(model._graphs.values())[-1].roots[0].visit(lambda f: found.append(f.info))
         return [info.args["training"] for info in found if info.type_name == "LSTM"]
@@ -194,7 +197,7 @@ def test_recurrent_networks_keep_nothing_for_a_gradient(tmp_path):
     assert all(np.abs(v.g).max() > 0 for v in parameters.values() if v.size > 16)
 
 
-def test_what_lies_between_parameters_and_constants_is_not_kept(tmp_path):
+def test_intermediate_results_of_folding_are_freed(tmp_path):
     x = nn.Variable((2, 64))
     w = nn.parameter.get_parameter_or_create("w", (64, 64), np.eye(64, dtype=np.float32), True)
     y = F.affine(x, F.transpose(F.exp(w * 0.5) + w, (1, 0)))
@@ -211,7 +214,7 @@ def test_what_lies_between_parameters_and_constants_is_not_kept(tmp_path):
     np.testing.assert_allclose(model(given), given @ (np.exp(0.5 * np.eye(64)) + np.eye(64)).T, rtol=1e-5)
 
 
-def test_slices_of_a_cache_are_joined_where_they_lie(tmp_path):
+def test_slices_of_a_cache_are_joined_without_a_copy(tmp_path):
     past, new = nn.Variable((3, 4, 2, 5, 6)), nn.Variable((3, 2, 1, 6))
     ends = []
     for i in range(4):
@@ -229,7 +232,7 @@ def test_slices_of_a_cache_are_joined_where_they_lie(tmp_path):
         given = {key: held.astype(np.float32) for key, held in given.items()}
         np.testing.assert_array_equal(model(**given), plain(**given))
     kinds = counted(model)
-    assert (kinds["ConcatenateParts"], kinds["Slice"]) == (4, 4)  # those of what is new are copied
+    assert (kinds["ConcatenateParts"], kinds["Slice"]) == (4, 4)  # slices of new values are copied
 
 
 def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
@@ -251,8 +254,9 @@ def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
     assert (counted(model)["Add2"], counted(plain)["Add2"]) == (2, 4)
 
 
-def test_a_gate_by_channel_scales_the_weight_of_the_next_layer_where_that_is_smaller(tmp_path):
+def test_a_channel_gate_scales_the_next_weight_if_that_is_smaller(tmp_path):
     def gated(x, n, name, **how):
+        """A layer whose input is scaled by a gate for each channel. Returns its output and the gate."""
         gate = F.sigmoid(PF.convolution(F.mean(x, axis=(2, 3), keepdims=True), x.shape[1], (1, 1), name=f"{name}/gate"))
         return PF.convolution(gate * x, n, how.pop("kernel", (1, 1)), name=name, **how), gate
 

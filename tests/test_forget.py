@@ -1,4 +1,4 @@
-"""`functions.forget`: Chainer's semantics, and what the original could not do."""
+"""`functions.forget`: Chainer's semantics, and extensions."""
 
 import numpy as np
 import pytest
@@ -13,21 +13,24 @@ MODES = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynami
 
 @pytest.fixture(autouse=True)
 def alone():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
 
 def leaf(*shape, seed=0):
+    """Returns a leaf of random values."""
     values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
 
 def plain(func, *xs, **_):
+    """Calls `func` without `forget`, for comparison."""
     return func(*xs)
 
 
 def gradients(build, leaves, dynamic, seed=3):
-    """The gradients of what `build` returns, run as one does in that mode."""
+    """Returns the gradients of the result of `build`, in static or dynamic mode."""
     nn.seed(seed)
     for v in leaves:
         v.grad.zero()
@@ -40,11 +43,12 @@ def gradients(build, leaves, dynamic, seed=3):
 
 
 def same(a, b):
+    """True if two lists of arrays are equal bit by bit."""
     return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def agrees(func, leaves, dynamic):
-    """Whether gradients with and without `forget` are the same to the bit."""
+    """True if gradients with and without `forget` are equal bit by bit."""
     forgetting = gradients(lambda: F.sum(F.forget(func, *leaves)), leaves, dynamic)
     return same(forgetting, gradients(lambda: F.sum(func(*leaves)), leaves, dynamic))
 
@@ -56,7 +60,7 @@ def test_gradients_are_the_same(dynamic):
 
 
 @MODES
-def test_what_is_returned_has_the_form_of_what_func_returns(dynamic):
+def test_results_have_the_form_that_func_returns(dynamic):
     x = leaf(2)
     with nn.auto_forward(dynamic):
         one = F.forget(lambda x: F.sin(x), x)
@@ -131,6 +135,7 @@ def test_func_is_called_once_forward_and_once_backward():
     calls = []
 
     def func(x):
+        """Records if the call is a recomputation."""
         calls.append(nn.config.in_recomputing)
         return F.sin(x)
 
@@ -213,7 +218,7 @@ def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
 
 
 @MODES
-def test_dropout_repeats_itself(dynamic):
+def test_dropout_draws_the_same_mask_again(dynamic):
     x = leaf(50, 50)
     func = lambda x: F.dropout(F.dropout(F.sin(x), 0.5) * x, 0.3)  # noqa: E731
     assert agrees(func, [x], dynamic)
@@ -230,7 +235,7 @@ def test_dropout_repeats_itself(dynamic):
     assert (after.d == expected.d).all()
 
 
-def test_random_numbers_are_new_when_told_so():
+def test_random_numbers_are_new_on_request():
     x = leaf(200)
     with nn.auto_forward():
         y = F.forget(lambda x: F.dropout(x, 0.5), x, preserve_rng_state=False)
@@ -261,7 +266,7 @@ def test_batch_normalization_updates_its_statistics_once(dynamic):
         (lambda x: F.sum(x), r"output 0 of shape \(3,\) as the first time, got \(\)"),
     ],
 )
-def test_a_run_that_gives_something_else_is_told(second, said):
+def test_a_recomputation_with_another_result_is_refused(second, said):
     runs = [F.sin, second]
     x = leaf(3)
     with nn.auto_forward():
@@ -290,7 +295,7 @@ def test_values_are_compared_if_asked():
 
 
 @MODES
-def test_an_error_in_func_surfaces_as_itself(dynamic):
+def test_an_error_in_func_is_not_wrapped(dynamic):
     x = leaf(3)
 
     def fails(x):
@@ -324,7 +329,7 @@ def test_a_retained_graph_runs_again_each_time():
     assert np.allclose(x.g, 2 * np.cos(x.d))
 
 
-def test_it_is_freed_with_the_graph_around():
+def test_the_segment_is_freed_with_its_graph():
     x = leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(F.sin, x))
@@ -333,7 +338,7 @@ def test_it_is_freed_with_the_graph_around():
             autodiff.backward(y)
 
 
-def test_an_error_on_the_way_back_leaves_random_numbers_as_they_are():
+def test_an_error_in_backward_does_not_change_random_numbers():
     def draws(fails):
         calls = []
 
@@ -355,7 +360,7 @@ def test_an_error_on_the_way_back_leaves_random_numbers_as_they_are():
     assert draws(True) == draws(False)
 
 
-def test_a_value_that_changed_since_is_told():
+def test_a_changed_value_is_refused():
     w, x = leaf(3), leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: x * w, x))
@@ -364,7 +369,7 @@ def test_a_value_that_changed_since_is_told():
             autodiff.backward(y)
 
 
-def test_static_flags_are_those_of_the_segment():
+def test_static_flags_follow_the_segment():
     x = leaf(3)
     inside = []
 

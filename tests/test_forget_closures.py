@@ -1,4 +1,4 @@
-"""Closures that `F.forget` holds are collected once nothing leads to them."""
+"""Closures held by `F.forget` are collected once they are unreachable."""
 
 import gc
 import weakref
@@ -14,11 +14,12 @@ from kinnor import _core, autodiff
 
 
 class Counted:
-    """Something whose death can be seen."""
+    """An object with a weak reference, so that its collection can be observed."""
 
 
 def test_a_closure_that_holds_an_output_is_collected():
     def cycle(build):
+        """Makes a reference cycle of a closure and its output. Returns a weak reference to its token."""
         token = Counted()
         cell = [token]
 
@@ -46,13 +47,14 @@ def test_a_closure_that_holds_an_output_is_collected():
 
 
 def differentiated(func, x):
+    """Differentiates a loss twice, and returns it."""
     loss = F.sum(F.forget(func, x))
     loss.backward()
     autodiff.backward(loss)
     return loss
 
 
-def test_a_closure_stays_as_long_as_anything_leads_to_it():
+def test_a_closure_stays_while_it_is_reachable():
     with nn.auto_forward():
         x = leaf()
         cell = []

@@ -1,4 +1,4 @@
-"""Gradients through `functions.forget`: of what it closes over, of any order, in nested segments."""
+"""Gradients through `functions.forget`: by captured variables, of higher order, in nested segments."""
 
 import numpy as np
 from test_forget import MODES, gradients, leaf, plain, same
@@ -9,11 +9,12 @@ from kinnor import autodiff
 
 
 @MODES
-def test_closed_over_values_get_their_gradients(dynamic):
+def test_captured_values_get_their_gradients(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def build(call):
-        h = F.exp(w)  # computed outside: gradients flow through it once
+        """Returns a loss with captured variables. `call` is `forget` or a plain call."""
+        h = F.exp(w)  # computed outside, so gradients flow through it once
         k = F.sin(h)
         return F.sum(call(lambda x: F.sin(x * h) * k + w, x))
 
@@ -22,7 +23,7 @@ def test_closed_over_values_get_their_gradients(dynamic):
     assert all(np.allclose(g, e, rtol=1e-6) for g, e in zip(got, expected, strict=True))
 
 
-def test_grad_pollutes_nothing():
+def test_grad_changes_no_other_gradient():
     w, x = leaf(3), leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x * w), x))
@@ -50,6 +51,7 @@ def test_gradients_of_gradients():
     w, x = leaf(3), leaf(3, seed=1)
 
     def third(call):
+        """Returns gradients of third order."""
         with nn.auto_forward():
             y = F.sum(call(lambda x: F.sin(x * w) * x, x))
             (g1,) = autodiff.grad(y, x, create_graph=True)
@@ -61,10 +63,11 @@ def test_gradients_of_gradients():
 
 
 @MODES
-def test_nn_grad_goes_through(dynamic):
+def test_nn_grad_through_a_segment(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
 
     def second(call):
+        """Returns the gradients of a gradient from `nn.grad`."""
         with nn.auto_forward(dynamic):
             y = F.sum(call(lambda x: F.sin(x * w), x))
             (g,) = nn.grad([y], [x])
@@ -88,7 +91,7 @@ def test_the_same_variable_twice(dynamic):
 
 
 @MODES
-def test_what_is_handed_through(dynamic):
+def test_inputs_returned_unchanged(dynamic):
     w, x = leaf(3), leaf(3, seed=1)
     for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
         build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731
@@ -97,6 +100,7 @@ def test_what_is_handed_through(dynamic):
 
 
 def several(ys):
+    """Returns the outputs as a tuple."""
     return ys if isinstance(ys, tuple) else (ys,)
 
 
@@ -106,10 +110,12 @@ def test_nesting(dynamic):
     calls = []
 
     def inner(x):
+        """The inner segment, with dropout."""
         calls.append(nn.config.in_recomputing)
         return F.dropout(F.sin(x * w), 0.5)
 
     def outer(call):
+        """Returns the outer segment, which contains the inner one."""
         return lambda x: F.tanh(call(inner, F.exp(x))) * w
 
     got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)

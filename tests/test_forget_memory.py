@@ -1,4 +1,4 @@
-"""The first run of `functions.forget`: it keeps no graph, and memory goes as soon as nobody holds it."""
+"""The first run of `functions.forget` builds no graph, and frees memory as soon as it is unused."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,18 @@ from kinnor import autodiff
 
 N = 1 << 16
 ONE = 4 * N
-"""Bytes of an array of that many elements."""
+"""Bytes of an array of `N` elements."""
 
 
 def sines(x, n=24):
+    """Applies `sin` `n` times."""
     for _ in range(n):
         x = F.sin(x)
     return x
 
 
 def big():
+    """Returns a leaf of `N` elements."""
     return nn.Variable.from_numpy_array(np.linspace(-1, 1, N, dtype=np.float32), need_grad=True)
 
 
@@ -37,7 +39,7 @@ def test_a_chain_takes_the_memory_of_three_arrays():
     assert nn.memory_stats()["live"] - before >= 20 * ONE
 
 
-def test_so_does_a_run_forward_again():
+def test_a_second_forward_run_takes_as_much_memory():
     x = big()
     with nn.auto_forward():
         y = F.forget(sines, x)
@@ -63,7 +65,7 @@ def test_nothing_requires_grad_the_first_time():
     np.testing.assert_allclose(x.g, np.sin(1.0), rtol=1e-6)
 
 
-def test_what_the_first_run_made_has_no_graph_outside_either():
+def test_captured_results_of_the_first_run_have_no_graph():
     kept = []
 
     def func(x):
@@ -79,7 +81,7 @@ def test_what_the_first_run_made_has_no_graph_outside_either():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_variable_that_is_given_and_closed_over_gets_both_gradients(dynamic):
+def test_a_variable_passed_and_captured_gets_both_gradients(dynamic):
     x, w = leaf(2.0, 3.0), leaf(5.0, 7.0)
     with nn.auto_forward(dynamic):
         y = F.sum(F.forget(lambda a: a * x * w, x))
@@ -89,14 +91,14 @@ def test_a_variable_that_is_given_and_closed_over_gets_both_gradients(dynamic):
     assert w.g.tolist() == [4.0, 9.0]
 
 
-def test_parameters_and_values_from_outside_are_found_without_a_graph():
+def test_captured_parameters_and_values_are_found_without_a_graph():
     x = leaf(1.0, 2.0)
     with nn.auto_forward(), nn.parameter_scope("", {}):
         outer = F.exp(x)
 
         def func(h):
             with autodiff.enable_grad():
-                deep = F.sin(outer)  # in a graph, which the result leads to
+                deep = F.sin(outer)  # in a graph that the result depends on
             return PF.affine(F.reshape(h * deep, (1, 2)), 1)
 
         y = F.sum(F.forget(func, x * 1))
@@ -111,7 +113,7 @@ def test_parameters_and_values_from_outside_are_found_without_a_graph():
     assert any(a.any() for a in got)
 
 
-def test_an_assignment_inside_leaves_what_is_outside():
+def test_an_assignment_inside_does_not_change_outer_values():
     def func(x):
         h = x * 2
         h[0] = 7.0

@@ -1,4 +1,4 @@
-"""A forked child has one thread: what runs of the others had in hand is not in its way."""
+"""Forked children have one thread. Runs of other threads at the fork do not block them."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def run():
         y.backward(clear_buffer=True)
 
 def forked(child):
-    # What `child` returns, in a child: 0 for true.
+    # Runs `child` in a fork. Returns its exit status, 0 for true.
     pid = os.fork()
     if pid == 0:
         code = 3
@@ -54,6 +54,7 @@ def forked(child):
 
 
 def run(program):
+    """Runs a program in its own process. Returns its output."""
     command = [sys.executable, "-W", "ignore", "-c", SETTING + textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -104,7 +105,7 @@ def test_a_fork_within_a_run_keeps_the_run_of_its_own_thread():
     y.backward(function_pre_hook=hook)
     print(set(found), forked(lambda: step() == expected))
 
-    # The run goes on in the child to its end.
+    # The run continues to its end in the child.
     pid = None
     def fork(f):
         global pid
@@ -117,7 +118,7 @@ def test_a_fork_within_a_run_keeps_the_run_of_its_own_thread():
     assert run(program) == "{0} 0\n0 True\n"
 
 
-def test_gradients_that_a_run_of_another_thread_had_in_hand_are_there_again():
+def test_gradients_in_use_by_another_thread_are_restored_in_a_fork():
     program = """
     h = F.tanh(leaf(3, 4))
     z = F.sum(h * h)
@@ -150,7 +151,7 @@ def test_gradients_that_a_run_of_another_thread_had_in_hand_are_there_again():
     assert run(program) == "0\n5.0\n"
 
 
-def test_gradients_of_leaves_that_another_thread_differentiates_by_are_zero():
+def test_gradients_that_another_thread_computes_are_zero_in_a_fork():
     program = """
     from kinnor import autodiff
     v, w = leaf(8, 8), leaf(8, 8)
@@ -165,7 +166,7 @@ def test_gradients_of_leaves_that_another_thread_differentiates_by_are_zero():
         v.grad.zero(), w.grad.zero()
         autodiff.backward(z)
 
-    # Nobody has looked at the gradients: they are written in place.
+    # The gradients have no views, so they are written in place.
     step(), step(), step()
     passed = []
 

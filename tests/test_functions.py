@@ -1,4 +1,4 @@
-"""What all functions have in common, and the forms of those that are composed in Python."""
+"""Properties of all functions, and the forms of functions composed in Python."""
 
 import inspect
 import pickle
@@ -26,7 +26,7 @@ def test_a_function_knows_its_signature_documentation_and_name(name):
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-def test_declared_functions_are_all_there():
+def test_all_declared_functions_exist():
     declared = {row[0] for row in _core.declarations()}
     assert declared <= set(NAMES)
 
@@ -37,10 +37,12 @@ def test_the_stub_is_up_to_date():
 
 
 def arguments(y):
+    """Returns the arguments of the function that computed `y`."""
     return (y[0] if isinstance(y, tuple) else y).parent.info.args
 
 
 def v(*shape):
+    """Returns an empty variable of this shape."""
     return nn.Variable(shape)
 
 
@@ -210,7 +212,7 @@ def test_clipping_takes_numbers_and_arrays():
         F.clip_by_value(x, None, 1)
 
 
-def test_dot_is_numpys():
+def test_dot_matches_numpy():
     rng = np.random.default_rng(0)
     for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((), (2,))):
         a, b = (rng.normal(size=shape).astype(np.float32) for shape in (a, b))
@@ -227,7 +229,7 @@ def test_dot_is_numpys():
     assert F.dot(np.float32(2), np.float32(3), number) == number == 6
 
 
-def test_ways_to_convolve_agree_and_the_setting_is_checked():
+def test_convolution_algorithms_agree_and_the_setting_is_checked():
     rng = np.random.default_rng(0)
     x = nn.NdArray.from_numpy_array(rng.normal(size=(3, 32, 13, 10)).astype(np.float32))
     w = nn.NdArray.from_numpy_array(rng.normal(size=(24, 32, 3, 3)).astype(np.float32))

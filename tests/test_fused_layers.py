@@ -1,4 +1,4 @@
-"""Fused layers are one function of the graph each, which does what the layers in a row do, to the bit."""
+"""Each fused layer is one function, with the same bits as its separate layers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ ACTIVATIONS = {
 
 
 def variables(*shapes, seed=0):
+    """Returns leaves of these shapes with random values."""
     rng = np.random.default_rng(seed)
     return [nn.Variable.from_numpy_array(rng.normal(size=s).astype(np.float32), need_grad=True) for s in shapes]
 
 
 def statistics(shape):
+    """Returns shift, scale, running mean and running variance."""
     beta, gamma = variables(shape, shape, seed=1)
     mean, variance = (nn.Variable.from_numpy_array(np.full(shape, v, np.float32)) for v in (0.1, 0.9))
     return [beta, gamma, mean, variance]
 
 
 def results(y, leaves, others):
+    """Runs forward and backward. Returns value, gradients and running statistics."""
     for leaf in leaves:
         leaf.grad.zero()
     y.forward(clear_no_need_grad=True)
@@ -43,7 +46,7 @@ def results(y, leaves, others):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("batch_stat", "adds"), [*itertools.product((True, False), repeat=2)])
-def test_a_fused_convolution_is_its_layers(activation, batch_stat, adds):
+def test_a_fused_convolution_equals_its_layers(activation, batch_stat, adds):
     args, activate = ACTIVATIONS[activation]
     x, w, b = variables((2, 4, 6, 5), (6, 2, 3, 3), (6,))
     z = variables((2, 6, 3, 3), seed=2) if adds else [None]

@@ -1,4 +1,4 @@
-"""A few of the broken files of `fuzz_files.py` for each reader."""
+"""A few files of `fuzz_files.py` for each reader."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_broken_files_give_typed_errors_soon_and_change_nothing(tmp_path, reader
     assert refused + read == 150
 
 
-def test_many_can_be_asked_for():
+def test_the_program_reads_many_files():
     program = Path(fuzz_files.__file__)
     done = subprocess.run([sys.executable, program, "--count", "3", "idx.plain"], capture_output=True, text=True)
     assert done.stdout.startswith("idx.plain: "), done.stderr

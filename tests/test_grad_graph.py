@@ -1,4 +1,4 @@
-"""`nn.grad`: gradients as graphs that run when they are told to, as NNabla has them."""
+"""`nn.grad`: gradients as graphs that run on demand, as in NNabla."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_one_or_several():
     assert not (x.has_grad or w.has_grad)
 
 
-def test_nothing_runs_before_it_is_told(mode):
+def test_nothing_runs_before_forward(mode):
     x = leaf(1, 2)
     (g,) = nn.grad(x * x * x, x)
     assert g.parent is not None
@@ -45,14 +45,14 @@ def test_nothing_runs_before_it_is_told(mode):
         [10.0],
     ],
 )
-def test_what_it_may_start_from(seed):
+def test_accepted_initial_gradients(seed):
     x = leaf(1, 2)
     (g,) = nn.grad([x * 3], [x], seed)
     run(g)
     assert g.d.tolist() == ([3, 3] if isinstance(seed, list) and seed[0] is None else [30, 30])
 
 
-def test_what_is_not_reached_is_zeros_of_its_shape():
+def test_unreachable_inputs_get_zeros_of_their_shape():
     x, other = leaf(1, 2), leaf(1, 2, 3)
     constant = nn.Variable.from_numpy_array(np.ones((2, 2), np.float32))
     found = nn.grad(x * 2, [other, constant])
@@ -105,7 +105,7 @@ def test_any_order():
 
 
 def test_a_gradient_in_a_loss():
-    """A penalty on a gradient, differentiated by the kernels."""
+    """A gradient penalty, differentiated by the kernels."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = F.sum(x * x * w)
     (g,) = nn.grad(y, x)

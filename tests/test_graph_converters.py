@@ -1,4 +1,4 @@
-"""Graphs made anew: each modifier beside the graph that it starts from."""
+"""Graph converters: each modified graph is compared with the original."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,18 @@ import kinnor.parametric_functions as PF
 
 @pytest.fixture(autouse=True)
 def own_parameters():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
 
 def images(*shape):
+    """Returns random images."""
     return nn.Variable.from_numpy_array(np.random.RandomState(0).randn(*shape).astype(np.float32))
 
 
 def normalized(h, axes=(1,), name="bn", batch_stat=False):
-    """A batch normalization whose statistics and parameters are not those of the start."""
+    """A batch normalization with trained statistics and parameters."""
     shape = [1] * h.ndim
     shape[axes[0]] = h.shape[axes[0]]
     rng = np.random.RandomState(5)
@@ -34,12 +36,14 @@ def normalized(h, axes=(1,), name="bn", batch_stat=False):
 
 
 def types(y):
+    """Returns the types of all functions above `y`."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return found
 
 
 def same(y, z, tolerance=1e-4):
+    """Asserts that two graphs compute nearly the same values."""
     nn.forward_all([y, z])
     np.testing.assert_allclose(z.d, y.d, atol=tolerance, rtol=tolerance)
 
@@ -86,13 +90,13 @@ def test_batch_normalizations_go_into_the_layers_after_them(layer):
     same(y, z)
 
 
-def test_what_is_padded_is_not_folded_into_wrongly():
+def test_folding_respects_padding():
     y = PF.convolution(normalized(images(2, 3, 6, 6)), 4, (3, 3), pad=(1, 1))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
     same(y, z)
 
 
-def test_what_others_take_is_not_folded():
+def test_layers_with_other_consumers_are_not_folded():
     h = PF.convolution(images(2, 3, 6, 6), 4, (3, 3))
     y = normalized(h) + h
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)
@@ -118,6 +122,7 @@ def test_folded_parameters_have_single_precision():
 
 
 def network(x, last=False):
+    """Returns a network with channels first or last."""
     axes, own = ((3,), {"channel_last": True}) if last else ((1,), {})
     h = F.relu(normalized(PF.convolution(x, 8, (3, 3), pad=(1, 1), **own), axes))
     h = F.concatenate(h, PF.convolution(h, 4, (1, 1), name="second", **own), axis=axes[0])
@@ -189,6 +194,8 @@ def test_pruning():
 
 def test_a_modifier_that_gives_no_variable_is_refused():
     class Wrong(GC.FunctionModifier):
+        """A modifier that returns a number."""
+
         def modify(self, f, inputs):
             return 3
 

@@ -1,4 +1,4 @@
-"""Promises that NNabla's programs rely on, found by running them: memory over repeated runs, flags, handles."""
+"""Behaviour that NNabla's programs rely on: memory over repeated runs, flags, handles."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,13 @@ from kinnor import _core
 
 
 def chain(x):
+    """Returns the mean of some functions of `x`."""
     h = F.tanh(F.sin(x))
     return F.mean(h * h)
 
 
 @pytest.mark.parametrize("clear_no_need_grad", [False, True])
-def test_a_graph_trains_on_with_buffers_cleared(clear_no_need_grad):
+def test_a_graph_keeps_training_with_cleared_buffers(clear_no_need_grad):
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), need_grad=True)
     loss = chain(x)
     loss.forward()
@@ -27,7 +28,7 @@ def test_a_graph_trains_on_with_buffers_cleared(clear_no_need_grad):
         np.testing.assert_array_equal(x.g, expected * grad)
 
 
-def test_what_an_array_starts_from_is_cleared_as_well():
+def test_the_gradient_of_the_root_stays_after_a_clearing_run():
     x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
     y = F.sin(F.cos(x))
     for seed in (np.array([1.0, 2.0]), 1, None):
@@ -38,6 +39,7 @@ def test_what_an_array_starts_from_is_cleared_as_well():
 
 
 def recorded(run):
+    """Runs with a record of cleared inputs. Returns the flags for each function."""
     _core.record_clear_flags(True)
     try:
         run()
@@ -51,12 +53,12 @@ def test_a_record_shows_recomputed_functions():
     h = F.cos(F.identity(x).apply(recompute=True)).apply(recompute=True)
     y = F.sin(h)
     assert recorded(lambda: y.forward(clear_no_need_grad=True)) == [[False], [True], [True]]
-    # First what was dropped is computed again, then the gradients.
+    # First the recomputed functions, then the gradients.
     assert recorded(y.backward) == [[False], [False], [False], [False], [False]]
 
 
 @pytest.mark.parametrize("batch_stat", [False, True])
-def test_batch_normalization_keeps_what_its_gradient_as_a_graph_reads(batch_stat):
+def test_batch_normalization_keeps_values_for_its_gradient_graph(batch_stat):
     c = [nn.Variable.from_numpy_array(np.full((1, 3), v, np.float32), need_grad=True) for v in (0.5, 2.0, 0.1, 1.5)]
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(4, 3).astype(np.float32), need_grad=True)
     inputs = [x, *c]
@@ -69,7 +71,7 @@ def test_batch_normalization_keeps_what_its_gradient_as_a_graph_reads(batch_stat
     np.testing.assert_allclose(gamma.d[0], ((x.d - mean) / np.sqrt(variance + 1e-5)).sum(0), rtol=1e-4, atol=1e-5)
 
 
-def test_reshape_without_a_link_keeps_whether_gradients_flow():
+def test_reshape_without_a_link_keeps_need_grad():
     x = nn.Variable((2, 3), need_grad=True)
     y = F.sin(x).reshape((3, 2), unlink=True)
     assert y.need_grad
@@ -100,6 +102,8 @@ def test_an_error_while_a_variable_is_dropped_is_raised_on_request():
 
 
 class Scaled(F.PythonFunction):
+    """A user's function: scales its input by a constant."""
+
     def __init__(self, ctx, factor):
         super().__init__(ctx)
         self.factor = factor
@@ -124,7 +128,7 @@ class Scaled(F.PythonFunction):
             inputs[0].g = outputs[0].g * self.factor + (inputs[0].g if accum[0] else 0)
 
 
-def test_a_python_function_hands_its_context_on():
+def test_a_python_function_passes_its_context_on():
     context = nn.Context()
     scaled = Scaled(context, 3)
     assert scaled.ctx is context
@@ -181,7 +185,7 @@ def test_erased_patches_pass_no_gradient():
         y.backward()
         np.testing.assert_array_equal(x.g, ~erased if fine else np.ones(x.shape))
         (g,) = nn.grad(y, x)
-        F.sink(g, y).forward()  # Which draws other patches.
+        F.sink(g, y).forward()  # The second run draws other patches.
         np.testing.assert_array_equal(g.d, y.d != 7 if fine else np.ones(x.shape))
 
 

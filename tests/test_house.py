@@ -1,4 +1,4 @@
-"""What CONTRIBUTING and README promise about the tree itself, and what importing the package costs."""
+"""Promises of CONTRIBUTING and README about the source tree, and the cost of importing the package."""
 
 import re
 import subprocess
@@ -44,7 +44,7 @@ def test_unsafe_blocks_do_not_grow(part):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_module_says_what_it_is(path):
+def test_each_module_has_a_documentation_line(path):
     assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
 
 
@@ -57,7 +57,7 @@ def test_versions_agree():
     assert f'version = "{kinnor.__version__}"' in MANIFEST
 
 
-def test_import_is_silent_and_light():
+def test_import_is_silent_and_cheap():
     program = "import sys, numpy; before = set(sys.modules); import kinnor; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""

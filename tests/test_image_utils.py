@@ -1,4 +1,4 @@
-"""Images by NNabla's names: what is read, written and resized, as NNabla does it with Pillow."""
+"""Image utilities with NNabla's names: reading, writing and resizing give the same as NNabla with Pillow."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ PIXELS = (np.random.RandomState(0).rand(6, 8, 4) * 255).astype(np.uint8)
 
 @pytest.fixture
 def folder(tmp_path):
+    """Returns a folder with images of several modes."""
     Image.fromarray(PIXELS[..., 0]).save(tmp_path / "L.png")
     Image.fromarray(PIXELS[..., :2]).save(tmp_path / "LA.png")
     Image.fromarray(PIXELS[..., :3]).save(tmp_path / "RGB.png")
@@ -26,7 +27,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "kwargs", "shape", "total"),
-    [  # Sums as NNabla 1.39 gives them with the same files.
+    [  # Sums from NNabla 1.39 with the same files.
         ("L.png", {}, (6, 8), 6669),
         ("L.png", {"num_channels": 3}, (6, 8, 3), 20007),
         ("L.png", {"num_channels": 4}, (6, 8, 4), 32247),
@@ -125,7 +126,7 @@ def test_pillow_alone_writes_eight_bits(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("channels", [None, 1, 2, 3, 4])
 @pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
-def test_what_is_written_is_read(tmp_path, channels, kind):
+def test_written_files_are_read_back(tmp_path, channels, kind):
     pixels = PIXELS[..., 0] if channels is None else PIXELS[..., :channels]
     values = pixels if kind is np.uint8 else (pixels / 255).astype(kind)
     first = values if channels is None else values.transpose(2, 0, 1)
@@ -172,7 +173,7 @@ def test_reading_refused(folder):
 
 @pytest.mark.parametrize(
     ("values", "kind", "total"),
-    [  # As NNabla 1.39 gives them.
+    [  # Values from NNabla 1.39.
         (PIXELS[..., 0], np.uint8, 2080),
         (PIXELS[..., :1], np.uint8, 2080),
         (PIXELS[..., :3], np.uint8, 5887),

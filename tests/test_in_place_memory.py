@@ -1,4 +1,4 @@
-"""Memory that functions share in place: a run that clears gives it back after its last use, where nobody sees it."""
+"""Memory shared by in-place functions: a clearing run frees it after its last use, unless the caller holds it."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,12 @@ N = 1 << 18
 
 
 def live():
+    """Returns the live bytes."""
     return nn.memory_stats()["live"]
 
 
 def chain(x, n, keep):
-    """Values of which each is seen under another shape, by one function or by two."""
+    """A chain of values that are reshaped and then read by one function or two."""
     h = x
     for k in range(n):
         h = F.exp(h * -0.5)
@@ -26,6 +27,7 @@ def chain(x, n, keep):
 
 
 def expected(x, n):
+    """The chain in NumPy."""
     for _ in range(n):
         h = np.exp(x * -0.5)
         x = np.sin(h) + np.cos(h)
@@ -34,10 +36,11 @@ def expected(x, n):
 
 @pytest.fixture
 def x():
+    """Returns an input of random values."""
     return nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal(N).astype(np.float32))
 
 
-def test_it_goes_after_its_last_use(x):
+def test_memory_is_freed_after_its_last_use(x):
     y = chain(x, 6, [])
     nn.clear_memory_cache()
     before = live()
@@ -50,7 +53,7 @@ def test_it_goes_after_its_last_use(x):
         x.d = x.d + 0.25
 
 
-def test_what_somebody_sees_stays(x):
+def test_memory_of_held_variables_stays(x):
     seen = []
     y = chain(x, 3, seen)
     for _ in range(3):
@@ -64,7 +67,7 @@ def test_what_somebody_sees_stays(x):
     np.testing.assert_allclose(y.d, expected(x.d, 3), rtol=1e-4, atol=1e-6)
 
 
-def test_leaves_and_what_others_take_stay(x):
+def test_leaves_and_values_with_other_readers_stay(x):
     y = F.sin(F.reshape(x, (4, N // 4), inplace=True))
     h = F.exp(x)
     a, b = F.sin(F.reshape(h, (4, N // 4), inplace=True)), F.cos(h)
@@ -83,7 +86,7 @@ def test_leaves_and_what_others_take_stay(x):
         np.testing.assert_allclose(c.d.ravel(), np.sin(np.exp(x.d)), rtol=1e-4, atol=1e-4)
 
 
-def test_gradients_are_as_they_were(x):
+def test_gradients_do_not_change(x):
     x.need_grad = True
     y = chain(x, 3, [])
     loss = F.mean(y)

@@ -1,4 +1,4 @@
-"""Indexing of arrays and variables, against NumPy."""
+"""Indexing of arrays and variables, compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -53,16 +53,18 @@ KEYS = pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids
 
 
 def example():
+    """Returns an array of shape (4, 3, 2)."""
     return np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 
 
 def values(x):
+    """Returns a copy of the values of an array or a variable."""
     return np.array(x.data if isinstance(x, nn.NdArray) else x.d)
 
 
 @KINDS
 @KEYS
-def test_reading_is_numpys(kind, key):
+def test_reading_matches_numpy(kind, key):
     with nn.auto_forward():
         part = kind.from_numpy_array(example())[key]
     assert isinstance(part, kind)
@@ -72,7 +74,7 @@ def test_reading_is_numpys(kind, key):
 @KINDS
 @KEYS
 @pytest.mark.parametrize("form", ["number", "array", "own"])
-def test_writing_is_numpys(kind, key, form):
+def test_writing_matches_numpy(kind, key, form):
     expected = example()
     shape = expected[key].shape
     value = -7.0 if form == "number" else -1 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
@@ -84,7 +86,7 @@ def test_writing_is_numpys(kind, key, form):
 
 
 @KINDS
-def test_values_are_repeated_to_the_part(kind):
+def test_values_broadcast_to_the_part(kind):
     expected = example()
     expected[1:3] = [[1.0], [2.0], [3.0]]
     expected[:, 0] = np.array([[5.0, 6.0]])
@@ -229,7 +231,7 @@ def test_double_precision_is_kept():
     ],
     ids=["function", "twice", "itself", "itself reversed", "index"],
 )
-def test_values_made_of_the_variable_itself_are_those_of_before(dynamic, assign, slope):
+def test_assigned_values_are_read_before_the_write(dynamic, assign, slope):
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
     with nn.auto_forward(dynamic), nn.context_scope(nn.Context(["cpu:double"])):
         h = x * 1
@@ -248,7 +250,7 @@ def test_values_made_of_the_variable_itself_are_those_of_before(dynamic, assign,
     np.testing.assert_allclose(h.d, numbers)
     x.grad.zero()
     y.backward()
-    # Twice: h0 = 2 x1, h1 = 2 x1 + 1.
+    # Both reads: h0 = 2 x1, h1 = 2 x1 + 1.
     expected = [0, 2 * (2 * 2 * plain[1] + 2 * (2 * plain[1] + 1)), 2 * plain[2]] if slope is None else slope(plain)
     np.testing.assert_allclose(x.g, expected)
 
@@ -268,7 +270,7 @@ def test_values_that_share_the_memory_of_a_variable():
     assert h.d.tolist() == [3.0, 2.0, 1.0]
 
 
-def test_values_made_of_the_variable_itself_without_a_graph():
+def test_assigned_values_are_read_before_the_write_without_a_graph():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     with nn.auto_forward():
         h = x * 1
@@ -280,7 +282,7 @@ def test_values_made_of_the_variable_itself_without_a_graph():
     assert x.g.tolist() == [3.0, 3.0]
 
 
-def test_a_leaf_that_requires_grad_is_not_assigned_to_from_itself_either():
+def test_a_leaf_with_gradient_refuses_assignments_from_itself():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     with pytest.raises(nn.GraphError, match="got a leaf that requires grad"):
         x[0] = x[1] * 2
@@ -295,7 +297,7 @@ def test_a_leaf_is_assigned_to_from_itself():
         assert x.d.tolist() == [4.0, 2.0]
 
 
-def test_slices_that_are_none_are_refused_in_our_words():
+def test_invalid_slices_raise_typed_errors():
     with pytest.raises(nn.RangeError, match="expected a slice with another step than zero, got slice"):
         nn.Variable((3,))[::0]
     with pytest.raises(nn.CallError, match="expected a slice of whole numbers, got slice"):
@@ -326,12 +328,13 @@ LENGTHS = (4, 7, 3, 5)
 
 
 def rows(n, width=3):
+    """Returns an array with `n` rows."""
     return np.arange(n * width * 2, dtype=np.float32).reshape(n, width, 2) + 1
 
 
 @OPEN_KEYS
-def test_what_is_open_follows_the_shape(key):
-    """Built for 4 rows; what it gives and its gradient, for more and fewer, and for another width."""
+def test_open_slices_follow_the_shape(key):
+    """Built for 4 rows. Values and gradients are checked for more rows, fewer rows and another width."""
     x = nn.Variable((4, 3, 2), need_grad=True)
     y = x[key]
     for n, width in [(n, 3) for n in LENGTHS] + [(6, 5)]:
@@ -349,7 +352,7 @@ def test_what_is_open_follows_the_shape(key):
 
 @OPEN_KEYS
 @pytest.mark.parametrize("taken", [False, True])
-def test_what_is_open_follows_the_shape_in_assignments(key, taken):
+def test_open_slices_in_assignments_follow_the_shape(key, taken):
     x = nn.Variable((4, 3, 2), need_grad=True)
     value = nn.Variable.from_numpy_array(np.float32(-2), need_grad=True)
     h = x * 1
@@ -372,7 +375,7 @@ def test_what_is_open_follows_the_shape_in_assignments(key, taken):
 
 
 @pytest.mark.parametrize("values", [2.0, np.float32([5, 6]), np.float32([[5], [6], [7]]), np.ones((1, 1, 3, 2))])
-def test_values_are_repeated_over_what_is_open(values):
+def test_values_broadcast_over_open_slices(values):
     x = nn.Variable((4, 3, 2), need_grad=True)
     h = x * 1
     h[1:] = values
@@ -427,7 +430,7 @@ def test_gradients_as_graphs_of_parts():
         inside = np.zeros((4, 3, 2))
         inside[key] = 1
         n, v, r = inside.sum(), 3.0, rows(4).astype(float)
-        # loss = n (2 v^4 + v^6) + sum of x^6 outside.
+        # loss = n (2 v^4 + v^6) + the sum of x^6 elsewhere
         np.testing.assert_allclose(g[0].d, np.where(inside, 0, 6 * r**5))
         np.testing.assert_allclose(g[1].d.sum(), n * (8 * v**3 + 6 * v**5))
         np.testing.assert_allclose(gg[0].d, np.where(inside, 0, 2 * 6 * r**5 * 30 * r**4))

@@ -1,4 +1,4 @@
-"""Initial values equal NNabla's for the same generator, to the bit of what is written here."""
+"""Initial values equal NNabla's for the same generator, compared bit by bit with the values listed here."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Looking at graphs and runs by NNabla's names: text, times, NaN."""
+"""Inspection of graphs and runs with NNabla's names: text, times, NaN."""
 
 import csv
 import io
@@ -20,6 +20,7 @@ KINDS = ["Convolution", "BatchNormalization", "ReLU", "Affine", "PowScalar", "Me
 
 @pytest.fixture
 def loss():
+    """Returns the loss of a small network."""
     nn.clear_parameters()
     x = nn.Variable((2, 1, 6, 6))
     x.d = np.random.RandomState(0).randn(*x.shape)
@@ -40,7 +41,7 @@ def test_a_graph_as_text(loss, capsys):
         "PowScalar(PowScalar)",
         "Mean(Mean)",
     ]
-    # As NNabla 1.39 prints it.
+    # The output of NNabla 1.39.
     assert "\tInputs: [(2, 1, 6, 6), (3, 1, 3, 3), (3,)]" in lines
     assert "\tBackward Inputs: [True, True, True, False, False]" in lines
     assert "\tArgs: ['axes=[0, 1]', 'keep_dims=False']" in lines
@@ -67,7 +68,7 @@ def test_times_of_functions(loss, tmp_path, capsys):
             loss.backward(**hooks())
         assert same is profiler
         profiler.calc_elapsed_time(["forward", "backward", "summary"])
-    loss.forward(**hooks())  # Outside of a scope nothing is counted.
+    loss.forward(**hooks())  # Calls outside of a scope are not counted.
     profiler.calc_elapsed_time()
     found = profiler.get_all_results()
     assert [f.info.type_name for f in found["forward"]] == KINDS
@@ -90,6 +91,8 @@ def test_times_leave_out_hooks_and_runs_without_them(loss):
     profiler = TimeProfiler()
 
     def slow(hook):
+        """Wraps a hook with pauses, which must not count."""
+
         def call(f):
             time.sleep(0.005)
             hook(f)
@@ -127,7 +130,7 @@ def test_only_one_profile_is_taken_at_a_time(loss):
     assert list(map(len, profiler.get_all_results()["forward"].values())) == [1] * len(KINDS)
 
 
-def test_where_nan_begins():
+def test_the_first_function_with_nan_is_found():
     x = nn.Variable.from_numpy_array(np.array([-1.0, 0, 1], np.float32), need_grad=True)
     y = F.log(x) * 2
     tracer = NanInfTracer()
@@ -136,7 +139,7 @@ def test_where_nan_begins():
         tracer.trace(),
     ):
         y.forward(function_post_hook=tracer.forward_post_hook)
-    tracer.check()  # What was told is forgotten.
+    tracer.check()  # An error that was raised is not raised again.
     only = NanInfTracer(trace_nan=False, need_details=False)
     with pytest.raises(ValueError, match="got inf in output 0 of Log"), only.trace():
         y.forward(function_post_hook=only.post_hook)
@@ -179,12 +182,12 @@ def test_a_profile_of_a_graph(loss, capsys):
     assert [row[0] for row in rows if len(row) == 2][-2:] == ["training(forward + backward + update)", "training_n_run"]
 
 
-def test_times_of_a_profiled_graph_are_those_of_the_engine(loss, monkeypatch):
+def test_times_of_a_profiled_graph_come_from_the_engine(loss, monkeypatch):
     profiler = GraphProfiler(loss, n_run=4, time_scale="n")
     profiler.time_profiling_forward()
     profiler.time_profiling_backward()
 
-    def told():  # As the engine tells: functions, whether backward, nanoseconds since they began and ended, memory
+    def told():  # Replaces the engine's records: functions, backward flag, nanoseconds since start and end, memory.
         return [([f], False, 900 + 100 * n, 800, 0) for n, f in enumerate(profiler._functions)]
 
     monkeypatch.setattr(nn._core, "take_timings", told)
@@ -202,7 +205,7 @@ def test_times_of_a_profiled_graph_are_those_of_the_engine(loss, monkeypatch):
     assert p.seconds > 0
 
 
-def test_what_cannot_be_profiled():
+def test_unprofilable_objects_are_refused():
     with pytest.raises(TypeError, match="GraphProfiler: expected a variable that a function computes"):
         GraphProfiler(nn.Variable((2,)), "0", "cpu")
     with pytest.raises(nn.ArgumentError, match="got 's'"):

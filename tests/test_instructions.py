@@ -1,4 +1,4 @@
-"""Lower sets of instructions: the same operations, and where no products are summed up the same bits."""
+"""Lower instruction sets: the same operations work, with the same bits except for sums of products."""
 
 import json
 import os
@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 
 
 def run(arguments: list[str], **variables: str) -> str:
+    """Runs Python on one thread with these environment variables. Returns its output."""
     environment = os.environ | {"KINNOR_NUM_THREADS": "1"} | variables
     done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,7 +26,8 @@ def test_operations_are_right_with_lower_instructions(isa):
 
 
 def test_bits_do_not_depend_on_instructions_or_threads():
-    """Nor on what memory was used before, nor on the process; sums of products do on instructions, and nothing else."""
+    """The bits do not depend on earlier memory use or the process either. Only sums of products depend on
+    instructions."""
     digests = {isa: json.loads(run([str(TESTS / "digests.py")], KINNOR_ISA=isa)) for isa in ("", "avx2", "portable")}
     assert len({each["without products"] for each in digests.values()}) == 1, digests
     tables = [each["table"] for each in digests.values()]

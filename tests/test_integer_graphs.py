@@ -1,4 +1,4 @@
-"""Networks between levels of 8 bits are computed with the levels, and give what the numbers and onnxruntime give."""
+"""Networks between 8-bit quantized values are computed on integers. Results match the float network and onnxruntime."""
 
 from collections import Counter
 
@@ -15,31 +15,35 @@ RNG = np.random.default_rng(5)
 
 
 class Net:
-    """A model in ONNX that grows node by node: each value has levels of its own, or a name alone."""
+    """Builds an ONNX model node by node. Values are known by their names."""
 
     def __init__(self, shape, dtype="uint8"):
         self.nodes, self.held, self.dtype, self.shape = [], [], np.dtype(dtype), shape
         self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
 
     def constant(self, array):
+        """Adds a constant and returns its name."""
         name = f"c{len(self.held)}"
         self.held.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
     def node(self, kind, *inputs, n=1, domain="", **attributes):
+        """Adds a node and returns the names of its outputs."""
         names = [f"{kind}{len(self.nodes)}_{i}" for i in range(n)]
         self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
         return names[0] if n == 1 else names
 
     def scale(self, step, zero, dtype=None):
+        """Adds a scale and a zero point."""
         return self.constant(np.float32(step)), self.constant(np.asarray(zero, dtype or self.dtype))
 
     def between(self, x, step, zero):
-        """Levels of a value, and their numbers again."""
+        """Quantizes a value and dequantizes it again."""
         scale = self.scale(step, zero)
         return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *scale), *scale)
 
     def weight(self, *shape, axis=None, dtype="int8", zero=0):
+        """Adds a quantized weight, dequantized for each channel or as a whole."""
         low, high = (-127, 128) if dtype == "int8" else (0, 256)
         levels = RNG.integers(low, high, shape).astype(dtype)
         n = () if axis is None else (shape[axis],)
@@ -51,13 +55,14 @@ class Net:
         ), step
 
     def model(self, y):
+        """Returns the model with output `y`."""
         outputs = [helper.make_empty_tensor_value_info(y)]
         graph = helper.make_graph(self.nodes, "levels", [self.input], outputs, self.held)
         versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=versions, ir_version=8)
 
     def check(self, y, functions, most=1, equal=0.99):
-        """What the model gives with levels, with numbers, and by onnxruntime; and which functions it has."""
+        """Compares integer, float and onnxruntime results, and checks which functions the model contains."""
         proto = self.model(y)
         x = RNG.uniform(-1, 1, self.shape).astype(np.float32)
         model, plain = (kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString())) for _ in range(2))
@@ -85,13 +90,13 @@ DTYPES = pytest.mark.parametrize("dtype", ["uint8", "int8"])
 
 
 def zero(dtype, at):
-    """A zero point, counted from the least level."""
+    """Returns the zero point `at` levels above the least level."""
     return at + np.iinfo(dtype).min
 
 
 @DTYPES
 @pytest.mark.parametrize("axis", [None, 0])
-def test_convolutions_with_what_lies_between(dtype, axis):
+def test_convolutions_with_functions_in_between(dtype, axis):
     net = Net((2, 3, 9, 8), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     w, step = net.weight(20, 3, 3, 3, axis=axis)
@@ -130,7 +135,7 @@ def test_convolutions_with_what_lies_between(dtype, axis):
 
 
 @DTYPES
-def test_frames_that_differ_on_the_sides(dtype):
+def test_asymmetric_padding(dtype):
     net = Net((2, 3, 8, 9), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     h = net.between(
@@ -212,7 +217,7 @@ def test_scales_that_follow_from_the_numbers():
     }
 
 
-def test_levels_that_are_read_as_such_and_numbers_that_are():
+def test_quantized_outputs_and_float_outputs():
     net = Net((2, 5), "int8")
     levels = net.node("QuantizeLinear", net.node("Relu", "x"), *net.scale(0.01, -100))
     net.check(levels, {"QuantizeUint8": 1, "LookupUint8": 0})
@@ -225,7 +230,7 @@ def test_levels_that_are_read_as_such_and_numbers_that_are():
     np.testing.assert_allclose(kinnor.onnx.Model(proto)(x), session.run(None, {"x": x})[0], atol=1e-5)
 
 
-def test_what_is_trained_stays_numbers():
+def test_training_uses_floats():
     net = Net((2, 5))
     h = net.between("x", 0.01, 128)
     y = net.between(net.node("MatMul", h, net.weight(5, 6)[0]), 0.02, 128)
@@ -240,7 +245,7 @@ def test_what_is_trained_stays_numbers():
     assert np.any(x.g != 0)
 
 
-def test_shapes_share_their_weights_and_threads_their_bits():
+def test_shapes_share_weights_and_threads_give_equal_bits():
     net = Net(("n", 3, 20, 20))
     h = net.between("x", 0.01, 128)
     h = net.between(net.node("Conv", h, net.weight(70, 3, 3, 3)[0], pads=[1] * 4), 0.02, 100)

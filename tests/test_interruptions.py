@@ -1,4 +1,4 @@
-"""A run that is broken off leaves a graph that does what a new one does, to the bit."""
+"""After an interrupted run, a graph gives the same bits as a new one."""
 
 import pytest
 from interruptions import NETWORKS, interrupted, thrown, thrown_by_users
@@ -10,7 +10,7 @@ def test_hooks_that_throw_at_every_function(name):
 
 
 def test_functions_of_users_that_throw():
-    assert thrown_by_users() == 9  # three of them, three methods
+    assert thrown_by_users() == 9  # three functions with three methods each
 
 
 @pytest.mark.parametrize("name", NETWORKS)

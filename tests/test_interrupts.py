@@ -1,4 +1,4 @@
-"""Ctrl-C is answered in the middle of a kernel, and what the kernel was about to write is not there to be read."""
+"""Ctrl-C stops a kernel in the middle. Its partial output cannot be read."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ rng = np.random.RandomState(0)
 
 
 def real(*shape: int) -> nn.Variable:
+    """Returns a leaf of random numbers."""
     values = np.resize(rng.standard_normal(100_003).astype(np.float32), shape)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
@@ -34,19 +35,20 @@ KERNELS: dict[str, Callable[[int], nn.Variable]] = {
     "convolution": lambda n: F.convolution(real(n, 32, 64, 64), real(32, 32, 5, 5), pad=(2, 2)),
 }
 LEAST = 0.25
-"""Seconds that a kernel takes at least."""
+"""The least run time of a kernel, in seconds."""
 
 
 @pytest.fixture(autouse=True)
 def _interrupts() -> Iterator[None]:
-    # A shell lets programs in its background ignore interrupts, and Python leaves it at that.
+    """Sets Python's own handler of interrupts during the test."""
+    # A shell makes programs in the background ignore interrupts, and Python keeps that setting.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def interrupted(run: Callable[[], None], after: float) -> float:
-    """Runs, is interrupted, and says how long the answer took."""
+    """Interrupts a run after some seconds. Returns the seconds until it ended."""
     sent = [0.0]
 
     def send() -> None:
@@ -58,33 +60,33 @@ def interrupted(run: Callable[[], None], after: float) -> float:
     with pytest.raises(KeyboardInterrupt):
         run()
         timer.join()
-        time.sleep(1)  # the answer comes when the kernel is over
+        time.sleep(1)  # the interrupt is raised once the kernel is over
     took = time.perf_counter() - sent[0]
     timer.join()
     return took
 
 
 def timed(run: Callable[[], None]) -> float:
-    """Seconds of a run."""
+    """Returns the seconds of a run."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def long(make: Callable[[int], nn.Variable]) -> tuple[nn.Variable, float]:
-    """A function that takes some time, and how long."""
+    """Makes a function larger until it takes `LEAST` seconds. Returns it and its time."""
     n = 1
     while True:
         y = make(n)
         y.forward()
-        took = min(timed(y.forward) for _ in range(3))  # one run alone may have waited for a busy machine
+        took = min(timed(y.forward) for _ in range(3))  # best of three, since the machine may be busy
         if took > LEAST:
             return y, took
         n *= max(2, min(8, int(1.5 * LEAST / took)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_ends_when_it_is_interrupted(kernel: str) -> None:
+def test_an_interrupt_stops_a_kernel(kernel: str) -> None:
     y, whole = long(KERNELS[kernel])
     assert interrupted(y.forward, whole / 10) < whole / 2
     with pytest.raises(nn.ClearedError):
@@ -93,7 +95,7 @@ def test_a_kernel_ends_when_it_is_interrupted(kernel: str) -> None:
     assert np.isfinite(y.d).all()
 
 
-def test_a_function_whose_shape_follows_from_values_answers_while_it_is_built() -> None:
+def test_an_interrupt_stops_the_construction_of_a_value_dependent_shape() -> None:
     x = nn.Variable.from_numpy_array(np.resize(np.array([0, 1, 1], np.float32), (1 << 24,)))
     with nn.auto_forward():
         start = time.perf_counter()
@@ -103,7 +105,7 @@ def test_a_function_whose_shape_follows_from_values_answers_while_it_is_built() 
             assert interrupted(lambda: F.nonzero(x), whole * part) < max(0.1, whole / 2)
 
 
-def test_a_gradient_that_was_being_written_is_not_there() -> None:
+def test_a_partially_written_gradient_is_cleared() -> None:
     y, _ = long(KERNELS["convolution"])
     w = y.parent.inputs[1]
     y.backward(1.0)
@@ -148,6 +150,7 @@ def test_an_update_moves_all_parameters_or_none() -> None:
         p.g = 1.0
 
     def updates() -> None:
+        """Updates parameters until interrupted."""
         while True:
             solver.update()
 

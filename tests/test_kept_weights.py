@@ -1,4 +1,4 @@
-"""What functions made of a weight is kept as long as that stays the same; nobody can tell from the numbers."""
+"""Data derived from a weight (packed, transformed) is cached until the weight changes. Results never show the cache."""
 
 import threading
 
@@ -16,7 +16,7 @@ W = rng.standard_normal((64, 48, 3, 3)).astype(np.float32)
 
 @pytest.fixture(params=["convolution", "deconvolution", "affine"])
 def layer(request):
-    """Convolutions take Winograd's way, with few tiles; the affine map has 96 rows."""
+    """Layers whose weights are cached: convolutions that use Winograd with few tiles, and an affine map of 96 rows."""
     if request.param == "convolution":
         return lambda x, w: F.convolution(x, w, pad=(1, 1))
     if request.param == "deconvolution":
@@ -26,6 +26,7 @@ def layer(request):
 
 @pytest.fixture(params=[1, 2], autouse=True)
 def threads(request):
+    """Runs the test with some numbers of threads."""
     before = nn.get_num_threads()
     nn.set_num_threads(request.param)
     yield
@@ -33,7 +34,7 @@ def threads(request):
 
 
 class Net:
-    """Output and gradient of the input for a weight that somebody may change."""
+    """A layer whose weight may change between runs."""
 
     def __init__(self, layer, w):
         self.layer, self.w = layer, w
@@ -41,13 +42,14 @@ class Net:
         self.y = layer(self.x, w)
 
     def run(self):
+        """Runs forward and backward. Returns the output and the gradient of the input."""
         self.x.g = 0
         self.y.forward()
         self.y.backward(1.0)
         return self.y.d.copy(), self.x.g.copy()
 
     def check(self):
-        """What it computes now, several times, is what a new graph computes from a copy of the weight."""
+        """Asserts that several runs give the result of a new graph with a copy of the weight."""
         fresh = Net(self.layer, nn.Variable.from_numpy_array(np.array(self.w.data.data)))
         expected = fresh.run()
         for _ in range(3):
@@ -57,6 +59,7 @@ class Net:
 
 @pytest.fixture
 def net(layer):
+    """Returns a layer that has cached its weight."""
     net = Net(layer, nn.Variable.from_numpy_array(W.copy(), need_grad=True))
     net.check()
     return net
@@ -80,7 +83,7 @@ def test_a_weight_that_is_written_through_a_view(net):
     view[5] = 5
     del view
     net.check()
-    # A view that comes and goes between two runs leaves no trace but its writes.
+    # A view that exists only between two runs affects nothing but its writes.
     net.w.d[7] = 7
     net.check()
     part = net.w.d[8:9]
@@ -152,12 +155,13 @@ def test_weights_that_change_by_other_means(net, tmp_path):
     nn.clear_parameters()
 
 
-def test_what_is_kept_is_given_back():
+def test_cached_weights_are_freed_on_request_and_with_their_graph():
     w = rng.standard_normal((512, 384, 3, 3)).astype(np.float32)
     x = nn.Variable.from_numpy_array(rng.standard_normal((1, 384, 8, 8)).astype(np.float32))
     y = F.convolution(x, nn.Variable.from_numpy_array(w), pad=(1, 1))
 
     def cached():
+        """Clears the memory cache. Returns the bytes that stay cached."""
         nn.clear_memory_cache()
         return nn.memory_stats()["cached"]
 
@@ -175,17 +179,18 @@ def test_what_is_kept_is_given_back():
 
 
 def cached():
+    """Clears the memory cache. Returns the bytes that stay cached."""
     nn.clear_memory_cache()
     return nn.memory_stats()["cached"]
 
 
-def test_a_packed_weight_is_given_back():
+def test_a_packed_weight_is_freed_with_its_weight():
     values = rng.standard_normal((512, 1024)).astype(np.float32)
     x = nn.Variable.from_numpy_array(rng.standard_normal((32, 512)).astype(np.float32))
     net = [F.affine(x, nn.Variable.from_numpy_array(values))]
 
     def kept(runs):
-        """Bytes that stay after some runs, beside what kernels work in, which is little where nothing is packed."""
+        """Returns the bytes that some runs add to the cache. Scratch memory is small if nothing is packed."""
         before = cached()
         for _ in range(runs):
             net[0].forward()
@@ -199,10 +204,10 @@ def test_a_packed_weight_is_given_back():
     before = nn.memory_stats()
     net.clear()
     after = cached() + nn.memory_stats()["live"]
-    assert after <= before["cached"] + before["live"] - 2 * values.nbytes  # the weight and what was kept of it
+    assert after <= before["cached"] + before["live"] - 2 * values.nbytes  # the weight and its cached form
 
 
-def test_training_with_one_product_for_each_weight_keeps_nothing():
+def test_training_with_one_product_for_each_weight_caches_nothing():
     w = nn.Variable.from_numpy_array(rng.standard_normal((1024, 2048)).astype(np.float32), need_grad=True)
     x = nn.Variable.from_numpy_array(rng.standard_normal((32, 1024)).astype(np.float32), need_grad=True)
     y = F.affine(x, w)
@@ -210,6 +215,7 @@ def test_training_with_one_product_for_each_weight_keeps_nothing():
     solver.set_parameters({"w": w})
 
     def step():
+        """Runs a training step."""
         y.forward()
         w.grad.zero()
         y.backward(1.0)
@@ -219,10 +225,10 @@ def test_training_with_one_product_for_each_weight_keeps_nothing():
     before = cached()
     for _ in range(4):
         step()
-    # What the kernels of a second thread work in may have come since; a weight that is kept takes more.
+    # Allow for scratch memory of a second thread. A cached weight takes more.
     once = nn.memory_stats()["cached"] - before
     assert once < 4 * w.size
-    # What predictions made use of goes with the second update.
+    # Data cached for inference is freed by the second update.
     for _ in range(3):
         y.forward()
     assert nn.memory_stats()["cached"] - before >= once + 4 * w.size
@@ -230,12 +236,12 @@ def test_training_with_one_product_for_each_weight_keeps_nothing():
         step()
     nn.clear_memory_cache()
     step()
-    # Again a second thread may have come to work; what is kept of the weight takes four times as much.
+    # Again allow for a second thread. The cached weight takes four times as much.
     assert nn.memory_stats()["cached"] - before <= once + w.size
 
 
 class Recurrent:
-    """An LSTM of some steps with products of one more matrix. While views look at the weights, nothing is kept."""
+    """An LSTM of some steps, with products by one more matrix. Nothing is cached while views of the weights exist."""
 
     def __init__(self, seed=5):
         rng = np.random.default_rng(seed)
@@ -247,6 +253,7 @@ class Recurrent:
         self.solver.set_parameters(self.weights)
 
     def loss(self):
+        """Builds the loss."""
         w, v = self.weights.values()
         h, c = F.constant(0, (40, 96)), F.constant(0, (40, 96))
         for x in self.x:
@@ -257,6 +264,7 @@ class Recurrent:
         return F.mean(h**2)
 
     def train(self, form, steps=3):
+        """Trains some steps, static or eager."""
         loss = self.loss() if form == "static" else None
         for _ in range(steps):
             if loss is None:
@@ -267,6 +275,7 @@ class Recurrent:
         return [w.d.copy() for w in self.weights.values()]
 
     def step(self, loss, done):
+        """Runs one training step. `done` if the loss has been computed already."""
         if not done:
             loss.forward(clear_no_need_grad=True)
         self.solver.zero_grad()
@@ -277,7 +286,7 @@ class Recurrent:
 @pytest.mark.parametrize("form", ["static", "dynamic"])
 @pytest.mark.parametrize("plan", ["plain", None])
 @pytest.mark.parametrize("type_config", ["float", "double", "half"])
-def test_training_has_the_same_bits_with_and_without(form, plan, type_config, monkeypatch):
+def test_training_has_the_same_bits_with_and_without_caches(form, plan, type_config, monkeypatch):
     if plan:
         monkeypatch.setattr(nn.config, "plan", plan)
     with nn.context_scope(nn.Context([f"cpu:{type_config}"])):
@@ -319,6 +328,7 @@ def test_a_weight_that_threads_share():
     wrong = []
 
     def run(y, wanted):
+        """Runs the graph many times, and records wrong results."""
         for _ in range(50):
             y.forward()
             if not np.array_equal(y.d, wanted):
@@ -333,8 +343,8 @@ def test_a_weight_that_threads_share():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_kept_while_another_thread_trains_is_not_kept_for_good(dtype):
-    """Whoever reads a weight while it is written may compute with a part of it; once both are at rest, nobody does."""
+def test_stale_caches_end_after_another_thread_trains(dtype):
+    """A read during a write may see a mixture of old and new values. Once both are done, results must be right."""
     x = rng.standard_normal((32, 1024)).astype(np.float32)
     w = nn.Variable.from_numpy_array(rng.standard_normal((1024, 512)).astype(dtype), need_grad=True)
     w.g = rng.standard_normal(w.shape)
@@ -343,6 +353,7 @@ def test_what_is_kept_while_another_thread_trains_is_not_kept_for_good(dtype):
     solver.set_parameters({"w": w})
 
     def predict(done):
+        """Runs forward until `done` is set."""
         while not done.is_set():
             y.forward()
 

@@ -1,4 +1,7 @@
-"""Memory that kernels take for themselves counts as arrays do: where there is none, `MemoryError`, and life goes on."""
+"""Scratch memory of kernels counts towards the memory limit.
+
+If it cannot be allocated, `MemoryError` is raised and the process continues.
+"""
 
 import os
 import subprocess
@@ -97,7 +100,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_kernel_without_memory_raises_and_the_process_lives_on(case: str) -> None:
+def test_a_kernel_without_memory_raises_and_the_process_continues(case: str) -> None:
     what, call = CASES[case]
     program = f"{BEGIN}\nWHAT = {what!r}\n{RUN.replace('CASE', call)}"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Imports point one way: between the parts of the crate, and between the folders of the graph."""
+"""Imports have one direction: between the parts of the crate, and between the folders of the graph."""
 
 import ast
 import re
@@ -8,19 +8,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Each may import from those that stand before it, and from itself.
+# Each part may import from the parts listed before it, and from itself.
 GRAPH = ["settings", "arena", "handles", "step", "memory", "build", "plan", "run", "autodiff", "report"]
-# What each part of the crate may import, beside itself.
+# Allowed imports of each part of the crate, besides itself.
 CRATE = {
     "environment": set(),
     "array": {"environment", "Error", "Result"},
-    "kernels": {"array", "environment"},  # whose errors say why a kernel ended, and nothing of operations
+    "kernels": {"array", "environment"},  # for error types that say why a kernel ended; nothing about operations
     "error": {"array", "environment", "kernels"},
     "ops": {"array", "kernels", "error", "Error", "Result"},
     "graph": {"array", "environment", "kernels", "ops", "error", "Error", "Result"},
     "solvers": {"array", "kernels", "ops", "graph", "error", "Error", "Result"},
 }
-# Families of kernels: each may import from those that stand before it ...
+# Families of kernels: each may import from the families listed before it.
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
     *[
@@ -40,9 +40,9 @@ KERNELS = [
     *["normalization", "update", "sampling", "spread", "spectrum", "suppression", "gemm", "convolution", "integer"],
     *["triangular", "attention", "recurrent"],
 ]
-# ... and these from each other: a number runs in registers of numbers, a loop on threads may be stopped.
+# Exceptions: number kernels use registers of numbers, and loops on threads can be stopped.
 KERNELS_IN_PAIRS = {("number", "simd"), ("stop", "threads")}
-# What `kernels` itself re-exports, and of which family it is.
+# Re-exports of `kernels`, each with its family.
 RE_EXPORTED = {
     **dict.fromkeys(["Float", "Number", "PerFloat"], "number"),
     **dict.fromkeys(["Activation", "Epilogue", "RowFunctions", "Tail"], "epilogue"),
@@ -51,7 +51,7 @@ RE_EXPORTED = {
 
 
 def imports(path, prefix):
-    """The paths below `prefix` that the code of a file names, with their lines: `crate::graph::arena` and the like."""
+    """Returns the paths below `prefix` that a file names, with line numbers, such as `crate::graph::arena`."""
     text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
     text = re.sub(r"//.*", "", text)
     found = []
@@ -61,7 +61,7 @@ def imports(path, prefix):
             found.append((line, match[1]))
             continue
         depth, name = 0, ""
-        for sign in text[match.end() :]:  # a group: its names, but not those within groups of its own
+        for sign in text[match.end() :]:  # a group in braces: its own names, without nested groups
             depth += (sign == "{") - (sign == "}")
             if (sign in "{,}" and depth <= 1) or depth == 0:
                 found += [(line, name.strip().split("::")[0])] if name.strip() else []
@@ -74,6 +74,7 @@ def imports(path, prefix):
 
 
 def files(folder):
+    """Returns the source files of a folder, without tests."""
     return [path for path in sorted((ROOT / folder).rglob("*.rs")) if path.stem not in {"tests", "testing"}]
 
 
@@ -117,7 +118,7 @@ def test_folders_of_the_graph_import_downwards():
     assert not broken, "\n".join(broken)
 
 
-def test_runs_name_no_eviction():
+def test_run_code_does_not_name_eviction():
     for folder in ["run", "autodiff"]:
         for path in files(f"src/graph/{folder}"):
             assert "memory::eviction" not in path.read_text(), f"{path.relative_to(ROOT)}: expected `evictor` alone"
@@ -137,7 +138,7 @@ def test_the_architecture_page_is_short():
     assert (ROOT / "docs/architecture.md").read_text().count("\n") <= 300
 
 
-def test_words_of_the_architecture_page_are_types():
+def test_type_names_on_the_architecture_page_exist():
     text = (ROOT / "docs/architecture.md").read_text()
     table = text.split("## Words")[1].split("##")[0]
     code = "\n".join(path.read_text() for path in files("src"))
@@ -145,7 +146,7 @@ def test_words_of_the_architecture_page_are_types():
         assert re.search(rf"\b(?:struct|enum|trait|type) {name}\b", code), name
 
 
-# Types of one name, and why each pair means one thing.
+# Types with the same name in two files, with the reason.
 SAME_MEANING = {
     "Function": "the engine's, and Python's face of it",
     "Kernels": "a table for each family of kernels",
@@ -158,7 +159,7 @@ SAME_MEANING = {
 
 
 def types():
-    """Names of the types of the crate, operations among them, each with the files that declare it."""
+    """Returns the names of all types of the crate, operations included, each with the files that declare it."""
     found = {}
     for path in files("src"):
         text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
@@ -166,13 +167,13 @@ def types():
         text = re.sub(r"\b(?:pub(?:\([^)]*\))?|unsafe) ", "", text)
         names = re.findall(r"(?m)^[ \t]*(?:struct|enum|trait|union) ([A-Z]\w*)", text)
         names += re.findall(r"(?m)^type ([A-Z]\w*)", text)
-        names += re.findall(r"(?m)^    ([A-Z]\w*) = [a-z]\w*\(", text)  # `op!`
+        names += re.findall(r"(?m)^    ([A-Z]\w*) = [a-z]\w*\(", text)  # declared by the `op!` macro
         for name in names:
             found.setdefault(name, []).append(str(path.relative_to(ROOT)))
     return found
 
 
-def test_one_name_is_one_type():
+def test_type_names_are_unique():
     shared = {name: where for name, where in types().items() if len(where) > 1}
     unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
     assert not unexplained, "types that share a name without sharing a meaning: rename them"
@@ -183,7 +184,7 @@ PACKAGE = ROOT / "python/kinnor"
 
 
 def modules():
-    """The modules of the package, by name."""
+    """Returns the modules of the package by name."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -192,7 +193,7 @@ def modules():
 
 
 def loaded(name, path, known):
-    """What a module imports when it is loaded: not within functions, nor for types alone."""
+    """Returns the imports of a module at load time, not in functions or for type checking only."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     found, todo = set(), list(ast.parse(path.read_text()).body)
     while todo:
@@ -213,7 +214,7 @@ def loaded(name, path, known):
     return found & set(known) - {name}
 
 
-def test_modules_of_the_package_import_in_no_circle():
+def test_modules_of_the_package_have_no_import_cycles():
     known = modules()
     left = {name: loaded(name, path, known) for name, path in known.items()}
     assert "kinnor.autodiff" in left["kinnor"], "finds imports"

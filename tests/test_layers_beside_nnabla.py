@@ -1,4 +1,4 @@
-"""Parametric functions beside NNabla 1.39: names, shapes, first values, outputs and gradients for the same seed."""
+"""Parametric functions compared with NNabla 1.39: names, shapes, initial values, outputs and gradients for one seed."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ import kinnor.parametric_functions as PF
 
 X = np.random.RandomState(0).randn(2, 4, 6, 6).astype(np.float32)
 
-# What NNabla gave: each parameter with its shape, the last of its first values, and whether it is trained; the mean
-# absolute output, and that of the gradient of the input for the sum of squares.
+# Values from NNabla: for each parameter its shape, the last of its first initial values, and if it is trained. Then the
+# mean magnitude of the output, and of the gradient of the input for the sum of squares.
 ROWS = json.loads(Path(__file__).with_name("layers_of_nnabla.json").read_text())
 
 
 def inputs(name, x):
-    """What a layer takes beside its keywords."""
+    """Returns the inputs of a layer besides its keyword arguments."""
     if name.endswith("affine"):
         given = (x, 6)
     elif name == "depthwise_deconvolution":
@@ -31,7 +31,7 @@ def inputs(name, x):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["layer"])
-def test_it_is_as_there(row):
+def test_layers_match_nnabla(row):
     name, parameters = row["layer"], row["parameters"]
     nn.seed(11)
     with nn.parameter_scope("", {}):
@@ -39,7 +39,7 @@ def test_it_is_as_there(row):
         y = getattr(PF, name)(*inputs(name, x), **row["args"])
         own = nn.get_parameters(grad_only=False)
         assert list(own) == list(parameters)
-        # A decomposition is rounded as the library for linear algebra does it.
+        # The rounding of a decomposition depends on the linear algebra library.
         rtol = 1e-4 if name.startswith(("svd", "cpd")) else 0
         for key, (shape, last, trained) in parameters.items():
             assert (own[key].shape, own[key].need_grad) == (tuple(shape), trained), key
@@ -64,7 +64,7 @@ def test_a_refused_call_registers_nothing(name):
             assert nn.get_parameters(grad_only=False) == {}
 
 
-def test_ranks_that_weights_have_not_are_refused():
+def test_ranks_that_do_not_fit_the_weight_are_refused():
     x = nn.Variable(X.shape)
     with nn.parameter_scope("", {}):
         with pytest.raises(ValueError, match="expected a rank that initial weights of these shapes have"):

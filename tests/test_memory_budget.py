@@ -1,4 +1,4 @@
-"""Training steps within a budget of memory: they keep to it, and give the same gradients to the bit."""
+"""Training steps under a memory budget stay within it and give the same bits."""
 
 import threading
 
@@ -12,15 +12,17 @@ from kinnor import _core, autodiff
 
 SHAPE = (64, 1024)
 BYTES = 4 * 64 * 1024
-"""Large enough for its memory to be counted at once, not in batches."""
+"""Bytes of an array that is large enough to be counted immediately, not in batches."""
 
 
 def leaf(seed=0, shape=SHAPE):
+    """Returns a leaf of random values."""
     values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
 
 def chain(n, f=F.tanh):
+    """Returns a leaf and the loss of a chain of `n` functions."""
     h = x = leaf()
     for _ in range(n):
         h = f(h)
@@ -28,7 +30,7 @@ def chain(n, f=F.tanh):
 
 
 def net(seed):
-    """A random graph: branches, skips, random numbers, several outputs, in-place views."""
+    """Returns a random graph with branches, skips, random numbers, several outputs and views."""
     rng = np.random.RandomState(seed)
     leaves = [leaf(seed + i) for i in range(2)]
     nodes = list(leaves)
@@ -57,7 +59,7 @@ def net(seed):
 
 
 def step(loss, leaves, **options):
-    """Gradients of a training step, and the bytes of its arrays at the worst moment."""
+    """Runs a training step. Returns its gradients and the peak bytes of its arrays."""
     nn.seed(5)
     for x in leaves:
         x.g[...] = 0
@@ -70,21 +72,24 @@ def step(loss, leaves, **options):
 
 
 def facts(loss, budget=None):
+    """Returns the planned memory of a run."""
     return _core.plan_facts(loss, budget)
 
 
 def same(a, b):
+    """True if two lists of arrays are equal bit by bit."""
     return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def least(loss):
+    """Returns the least budget that suffices."""
     with pytest.raises(nn.BudgetError) as caught:
         loss.forward(memory_budget=0)
     return caught.value.least
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 64])
-def test_a_chain_takes_as_much_as_was_said(n):
+def test_a_chain_takes_the_planned_memory(n):
     x, loss = chain(n)
     plain, peak = step(loss, [x])
     assert abs(peak - facts(loss)["peak_clearing"]) < 4096
@@ -96,14 +101,14 @@ def test_a_chain_takes_as_much_as_was_said(n):
         assert abs(real - said) < 4096
 
 
-def test_a_chain_needs_about_twice_the_root_of_its_length():
+def test_a_chain_needs_about_twice_the_square_root_of_its_length():
     _, loss = chain(100)
     assert least(loss) < (2 * 10 + 6) * BYTES
     assert facts(loss, least(loss))["extra"] < 0.34
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_graph_keeps_to_its_budget(seed):
+def test_any_graph_stays_within_its_budget(seed):
     leaves, loss = net(seed)
     plain, _ = step(loss, leaves)
     low, high = least(loss), facts(loss)["peak_clearing"]
@@ -115,7 +120,7 @@ def test_any_graph_keeps_to_its_budget(seed):
     assert same(plain, step(loss, leaves)[0])
 
 
-def test_a_budget_that_is_too_small_is_refused_and_says_what_would_do():
+def test_a_budget_that_is_too_small_is_refused_with_the_least_one():
     x, loss = chain(20)
     with pytest.raises(MemoryError, match=r"expected at least \d+ bytes, .* got 1000") as caught:
         loss.forward(memory_budget=1000)
@@ -127,7 +132,7 @@ def test_a_budget_that_is_too_small_is_refused_and_says_what_would_do():
 
 
 def residual(n, drop=0.2):
-    """Convolutions, batch normalization, dropout and skips, with parameters."""
+    """Returns a network with convolutions, batch normalization, dropout and skip connections."""
     nn.seed(1)
     x = leaf(3, (4, 8, 16, 16))
     h = x
@@ -141,6 +146,7 @@ def residual(n, drop=0.2):
 
 
 def train(loss, x, steps=3, **options):
+    """Trains some steps. Returns loss, gradients and parameters."""
     nn.seed(2)
     parameters = nn.get_parameters(grad_only=False)
     for _ in range(steps):
@@ -165,11 +171,12 @@ def test_a_network_learns_the_same():
     assert all(same(results[0], other) for other in results[1:])
 
 
-def test_the_context_is_of_its_thread_and_nests():
+def test_the_context_is_thread_local_and_nests():
     _, loss = chain(20)
     seen = []
 
     def elsewhere():
+        """Runs the loss in another thread, which has no budget."""
         loss.forward()
         seen.append(True)
 
@@ -215,13 +222,14 @@ def test_flags_stay_as_they_are_and_persistent_values_stay():
 
 
 def expected(x, n):
+    """The chain in NumPy."""
     y = x.d
     for _ in range(n):
         y = np.tanh(y)
     return y
 
 
-def test_backward_gives_memory_back_by_itself():
+def test_backward_frees_memory_under_a_budget():
     x, loss = chain(20)
     with nn.memory_budget(least(loss)):
         loss.forward()
@@ -260,14 +268,14 @@ def test_evaluation_needs_two_values_at_a_time():
     h = x
     for _ in range(20):
         h = F.tanh(h)
-    h.forward(memory_budget=4 * BYTES)  # the input and what the last run left are there too
+    h.forward(memory_budget=4 * BYTES)  # includes the input and the values of the last run
     with pytest.raises(nn.BudgetError):
         h.forward(memory_budget=3 * BYTES)
     x, loss = chain(20)
     loss.forward(clear_buffer=True, memory_budget=5 * BYTES)
 
 
-def test_a_hook_sees_no_more_than_the_budget():
+def test_memory_in_a_hook_is_within_the_budget():
     x, loss = chain(30)
     budget = least(loss)
     step(loss, [x], memory_budget=budget)
@@ -278,7 +286,7 @@ def test_a_hook_sees_no_more_than_the_budget():
     assert max(live) <= budget + 4096
 
 
-def test_clearing_frees_memory_at_once():
+def test_clearing_frees_memory_immediately():
     x, loss = chain(30)
     step(loss, [x])
     before = nn.memory_stats()["live"]
@@ -297,7 +305,7 @@ def test_values_of_half_the_size_take_half_the_memory():
     assert real <= budget + 4096
 
 
-def test_a_report_is_for_people():
+def test_the_report_is_readable():
     x, loss = chain(3)
     text = nn.plan_report(loss)
     assert [line.split()[1] for line in text.splitlines()[1:5]] == ["Tanh"] * 3 + ["Mean"]
@@ -329,14 +337,14 @@ def test_autodiff_goes_through_a_budgeted_graph():
     loss.forward(memory_budget=budget)
     (g,) = autodiff.grad(loss, x, create_graph=True)
     assert np.allclose(expected[0], g.d, rtol=1e-5, atol=1e-12)
-    del g  # its graph reads the values in between
+    del g  # its graph keeps intermediate values alive
     loss.forward(memory_budget=budget)
     (g,) = nn.grad([loss], [x])
     g.forward()
     assert np.allclose(expected[0], g.d, rtol=1e-5, atol=1e-12)
 
 
-def test_a_value_that_changed_is_told_also_where_it_is_computed_again():
+def test_a_changed_value_is_detected_if_it_is_recomputed():
     x, loss = chain(20)
     loss.forward(memory_budget=least(loss))
     x.d = 0.5
@@ -344,8 +352,8 @@ def test_a_value_that_changed_is_told_also_where_it_is_computed_again():
         autodiff.backward(loss)
 
 
-def test_convolutions_keep_to_a_third():
-    """The promise of the benchmark, on a small network."""
+def test_convolutions_run_in_a_third_of_the_memory():
+    """The figure that the benchmark shows, on a small network."""
     h = nn.Variable.from_numpy_array(np.ones((4, 8, 32, 32), np.float32))
     for i in range(50):
         with nn.parameter_scope(f"budget{i}"):

@@ -1,4 +1,4 @@
-"""Budgets of memory for functions that run as they are built: they are kept to, gradients are the same to the bit."""
+"""Memory budgets in eager mode: programs stay within them, and gradients keep the same bits."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from kinnor import _core, autodiff
 
 @ways
 @pytest.mark.parametrize("n", [1, 2, 7, 50])
-def test_a_chain_keeps_to_its_budget(n, way):
+def test_a_chain_stays_within_its_budget(n, way):
     x = leaf()
     plain, _ = step(lambda x: chain(x, n), [x], None, way)
     for values in (5, 6, 8, 12, 25, 60):
@@ -46,7 +46,7 @@ def test_a_chain_is_computed_about_twice_with_twice_the_root_of_its_length():
         loss = chain(x, n)
         _core.record_clear_flags(True)
         loss.backward()
-    # Of each function that runs backward there is one record, and one of each that runs again.
+    # There is one record for each function in backward, and one for each recomputed function.
     again = len(_core.recorded_clear_flags()) - (n + 1)
     _core.record_clear_flags(False)
     assert again <= n
@@ -54,8 +54,8 @@ def test_a_chain_is_computed_about_twice_with_twice_the_root_of_its_length():
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_program_keeps_to_its_budget(data):
-    """Branches, skips, random numbers, several outputs, views; some variables are held to the end."""
+def test_any_program_stays_within_its_budget(data):
+    """Branches, skips, random numbers, several outputs and views. Some variables are held to the end."""
     n = data.draw(st.integers(3, 30))
     picks = [
         (data.draw(st.integers(0, 10)), data.draw(st.integers(0, 4)), data.draw(st.integers(0, 8))) for _ in range(n)
@@ -67,12 +67,13 @@ def test_any_program_keeps_to_its_budget(data):
     kept = []
 
     def program(x, y):
+        """Builds the random graph."""
         base = x * y
         nodes = [x, y]
         for i, (pick, near, far) in enumerate(picks):
             a, b = nodes[-1 - min(near, len(nodes) - 1)], nodes[-1 - min(far, len(nodes) - 1)]
             nodes.append(apply(pick, a, b))
-            # What lies far back is let go of, as it is at the end of a function.
+            # Drop old values, as at the end of a user's function.
             del nodes[: max(0, len(nodes) - 9)]
             if i in held:
                 kept.append(nodes[-1])
@@ -80,6 +81,7 @@ def test_any_program_keeps_to_its_budget(data):
         return F.mean(nodes[-1] * base + nodes[len(nodes) // 2])
 
     def run(budget):
+        """Runs a step under a budget."""
         kept.clear()
         return step(program, leaves, budget, way)
 
@@ -94,6 +96,7 @@ def test_any_program_keeps_to_its_budget(data):
 
 
 def apply(pick, a, b):
+    """Applies the function number `pick`."""
     if pick < 3:
         return [F.tanh, F.sin, F.identity][pick](a)
     if pick < 5:
@@ -111,7 +114,7 @@ def apply(pick, a, b):
     return F.reshape(F.sum(F.reshape(a, (4, 16, 1024)), 0, keepdims=True) * F.reshape(b, (4, 16, 1024)), SHAPE)
 
 
-def test_what_is_too_little_is_refused_and_the_graph_stays_usable():
+def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
     x = leaf()
     others = rest(x)
     plain, _ = step(lambda x: chain(x, 20), [x], None)
@@ -143,7 +146,7 @@ def test_one_function_may_be_too_large():
         assert (F.tanh(x).d == F.tanh(x.data).data).all()
 
 
-def test_what_is_held_stays():
+def test_held_values_stay():
     x = leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
@@ -168,13 +171,13 @@ def test_what_is_held_stays():
 
 
 def values_of(loss):
-    """Handles on the values of a chain, one after the other."""
+    """Returns the variables of a chain, in order."""
     functions = []
     loss.visit(functions.append)
     return [f.outputs[0] for f in functions[:-1]]
 
 
-def test_what_was_given_up_comes_back_when_it_is_read():
+def test_evicted_values_are_recomputed_when_read():
     x = leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
@@ -199,7 +202,7 @@ def test_what_was_given_up_comes_back_when_it_is_read():
         [v.d for v in values_of(loss)]
 
 
-def test_what_would_not_be_the_same_is_told():
+def test_a_recomputation_that_would_differ_is_refused():
     x = leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
@@ -210,9 +213,10 @@ def test_what_would_not_be_the_same_is_told():
 
 
 def test_a_network_learns_the_same():
-    """Batch statistics and dropout repeat themselves, and are counted once."""
+    """Batch statistics and dropout are repeated exactly, and running statistics are updated once."""
 
     def network(x):
+        """Returns the loss of a residual network."""
         h = x
         for i in range(8):
             with nn.parameter_scope(f"block{i}"):
@@ -221,11 +225,12 @@ def test_a_network_learns_the_same():
         return F.mean(F.softmax_cross_entropy(PF.affine(h, 10), nn.Variable((4, 1))))
 
     def train(budget, way):
+        """Trains some steps. Returns loss, gradient and parameters, and the peak of memory."""
         nn.seed(3)
         x = leaf(3, (4, 8, 32, 32))
         with nn.parameter_scope("", {}), nn.auto_forward():
             with nn.no_grad():
-                network(x)  # nobody makes room for parameters while they are made
+                network(x)  # create the parameters first, since creating them evicts nothing
             peaks = []
             for _ in range(3):
                 leaves = [x, *nn.get_parameters().values()]
@@ -259,15 +264,18 @@ def test_several_losses_over_one_trunk(way):
     x = leaf()
 
     def both(x):
+        """Two losses over one trunk."""
         trunk = x
         for _ in range(12):
             trunk = F.tanh(trunk)
         return F.mean(trunk * trunk), F.mean(F.sin(trunk))
 
     def one_by_one(losses, leaves):
+        """Differentiates one loss after the other."""
         return [*way(losses[0], leaves), *way(losses[1], leaves)]
 
     def through_both(loss, leaves):
+        """Differentiates both losses by one way."""
         if way in (by_autodiff, by_grad, retained):
             autodiff.backward(loss[0], retain_graph=True)
             autodiff.backward(loss[1])
@@ -284,6 +292,7 @@ def test_gradients_of_gradients():
     x = leaf()
 
     def penalty(x):
+        """A gradient penalty."""
         (g,) = autodiff.grad(chain(x, 6), x, create_graph=True)
         return F.sum(g * g)
 
@@ -297,6 +306,7 @@ def test_a_second_backward_run_gives_the_same():
     x = leaf()
 
     def twice(loss, leaves):
+        """Runs backward twice."""
         loss.backward()
         loss.backward()
         return [x.g.copy() for x in leaves]

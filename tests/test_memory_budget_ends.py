@@ -1,4 +1,4 @@
-"""Budgets of memory for graphs with several losses: each may run backward, in any order, within the budget."""
+"""Memory budgets for graphs with several losses: each can run backward, in any order, within the budget."""
 
 import itertools
 
@@ -15,11 +15,13 @@ SLACK = 4096
 
 
 def leaf():
+    """Returns a leaf of random values."""
     values = np.random.RandomState(0).uniform(-1, 1, SHAPE).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=True)
 
 
 def chain(h, n, f=F.tanh):
+    """Applies `f` `n` times."""
     for _ in range(n):
         h = f(h)
     return h
@@ -33,7 +35,7 @@ def two(n):
 
 
 def three(n):
-    """One loss upon another, and one beside; skips over the trunk."""
+    """One loss on top of another, and a separate one; with skips over the trunk."""
     x = leaf()
     middle = chain(x, n)
     upper = chain(middle + x, n, F.sin)
@@ -41,7 +43,7 @@ def three(n):
 
 
 def apart(n):
-    """Two losses that have no more than the leaf in common."""
+    """Two losses that share only the leaf."""
     x = leaf()
     return x, [F.mean(chain(x, n)), F.mean(chain(x, n, F.sin))]
 
@@ -50,7 +52,7 @@ NETS = [two, three, apart]
 
 
 def step(x, losses, order, budget=None):
-    """The gradient after all backward runs, and the bytes of the graph's arrays at the worst moment."""
+    """Runs all losses backward. Returns the gradient and the peak bytes of the graph's arrays."""
     x.g[...] = 0
     before = nn.memory_stats()["live"] - x.d.nbytes - x.g.nbytes
     nn.reset_peak_memory()
@@ -62,6 +64,7 @@ def step(x, losses, order, budget=None):
 
 
 def least(losses):
+    """Returns the least budget that suffices."""
     with pytest.raises(nn.BudgetError) as caught, nn.memory_budget(0):
         nn.forward_all(losses)
     return caught.value.least
@@ -69,7 +72,7 @@ def least(losses):
 
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("n", [1, 2, 8, 30])
-def test_every_order_keeps_to_the_budget(net, n):
+def test_every_order_stays_within_the_budget(net, n):
     x, losses = net(n)
     plain = [step(x, losses, order)[0] for order in itertools.permutations(range(len(losses)))]
     most = (2 * n + 12) * 2 * BYTES
@@ -86,7 +89,7 @@ def test_a_trunk_is_not_kept_for_both():
     assert least(losses) < 30 * BYTES
 
 
-def test_one_loss_alone_is_as_ever():
+def test_one_of_two_losses_alone():
     x, losses = two(8)
     together = step(x, losses, (0, 1))[0]
     x.g = 0
@@ -105,8 +108,8 @@ def test_one_loss_alone_is_as_ever():
         assert (step(x, losses, (0, 1))[0] == together).all()
 
 
-def test_what_only_watches_may_stay_behind():
-    """A loss from which nobody runs backward takes nothing from the other one."""
+def test_a_loss_that_is_not_differentiated():
+    """A loss without a backward run does not take memory from the other one."""
     x, losses = two(12)
     plain, _ = step(x, losses, (1,))
     budget = least(losses)
@@ -128,7 +131,7 @@ def test_autodiff_goes_through_several_ends():
 
 @pytest.mark.parametrize("need_grad", [True, False])
 @pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2))])
-def test_a_leaf_stays_that_the_end_is_another_name_of(in_place, need_grad):
+def test_a_leaf_stays_if_the_end_aliases_it(in_place, need_grad):
     x = nn.Variable.from_numpy_array(np.full((2, 3), 4, np.float32), need_grad=need_grad)
     y = in_place(x)
     for _ in range(2):

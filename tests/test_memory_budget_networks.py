@@ -1,4 +1,4 @@
-"""Budgets of memory hold what the allocator measures: networks with parameters, whose gradients come on the way."""
+"""Measured memory stays within the budget, for networks whose parameter gradients are allocated during the run."""
 
 import gc
 import threading
@@ -12,18 +12,19 @@ import kinnor.parametric_functions as PF
 
 DEPTH = 50
 BATCH = 65536
-"""What a thread may have allocated or freed before others see it."""
+"""Bytes that a thread may allocate or free before other threads see it."""
 SHAPES = {"affine": (512, 64), "convolution": (4, 8, 24, 24)}
 WAYS = {"affine": lambda h: PF.affine(h, 64), "convolution": lambda h: PF.convolution(h, 8, (3, 3), pad=(1, 1))}
 
 
 @pytest.fixture(params=["affine", "convolution"])
 def network(request):
-    """A chain of layers and what it starts from; its parameters are there."""
+    """Returns a function that builds a chain of layers. Its parameters exist already."""
     kind = request.param
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(*SHAPES[kind]).astype(np.float32))
 
     def build():
+        """Builds the chain and its loss."""
         h = x
         for i in range(DEPTH):
             with nn.parameter_scope(f"{kind}{i}"):
@@ -40,7 +41,7 @@ def network(request):
 
 
 def step(build, budget, fresh=False):
-    """Gradients of a step at once, and the most memory that there was in it."""
+    """Runs an eager step. Returns its gradients and the peak memory."""
     parameters = nn.get_parameters().values()
     for p in parameters:
         if fresh:
@@ -54,11 +55,12 @@ def step(build, budget, fresh=False):
 
 
 def same(a, b):
+    """True if two lists of arrays are equal bit by bit."""
     return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def refusal(build, budget):
-    """The need that the error tells."""
+    """Returns the required bytes that the error reports."""
     try:
         step(build, budget)
     except nn.BudgetError as error:
@@ -69,7 +71,7 @@ def refusal(build, budget):
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_what_is_measured_is_within_the_budget(network, fresh):
+def test_measured_memory_is_within_the_budget(network, fresh):
     build, _ = network
     plain, most = step(build, None)
     there = nn.memory_stats()["live"]
@@ -80,14 +82,14 @@ def test_what_is_measured_is_within_the_budget(network, fresh):
         assert same(plain, gradients)
 
 
-def test_what_is_too_little_is_told(network):
+def test_the_error_reports_the_need(network):
     build, x = network
     step(build, None)
     there = nn.memory_stats()["live"]
     needs = [refusal(build, budget) for budget in (0, there // 2, there, there + x.d.nbytes)]
     assert all(need is not None for need in needs)
     assert all(need > budget for need, budget in zip(needs, (0, there // 2, there, there + x.d.nbytes), strict=True))
-    # Whoever raises the budget by what is told gets there.
+    # Raising the budget to the reported need must succeed in the end.
     budget = there
     for _ in range(100):
         need = refusal(build, budget)
@@ -100,11 +102,11 @@ def test_what_is_too_little_is_told(network):
     assert step(build, budget)[1] <= budget
 
 
-def test_gradients_that_will_come_are_told_of_beforehand(network):
-    """Forward finds that the backward run of what is built so far has no room."""
+def test_the_need_includes_later_gradients(network):
+    """Forward fails early if the backward run of the graph so far would not fit."""
     build, x = network
     if x.ndim == 4:
-        return  # the parameters of convolutions are small beside their values
+        return  # the parameters of convolutions are small compared with their values
     parameters = sum(p.d.nbytes for p in nn.get_parameters().values())
     there = nn.memory_stats()["live"]
     for p in nn.get_parameters().values():
@@ -116,7 +118,7 @@ def test_gradients_that_will_come_are_told_of_beforehand(network):
 
 
 def test_threads_keep_to_the_sum_of_their_budgets():
-    """Each counts what was there and what it makes itself, not what the others make."""
+    """Each thread counts the memory that existed before and its own, but no memory of other threads."""
     nn.clear_parameters()
     shape, n = (256, 256), 30
     leaves = [nn.Variable.from_numpy_array(np.full(shape, 0.1 * i, np.float32), need_grad=True) for i in range(3)]
@@ -126,6 +128,7 @@ def test_threads_keep_to_the_sum_of_their_budgets():
     errors = []
 
     def work(x):
+        """Trains under a budget of its own."""
         try:
             for _ in range(10):
                 x.grad.zero()

@@ -1,4 +1,4 @@
-"""Budgets of memory at once beside what else there is: users' functions, errors, threads, types, forget, the report."""
+"""Eager memory budgets together with users' functions, errors, threads, element types, `forget` and the report."""
 
 import gc
 import threading
@@ -22,7 +22,7 @@ from kinnor import autodiff
 
 
 class Double(nn.function.PythonFunction):
-    """A user's function, which counts its calls."""
+    """A user's function that doubles its input and counts its calls."""
 
     def __init__(self, calls, fail=False):
         super().__init__()
@@ -55,6 +55,7 @@ def test_functions_of_users_run_once():
     calls = []
 
     def program(x):
+        """A chain with two of the user's functions."""
         h = x
         for i in range(20):
             h = F.tanh(Double(calls)(h)) if i % 10 == 5 else F.tanh(h)
@@ -88,6 +89,7 @@ def test_an_exception_in_the_middle_leaves_the_graph_usable(way):
         gradients = way(loss, [x])
 
     def program(x):
+        """A chain with a user's function whose backward raises."""
         h = x
         for i in range(20):
             h = F.tanh(h)
@@ -111,6 +113,7 @@ def test_threads_have_budgets_of_their_own():
     budgets = [5 * BYTES + BATCH, 9 * BYTES + BATCH, 19 * BYTES + BATCH]
 
     def work(x, budget):
+        """Runs steps under a budget of its own."""
         for _ in range(10):
             with nn.auto_forward(), nn.memory_budget(others + budget):
                 x.g = 0
@@ -139,7 +142,7 @@ def test_another_thread_may_run_backward():
     assert same(plain, [x.g])
 
 
-def test_old_graphs_are_no_burden():
+def test_old_graphs_do_not_use_up_the_budget():
     x = leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 9 * BYTES):
@@ -179,13 +182,15 @@ def test_persistent_values_stay():
         chain(x, 3).backward()
 
 
-def test_forget_goes_with_it():
+def test_forget_under_a_budget():
     x = leaf()
 
     def program(x):
+        """A chain with a forgotten segment."""
         return chain(F.forget(lambda h: F.tanh(F.sin(h)), chain_of(x, 10)), 10)
 
     def chain_of(x, n):
+        """Applies `tanh` `n` times."""
         for _ in range(n):
             x = F.tanh(x)
         return x

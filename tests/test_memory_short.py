@@ -1,4 +1,4 @@
-"""What is left when memory is short: a call that is refused has changed nothing, and the next finds all as it was."""
+"""Failed allocations: the failing call changes nothing, and later calls find everything as before."""
 
 from contextlib import contextmanager
 
@@ -16,7 +16,7 @@ MANY = 1 << 40
 
 @contextmanager
 def shortage(first=0, count=MANY):
-    """Allocations from number `first` on fail, so many of them. Gives a list that gets how many there were."""
+    """Makes `count` allocations fail, from number `first` on. Yields a list that receives the number of allocations."""
     made: list[int] = []
     _core.fail_allocations(first, count)
     try:
@@ -31,6 +31,7 @@ NEW = np.arange(N, dtype=np.float64)[::-1].copy()
 
 
 def leaf():
+    """Returns a leaf with known values and gradient."""
     x = nn.Variable.from_numpy_array(OLD.copy(), need_grad=True)
     x.g = OLD
     return x
@@ -51,7 +52,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_write_that_would_change_the_type_and_finds_no_memory_changes_nothing(write):
+def test_a_failed_write_of_another_type_changes_nothing(write):
     for lazily in (False, True):
         x = leaf()
         expected = OLD
@@ -74,7 +75,7 @@ def test_a_write_that_would_change_the_type_and_finds_no_memory_changes_nothing(
         write(x)
 
 
-def test_a_gradient_of_another_type_that_finds_no_memory_leaves_the_old_one():
+def test_a_failed_gradient_of_another_type_leaves_the_old_one():
     x = nn.Variable.from_numpy_array(OLD.astype(np.float64), need_grad=True)
     x.g = NEW.astype(np.int16)
     y = F.sum(F.sin(x))
@@ -94,7 +95,7 @@ def test_a_gradient_of_another_type_that_finds_no_memory_leaves_the_old_one():
     assert np.allclose(x.g, 2 + np.cos(OLD), atol=1e-2)
 
 
-def test_a_part_is_filled_or_says_that_it_cannot_be():
+def test_a_part_is_filled_or_raises():
     whole = nn.NdArray((4, N))
     part = whole.narrow(0, 1, 2)
     with shortage():
@@ -115,6 +116,7 @@ PARAMETERS = {
 
 
 def solver_with(name, dtypes):
+    """Returns a solver with parameters and gradients of these types."""
     solver = getattr(S, name)()
     parameters = {}
     for i in range(4):
@@ -136,7 +138,7 @@ CALLS = {
 
 
 def everything(solver, parameters):
-    """Bits and types of all that a solver changes."""
+    """Returns bits and types of everything that a solver changes."""
     arrays = [a.get_data("r") for w in parameters.values() for a in (w.data, w.grad)]
     states = solver.get_states().values()
     values = [a.data.get_data("r").tolist() for state in states for a in state.pstate.values()]
@@ -146,7 +148,7 @@ def everything(solver, parameters):
 @pytest.mark.parametrize("dtypes", PARAMETERS.values(), ids=PARAMETERS)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["Adam", "Momentum", "AdamW", "Lamb"])
-def test_a_solver_that_finds_no_memory_changes_nothing(name, call, dtypes):
+def test_a_solver_without_memory_changes_nothing(name, call, dtypes):
     solver, parameters = solver_with(name, dtypes)
     CALLS[call](solver)
     expected = everything(solver, parameters)
@@ -172,7 +174,7 @@ T = np.random.default_rng(1).integers(0, 5, (4, 1))
 
 
 class Training:
-    """A network that is new: everything has still to be allocated."""
+    """A new network and solver, with nothing allocated yet."""
 
     def __init__(self, at_once):
         nn.clear_parameters()
@@ -189,6 +191,7 @@ class Training:
         self.solver.set_parameters(self.parameters)
 
     def net(self):
+        """Builds the loss."""
         rng = np.random.RandomState(5)
         h = PF.convolution(self.x, 8, (3, 3), pad=(1, 1), name="c", rng=rng)
         h = F.relu(PF.batch_normalization(h, name="b"))
@@ -197,6 +200,7 @@ class Training:
         return F.mean(F.softmax_cross_entropy(PF.affine(h, 5, name="o", rng=rng), self.t))
 
     def forward(self):
+        """Runs forward, eagerly or in the static graph."""
         if self.at_once:
             with nn.auto_forward():
                 self.loss = self.net()
@@ -204,20 +208,23 @@ class Training:
             self.loss.forward(clear_no_need_grad=True)
 
     def backward(self):
+        """Runs backward."""
         self.solver.zero_grad()
         self.x.grad.zero()
         self.loss.backward(clear_buffer=True)
 
     def differentiate(self):
+        """Differentiates by `autodiff`."""
         self.solver.zero_grad()
         self.x.grad.zero()
         autodiff.backward(self.loss)
 
     def update(self):
+        """Updates the parameters."""
         self.solver.update()
 
     def found(self):
-        """Loss, parameters and states, to the bit."""
+        """Returns loss, parameters and solver states as bytes."""
         arrays = [w.data for w in self.parameters.values()]
         arrays += [a.data for state in self.solver.get_states().values() for a in state.pstate.values()]
         return [self.loss.item(), *(a.get_data("r").tobytes() for a in arrays)]
@@ -235,6 +242,7 @@ STEPS = {
 @pytest.mark.parametrize(("at_once", "phases"), STEPS.values(), ids=STEPS)
 def test_each_allocation_of_a_training_step_may_fail(at_once, phases, count):
     def step(training):
+        """Runs the phases of a training step."""
         for phase in phases:
             getattr(training, phase)()
 
@@ -281,6 +289,7 @@ def test_each_allocation_of_a_save_and_of_a_load_may_fail(what, kind, tmp_path):
     kept = training.found()
 
     def change():
+        """Changes the types and values of parameters and states."""
         for w in training.parameters.values():
             w.d = w.d.astype(np.float16)
         for state in training.solver.get_states().values():
@@ -321,6 +330,7 @@ def test_a_warm_static_step_of_small_layers_allocates_nothing():
     solver.set_parameters(nn.get_parameters())
 
     def step():
+        """Runs a training step."""
         x.d, t.d = 0.5, 1.0
         loss.forward(clear_no_need_grad=True)
         solver.zero_grad()

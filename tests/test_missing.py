@@ -1,4 +1,4 @@
-"""What is missing of NNabla: errors and the page of differences name it, and nothing that is there."""
+"""Missing names of NNabla: errors and the page of differences list exactly the missing ones."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ def test_the_page_names_all_of_it():
     assert {name for known in _missing.NAMES.values() for name in known} <= told
 
 
-def test_all_of_it_is_nnablas():
+def test_all_listed_names_are_nnablas():
     known = names()
     assert len(known) > 100
     assert sum(map(len, known.values())) > 700
@@ -38,7 +38,7 @@ def test_all_of_it_is_nnablas():
     assert {f"nnabla.{module}" for module in _missing.MODULES} <= set(known)
 
 
-def test_errors_tell_what_is_missing_from_what_is_misspelt(monkeypatch):
+def test_errors_distinguish_missing_names_from_typing_errors(monkeypatch):
     monkeypatch.setattr(_missing, "NAMES", {"functions": ("teleport",), "": ("warp",)})
     monkeypatch.setattr(_missing, "MODULES", ("utils.time_machine",))
     told = "has no attribute 'teleport': NNabla has it and Kinnor has not, see docs/differences.md"
@@ -51,7 +51,7 @@ def test_errors_tell_what_is_missing_from_what_is_misspelt(monkeypatch):
     assert absence("nnabla.utils.nowhere") == "module 'nnabla.utils' has no attribute 'nowhere'"
 
 
-def test_errors_say_what_is_in_the_place_of_modules():
+def test_errors_name_replacements_of_modules():
     assert "Kinnor runs on CPUs" in absence("nnabla.utils.nvml")
     cv2 = "nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend"
     assert "Pillow and pypng are the backends" in absence(cv2)

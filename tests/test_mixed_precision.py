@@ -1,4 +1,4 @@
-"""Losses that are scaled: the step is the same, and the scale follows the gradients."""
+"""Loss scaling: steps do not depend on the scale, and the scale follows the gradients."""
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from kinnor.experimental.mixed_precision_training import DynamicLossScalingUpdat
 
 
 def problem():
+    """Returns a weight, an input, a solver and a loss."""
     w = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     x = nn.Variable((2,))
     solver = S.Sgd(0.25)
@@ -53,6 +54,8 @@ def test_a_communicator_sums_gradients_up():
     seen = []
 
     class Twice:
+        """A communicator that doubles gradients, as with two equal processes."""
+
         def all_reduce(self, grads, division, inplace):
             seen.append((division, inplace))
             for g in grads:

@@ -1,4 +1,4 @@
-"""Models that go to MLflow and come back, by NNabla's names and with MLflow's client."""
+"""Models saved to MLflow and loaded again, with NNabla's names and with MLflow's client."""
 
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ from kinnor import mlflow_save_load_model as models
 
 @pytest.fixture
 def client(tmp_path, monkeypatch):
+    """Returns a client of a temporary MLflow store, and restores MLflow's state after the test."""
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("GIT_PYTHON_REFRESH", "quiet")
     monkeypatch.chdir(tmp_path)
@@ -28,7 +29,7 @@ def client(tmp_path, monkeypatch):
 
 @pytest.fixture
 def trained(tmp_path):
-    """A folder with a model, and its parameters."""
+    """Returns a folder with a saved model, and its parameters."""
     parameters = {"w": nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3), need_grad=True)}
     (tmp_path / "net").mkdir()
     for name in ("params.h5", "second.h5"):
@@ -38,7 +39,7 @@ def trained(tmp_path):
     return parameters
 
 
-def test_a_model_goes_into_a_run_and_comes_back(client, trained, tmp_path):
+def test_a_model_saved_in_a_run_is_loaded_again(client, trained, tmp_path):
     with mlflow.start_run(run_name="first") as run:
         info = models.log_model(
             "params.h5",
@@ -85,7 +86,7 @@ def test_runs_get_names_of_their_own(client):
     for _ in range(3):
         with mlflow.start_run(run_name="net"):
             pass
-    with mlflow.start_run():  # a name that MLflow makes up
+    with mlflow.start_run():  # with a generated name
         pass
     names = {run.info.run_name for run in mlflow.search_runs(output_format="list")}
     assert {"net", "net-1", "net-2"} < names and len(names) == 4
@@ -96,7 +97,7 @@ def test_runs_get_names_of_their_own(client):
     assert models.get_runid_by_name("elsewhere", "other") == run.info.run_id
 
 
-def test_what_is_refused(client, trained, tmp_path):
+def test_refused_arguments(client, trained, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(FileNotFoundError, match=r"log_model: expected a file net/none.h5, got none"):
         models.log_model("none.h5", "net")

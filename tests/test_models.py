@@ -1,4 +1,4 @@
-"""Networks for ImageNet: shapes and sizes with random weights, and the reading of files that the user has."""
+"""Networks for ImageNet: shapes and sizes with random weights, and loading of files that the user has."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from kinnor.initializer import UniformInitializer
 from kinnor.models import utils
 from kinnor.utils.save import save
 
-# The number of parameters that is trained, as the papers or other libraries have it.
+# Numbers of trained parameters, from the papers or other libraries.
 SIZES = [
     (M.ResNet18, 64, 11_689_512),
     (M.ResNet50, 64, 25_557_032),
@@ -28,7 +28,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("kind", "size", "n"), SIZES, ids=lambda value: getattr(value, "__name__", None))
-def test_networks_have_the_size_that_they_should(kind, size, n, monkeypatch):
+def test_networks_have_the_published_size(kind, size, n, monkeypatch):
     monkeypatch.setattr(UniformInitializer, "__call__", lambda self, shape: np.broadcast_to(np.float32(0.1), shape))
     model = kind(weights=None)
     y = model(nn.Variable((2, 3, size, size)), training=True)
@@ -55,7 +55,7 @@ def test_stages():
         M.ResNet(19)
 
 
-def test_a_file_that_is_not_there(monkeypatch, tmp_path):
+def test_a_missing_file(monkeypatch, tmp_path):
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
     assert utils.get_model_home() == str(tmp_path / "nnp_models")
     with pytest.raises(FileNotFoundError, match=r"nnp_models/imagenet/Resnet-18\.nnp, which is not there"):
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_there(monkeypatch, tmp_path):
 
 @pytest.fixture
 def file(tmp_path):
-    """A small network with the names that NNabla's file of a ResNet has."""
+    """Writes a small network with the names of NNabla's ResNet file."""
     with nn.parameter_scope("", {}):
         x = nn.Variable((4, 3, 8, 8))
         h = PF.batch_normalization(PF.convolution(x, 5, (3, 3)), batch_stat=True)
@@ -98,6 +98,8 @@ def file(tmp_path):
 
 def test_weights_from_a_file(file, monkeypatch):
     class Small(M.ResNet18):
+        """A small ResNet description for that file."""
+
         POOLING = None
         AUGMENTATION = "none"
 
@@ -118,6 +120,7 @@ def test_images_of_another_size(tmp_path):
     with nn.parameter_scope("", scope := {}):
 
         def net(x, whole=(8, 8)):
+            """A network with a pooled gate, as in SENet."""
             with nn.parameter_scope("gate"):
                 h = PF.convolution(x, 5, (3, 3), pad=(1, 1))
                 gate = F.sigmoid(F.average_pooling(h, whole))
@@ -132,9 +135,13 @@ def test_images_of_another_size(tmp_path):
         save(str(tmp_path / "net.nnp"), {"networks": [network]})
 
     class Gated(M.SENet):
+        """A description of that network."""
+
         POOLING, AUGMENTATION, DROPOUTS = "@Training/AveragePooling_1", "@Training/ImageAugmentation", ()
 
     class Plain(Gated):
+        """The same, without pooling everywhere."""
+
         POOLS_EVERYWHERE = False
 
     gated, plain = Gated(tmp_path / "net.nnp"), Plain(tmp_path / "net.nnp")
@@ -165,6 +172,8 @@ def test_towers_of_a_file_are_left_out(tmp_path):
         save(str(tmp_path / "net.nnp"), {"networks": [network]})
 
     class Google(M.GoogLeNet):
+        """A description of a network with auxiliary towers."""
+
         AUGMENTATION, TOWERS = "none", ("@Train/Affine_1", "@Train/SoftmaxCrossEntropy_1", "@Train/MulScalar")
 
     model = Google(tmp_path / "net.nnp")

@@ -1,4 +1,4 @@
-"""Values that change between the forward and the backward run: seen, told, and never where nothing changed."""
+"""Values that change between forward and backward: every change is detected, and unchanged values never raise."""
 
 import re
 import threading
@@ -17,6 +17,7 @@ from kinnor import autodiff
 
 @pytest.fixture(autouse=True)
 def every_warning_is_an_error():
+    """Turns all warnings into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -35,7 +36,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_changed_input_is_told(change, dynamic):
+def test_a_changed_input_is_detected(change, dynamic):
     x = leaf(2.0, 3.0, name="x")
     with nn.auto_forward(dynamic):
         y = F.sum(x * x)
@@ -45,7 +46,7 @@ def test_a_changed_input_is_told(change, dynamic):
         y.backward()
 
 
-def test_the_new_value_is_used_and_it_is_told_once():
+def test_the_new_value_is_used_with_one_warning():
     x, w = leaf(2.0), leaf(3.0)
     y = x * w * w
     y.forward()
@@ -56,7 +57,7 @@ def test_the_new_value_is_used_and_it_is_told_once():
     assert x.g.tolist() == [100.0]
 
 
-def test_a_changed_output_that_a_gradient_reads_is_told():
+def test_a_changed_output_that_a_gradient_reads_is_detected():
     x = leaf(0.5)
     h = F.tanh(x)
     y = h + 1
@@ -71,7 +72,7 @@ def test_versions_count_writes():
     y = F.sum(x * w)
     for writes in (1, 2, 70000):
         y.forward()
-        w.d, str(x.d)  # to look is not to write
+        w.d, str(x.d)  # reading is not a write
         for _ in range(writes):
             w.data.fill(7.0)
         with pytest.raises(UserWarning, match=r"input 1, .* is at version (\d+); expected version (\d+)") as told:
@@ -85,7 +86,7 @@ def test_versions_count_writes():
         y.backward()
 
 
-def test_it_can_be_an_error_or_nothing():
+def test_the_check_can_raise_or_be_off():
     x = leaf(2.0)
     y = x**2
     y.forward()
@@ -103,7 +104,7 @@ def test_it_can_be_an_error_or_nothing():
         nn.config.check_saved = "sometimes"
 
 
-def test_what_no_gradient_reads_may_change():
+def test_values_that_no_gradient_reads_may_change():
     x, b = leaf(2.0), leaf(1.0)
     h = x * 3
     y = h + b
@@ -113,7 +114,7 @@ def test_what_no_gradient_reads_may_change():
     assert x.g.tolist() == [3.0]
 
 
-def test_looking_is_not_changing():
+def test_reading_is_not_a_change():
     x = leaf(2.0, 3.0)
     h = F.exp(x)
     y = F.sum(h * h)
@@ -148,7 +149,7 @@ def test_a_trunk_from_other_inputs_is_a_change():
         one.backward()
 
 
-def test_dropout_in_a_trunk_draws_anew():
+def test_dropout_in_a_trunk_draws_new_masks():
     x = leaf(*np.linspace(0.1, 1, 50))
     h = F.dropout(x, 0.5)
     one, two = F.sum(h * h), F.sum(F.sin(h))
@@ -189,6 +190,7 @@ def test_a_training_loop_is_silent():
             solver = S.Adam(0.1)
 
             def loss(x=x, t=t):
+                """Builds a loss with parameters, dropout and batch statistics."""
                 h = F.dropout(F.relu(PF.batch_normalization(PF.affine(x, 6, name="a"))), 0.5)
                 return F.mean(F.softmax_cross_entropy(PF.affine(h, 3, name="b"), t))
 
@@ -229,6 +231,8 @@ def test_in_place_functions_are_no_change():
 
 def test_a_users_function_is_no_change():
     class Double(nn.function.PythonFunction):
+        """A user's function that writes through views."""
+
         def min_outputs(self):
             return 1
 
@@ -260,6 +264,7 @@ def test_threads_warn_for_themselves():
     found = []
 
     def work():
+        """Changes a value between forward and backward, and records the warning."""
         x = leaf(2.0)
         y = x**2
         y.forward()
@@ -288,8 +293,8 @@ def test_settings_of_the_engine_are_read_and_set():
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("clears", [False, True])
-def test_what_functions_without_inputs_make_is_not_told(dynamic, clears):
-    """Whichever place of the arena such a function has: so there are many at once."""
+def test_results_of_functions_without_inputs_are_no_change(dynamic, clears):
+    """Many functions at a time, so that each possible position in the arena occurs."""
     makers = [
         lambda: F.constant(2.0, (3,)),
         lambda: F.arange(0, 3),
@@ -308,16 +313,18 @@ def test_what_functions_without_inputs_make_is_not_told(dynamic, clears):
 
 
 def assigned(v, array):
+    """Assigns an array to `v.d`."""
     v.d = array
 
 
 def copied(v, array):
+    """Copies an array into `v.data`."""
     v.data.copy_from(nn.NdArray.from_numpy_array(array), use_current_context=False)
 
 
 @pytest.mark.parametrize("write", [assigned, copied])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_an_assignment_of_what_is_there_is_no_change(write, dtype):
+def test_an_assignment_of_equal_values_is_no_change(write, dtype):
     x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
     y = F.sum(F.pow_scalar(x, 2.0))
     y.forward()
@@ -342,7 +349,7 @@ def test_zeros_of_either_sign_and_nan_are_compared_by_their_bytes():
         y.backward()
 
 
-def test_an_assignment_of_its_own_view_says_that_it_was_written():
+def test_an_assignment_of_its_own_view_counts_as_a_write():
     x = leaf(2.0, 3.0)
     y = F.sum(x * x)
     y.forward()
@@ -365,7 +372,7 @@ WAYS_BACK = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("way", WAYS_BACK)
-def test_a_write_through_a_view_is_not_seen_and_its_numbers_count(way, dynamic, dtype, held):
+def test_an_unobserved_write_through_a_view_uses_the_new_numbers(way, dynamic, dtype, held):
     x = nn.Variable.from_numpy_array(np.array([2, 3], dtype), need_grad=True)
     view = x.d
     nn.config.check_saved = "raise"
@@ -381,7 +388,7 @@ def test_a_write_through_a_view_is_not_seen_and_its_numbers_count(way, dynamic, 
     finally:
         nn.config.check_saved = "warn"
     old, new = np.array([2, 3]), np.array([5, 7])
-    # What `sin` and the product had computed is there; what they read is new.
+    # The results of `sin` and the product are old, but their input is new.
     by_square = 2 * new * np.sin(old)
     by_sine = old**2 * np.cos(new)
     np.testing.assert_allclose(found, by_square + by_sine, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Monitors, the log and schedules."""
+"""Monitors, the log, and learning rate schedules."""
 
 import io
 import logging
@@ -33,10 +33,12 @@ from kinnor.utils.learning_rate_scheduler import (
 
 @pytest.fixture
 def monitor(tmp_path):
+    """Returns a monitor in a temporary folder."""
     return Monitor(tmp_path / "run" / "first")
 
 
 def read_png(path):
+    """Reads an image with the channel axis last."""
     pixels = read_image(path)
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
@@ -85,7 +87,7 @@ def test_plots(monitor, tmp_path):
         plot_time_elapsed("none", unit="w")
 
 
-def test_images_at_their_turn(monitor, tmp_path):
+def test_images_are_written_at_their_interval(monitor, tmp_path):
     images = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     writer = MonitorImage("made up", monitor, interval=3, num_images=1, verbose=False)
     for i in range(6):
@@ -128,7 +130,7 @@ def test_tile_images_lays_out_by_rows():
     assert sheet.tolist() == [[0, 9, 1, 9], [9, 9, 9, 9], [2, 9, 3, 9], [9, 9, 9, 9]]
 
 
-def test_log_goes_to_the_present_standard_error(monkeypatch):
+def test_log_goes_to_the_current_standard_error(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
@@ -151,6 +153,7 @@ def test_log_file_from_the_configuration(tmp_path):
 
 def test_schedules():
     def rates(schedule, *iterations):
+        """Returns the learning rates at these iterations, to compare approximately."""
         return pytest.approx([schedule.get_learning_rate(i) for i in iterations])
 
     assert rates(PolynomialScheduler(2, 100, 2), 0, 50, 100) == [2, 0.5, 0]
@@ -166,7 +169,7 @@ def test_schedules():
         BaseLearningRateScheduler().get_learning_rate(0)
 
 
-def test_logger_does_what_loggers_do_in_whatever_order_things_are_imported():
+def test_logger_works_for_any_order_of_imports():
     for first in ("pass", "import kinnor.monitor", "import kinnor.logger", "from kinnor.logger import logger"):
         program = f"{first}; import kinnor; kinnor.logger.info('told'); print(kinnor.logger.name)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Functions that only move elements keep integer types, and index functions refuse numbers that may be rounded."""
+"""Functions that move elements keep integer types. Index functions refuse indices that may have been rounded."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import kinnor.functions as F
 
 CONTEXTS = ("float", "double", "half", "bfloat16")
 LARGE = 2**53 + 1
-"""No floating-point type holds this number and its odd neighbours."""
+"""An integer that no floating-point type represents exactly, nor its odd neighbours."""
 
 MOVING = {
     "bool_fill", "bool_gather", "bool_scatter", "broadcast", "broadcast_to", "concatenate",
@@ -19,21 +19,23 @@ MOVING = {
     "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "split", "stack",
     "tile", "transpose", "trilu", "unlink", "unpooling", "where",
 }  # fmt: skip
-"""Functions of the table whose outputs are elements of their inputs, and constants."""
+"""Functions of the table whose outputs are elements of their inputs and constants."""
 
 
 def integers(x):
-    """The shape of an input filled with large odd integers; an index stays as it is."""
+    """Returns large odd integers in the shape of an input. Indices stay as they are."""
     if x is None or x.dtype.kind != "f":
         return x
     return LARGE + 2 * np.arange(x.size, dtype=np.int64).reshape(x.shape)
 
 
 def outputs(row, inputs):
+    """Returns the outputs of a row for integer inputs."""
     return [values(y) for y in call(row, [None if x is None else nn.NdArray.from_numpy_array(x) for x in inputs])]
 
 
 def values(y):
+    """Returns the values of an array, or of a variable after a run."""
     if isinstance(y, nn.NdArray):
         return y.data
     if y.parent is not None:
@@ -43,14 +45,14 @@ def values(y):
 
 @pytest.mark.parametrize("context", ["float", "bfloat16"])
 def test_an_integer_result_holds_elements_of_the_inputs_only(context):
-    """An operation that declares that it moves elements must not compute with them."""
+    """An operation declared as moving elements must not compute with them."""
     moving = set()
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         for row in all_rows():
             given = [integers(x) for x in row.inputs]
             try:
                 reals, got = outputs(row, row.inputs), outputs(row, given)
-            except (nn.Error, ValueError, TypeError):  # it does not take such numbers, or is only called with variables
+            except (nn.Error, ValueError, TypeError):  # the operation refuses integers, or takes variables only
                 continue
             kept = [y for y, real in zip(got, reals, strict=True) if y.dtype != real.dtype]
             if not kept:
@@ -88,7 +90,7 @@ TABLE = np.stack([np.arange(30000) // 128, np.arange(30000) % 128], 1).astype(np
 
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("move", MOVES)
-def test_ids_that_were_moved_find_their_rows(mode, context, move):
+def test_moved_ids_select_their_rows(mode, context, move):
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         for ids in (IDS, IDS.astype(np.int32), IDS.astype(np.uint16)):
             i = nn.Variable.from_numpy_array(ids)
@@ -107,7 +109,7 @@ def test_ids_that_were_moved_find_their_rows(mode, context, move):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
-def test_every_integer_type_keeps_its_ends(mode, dtype):
+def test_every_integer_type_keeps_its_extremes(mode, dtype):
     ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
     y = F.concatenate(nn.Variable.from_numpy_array(ends)[::-1], nn.Variable.from_numpy_array(ends), axis=0)
     if mode == "static":
@@ -163,6 +165,7 @@ def test_indices_that_may_be_rounded_are_refused(mode, context, limit):
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
 
         def embed(index):
+            """Looks up one row by an index that was converted to a float."""
             i = nn.Variable.from_numpy_array(np.array([index]))
             y = F.embed(F.relu(i), nn.Variable.from_numpy_array(np.zeros((limit + 8, 1), np.float32)))
             if mode == "static":

@@ -1,4 +1,4 @@
-"""Networks in NNabla's files: what is written comes back, for every function of the table."""
+"""Networks in NNabla's file formats: every function of the table survives a round trip."""
 
 import io
 import itertools
@@ -28,7 +28,7 @@ PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
 
 def refusal(described):
-    """What a graph says that cannot be written, or None."""
+    """Returns the error of a graph that cannot be written, or None."""
     try:
         described.as_proto(variable_batch_size=False)
     except NetworkError as error:
@@ -37,18 +37,22 @@ def refusal(described):
 
 
 def variable(values):
+    """Returns a variable of a type that files can hold."""
     return None if values is None else nn.Variable.from_numpy_array(np.asarray(values, _kind(values)))
 
 
 def _kind(values):
+    """Returns float32 for real numbers, else the type itself."""
     return np.float32 if values.dtype.kind == "f" else values.dtype
 
 
 def listed(made):
+    """Returns outputs as a list."""
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
 
 def by_name():
+    """Returns the rows of the table by name."""
     found = defaultdict(list)
     for row in all_rows():
         found[row.name].append(row)
@@ -56,7 +60,7 @@ def by_name():
 
 
 @pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_function_comes_back(name, rows):
+def test_every_function_makes_a_round_trip(name, rows):
     for row in rows:
         inputs = [variable(x) for x in row.inputs]
         outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))
@@ -65,7 +69,7 @@ def test_every_function_comes_back(name, rows):
         described = nn.graph_def.create_graph_from_variable("net", outputs, names)
         file = io.BytesIO()
         refused = refusal(described)
-        if refused is not None:  # What NNabla does not have, its files cannot hold.
+        if refused is not None:  # Files cannot hold functions that NNabla lacks.
             (kind,) = re.findall(r"expected functions that NNabla's files can hold, got (\w+)", refused) or [
                 "arguments"
             ]
@@ -75,7 +79,7 @@ def test_every_function_comes_back(name, rows):
         network = nn.graph_def.load(file, extension=".nntxt").default_graph()
         assert network.outputs == [f"y{i}" for i in range(len(outputs))]
         copies = {key: variable(row.inputs[int(key[1:])]) for key in network.inputs}
-        if "bits" in row.args:  # Files do not hold it: the type of what comes in says it.
+        if "bits" in row.args:  # Files do not store `bits`: it follows from the type of the input.
             copies["x0"] = nn.Variable.from_numpy_array(row.inputs[0].astype(f"uint{row.args['bits']}"))
         found = listed(network(*copies.values()))
         if row.random:
@@ -84,13 +88,13 @@ def test_every_function_comes_back(name, rows):
         nn.forward_all(found)
         nn.forward_all(outputs)
         for y, wanted in zip(found, outputs, strict=True):
-            # Files do not hold types: what is computed in a narrow one is computed in a wider one from them.
+            # Files do not store types, so a result in a narrow type becomes one in a wider type.
             values = y.d.astype(wanted.d.dtype) if wanted.d.dtype.kind in "iu" else y.d
             np.testing.assert_allclose(values, wanted.d, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("how", ["natively", "as NNabla"])
-def test_what_functions_hold_is_no_input(tmp_path, how):
+def test_constants_of_functions_are_no_inputs(tmp_path, how):
     x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
     y = F.onnx_resize(PF.affine(x[[1, 0]], 4, name="a"), sizes=(2, 8), mode="cubic")
     y.forward()
@@ -115,7 +119,7 @@ def test_what_functions_hold_is_no_input(tmp_path, how):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-# --- The messages
+# --- Messages
 
 
 def test_the_description_is_that_of_the_text():
@@ -142,6 +146,7 @@ def test_both_sets_of_classes_have_the_same_bytes():
 
 
 def network():
+    """Returns the input and the output of a small network."""
     x = nn.Variable((4, 1, 8, 8))
     h = PF.convolution(x, 3, (3, 3), pad=(1, 1), name="c")
     h = F.max_pooling(F.relu(PF.batch_normalization(h)), (2, 2))
@@ -177,6 +182,8 @@ def test_files_of_each_format(tmp_path, extension):
 
 def test_functions_that_files_cannot_hold_are_refused(tmp_path):
     class Mine(F.PythonFunction):
+        """A user's function without a form in files."""
+
         @property
         def name(self):
             return "Mine"
@@ -201,11 +208,12 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
 
 
 def _put(y):
+    """Assigns to the first element in place."""
     y[0] = 1
     return y
 
 
-def test_a_batch_that_is_not_where_it_should_be_is_refused(tmp_path):
+def test_a_batch_axis_in_another_place_is_refused(tmp_path):
     x = nn.Variable((4, 6))
     y = PF.affine(F.reshape(x, (8, 3)), 2)
     contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -216,6 +224,7 @@ def test_a_batch_that_is_not_where_it_should_be_is_refused(tmp_path):
 
 
 def _joining(between):
+    """Returns a network that joins the batch with another axis, and its description."""
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(1, 2, 3, 4).astype(np.float32))
     y = F.reshape(between(PF.affine(x, 6, base_axis=2)), (2, 3, 2))
     return x, y, {"networks": [{"name": "net", "batch_size": 1, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -268,7 +277,7 @@ def test_a_model_is_a_function_of_arrays(tmp_path):
     np.testing.assert_array_equal(nn.load(tmp_path / "again.nnp")(images), model(images))
 
 
-def test_what_a_block_makes_of_proto_variables(tmp_path):
+def test_proto_variables_in_a_block(tmp_path):
     with nn.graph_def.graph(name="net") as described:
         x0, x1 = nn.ProtoVariable((4, 3), name="x0"), nn.ProtoVariable((4, 3), name="x1")
         h = F.tanh(PF.affine(x0, 5, name="a") + PF.affine(x1, 5, name="a"))
@@ -285,7 +294,7 @@ def test_what_a_block_makes_of_proto_variables(tmp_path):
     assert set(nn.get_parameters()) <= set(made.variables)
 
 
-def test_the_default_graph_is_what_was_made_since():
+def test_the_default_graph_holds_new_functions():
     nn.graph_def.reset_default_graph()
     x = nn.ProtoVariable((2, 3))
     y = F.relu(x)
@@ -304,12 +313,14 @@ def test_passes_change_networks(tmp_path):
     loader = NnpLoader(str(tmp_path / "net.nnp"))
 
     def built(*changes, batch_size=2):
+        """Builds the network with these changes by a pass."""
         callback = NnpNetworkPass()
         for name, *args in changes:
             getattr(callback, name)(*args)
         return loader.get_network("net", batch_size, callback)
 
     def kinds(made):
+        """Returns the types of all functions."""
         found = []
         for output in made.outputs.values():
             output.visit(lambda f: found.append(f.info.type_name))
@@ -338,6 +349,7 @@ def test_passes_change_networks(tmp_path):
 
     @other.on_generate_function_by_name("@net/Reshape")
     def flatten(f):
+        """Sets the shape of a `Reshape` to two axes."""
         f.proto.reshape_param.shape.dim[:] = [-1, int(np.prod(f.inputs[0].proto.shape.dim[1:]))]
         return f
 
@@ -351,6 +363,7 @@ def test_passes_change_networks(tmp_path):
 
     @given.on_generate_variable("x")
     def put(v):
+        """Replaces a variable by `mine`."""
         v.variable = mine
         return v
 
@@ -358,6 +371,7 @@ def test_passes_change_networks(tmp_path):
 
 
 def _functions(y):
+    """Returns all functions above `y`."""
     found = []
     y.visit(found.append)
     return found
@@ -404,7 +418,7 @@ network {
 """
 
 
-def test_what_is_repeated_is_there_so_often():
+def test_repeated_blocks_have_the_stated_number_of_copies():
     loader = NnpLoader(io.StringIO(REPEATED))
     made = loader.get_network("net")
     weights = [made.variables[f"fc[{i}]/W"] for i in range(3)]
@@ -414,7 +428,7 @@ def test_what_is_repeated_is_there_so_often():
     np.testing.assert_allclose(made.outputs["y"].d, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_sequence_goes_on_where_it_was():
+def test_a_recurrent_loop_carries_its_state():
     made = NnpLoader(io.StringIO(RECURRENT)).get_network("net")
     made.inputs["x"].d = x = np.random.RandomState(0).randn(2, 3, 4)
     made.inputs["zero"].d = 1
@@ -422,7 +436,7 @@ def test_a_sequence_goes_on_where_it_was():
     np.testing.assert_allclose(made.outputs["y"].d, 1 + x.cumsum(axis=1), rtol=1e-5)
 
 
-# --- Files that lie
+# --- Invalid files
 
 
 @pytest.mark.parametrize(
@@ -502,6 +516,7 @@ def test_a_million_nodes_are_refused_soon(extension):
 
 
 def archive(**members):
+    """Returns a zip archive with these members."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as held:
         for name, content in members.items():
@@ -542,11 +557,11 @@ def test_nothing_is_loaded_of_a_file_that_does_not_fit(tmp_path):
     assert (before.d == 1).all()
 
 
-# --- Files that NNabla wrote
+# --- Files written by NNabla
 
 
-def test_a_file_of_nnabla_gives_its_numbers():
-    """`tools/make-nnabla-file` made it, with NNabla 1.39."""
+def test_a_file_of_nnabla_gives_the_same_numbers():
+    """The file was made by `tools/make-nnabla-file` with NNabla 1.39."""
     with np.load(FILES / "nnabla.npz") as held:
         x, y = held["x"], held["y"]
     np.testing.assert_allclose(nn.load(FILES / "nnabla.nnp")(x), y, rtol=1e-5, atol=1e-6)
@@ -556,7 +571,7 @@ def test_a_file_of_nnabla_gives_its_numbers():
     np.testing.assert_allclose(made.outputs["y"].d, y, rtol=1e-5, atol=1e-6)
 
 
-def test_what_trains_and_runs_networks_is_read_and_linked():
+def test_optimizers_monitors_and_executors_are_read_and_linked():
     info = load(str(FILES / "nnabla.nnp"), prepare_data_iterator=False)
     assert list(info.networks) == ["net", "train"]
     assert info.proto_graph.networks is info.networks
@@ -577,7 +592,7 @@ def test_what_trains_and_runs_networks_is_read_and_linked():
     optimizer.solver.update()
 
 
-def test_states_of_solvers_come_back(tmp_path):
+def test_states_of_solvers_make_a_round_trip(tmp_path):
     x, y = network()
     solver = nn.solvers.Adam()
     solver.set_parameters(nn.get_parameters())
@@ -603,7 +618,7 @@ def test_states_of_solvers_come_back(tmp_path):
 
 
 def test_files_of_old_versions():
-    """With the context as it was before 2018, and with fields that are no more or not yet."""
+    """With the context format from before 2018, and with unknown and removed fields."""
     text = """
         global_config { default_context { backend: "cpu|cuda" array_class: "CudaCachedArray" device_id: "0"
             compute_backend: "default|cudnn" } }
@@ -764,7 +779,7 @@ def test_files_hold_functions_that_nnabla_lacks(tmp_path):
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("has_statistics", [False, True])
 @pytest.mark.parametrize("has_z", [False, True])
-def test_fused_convolutions_of_files_take_what_is_there(has_bias, has_statistics, has_z):
+def test_fused_convolutions_of_files_take_optional_inputs(has_bias, has_statistics, has_z):
     rng = np.random.RandomState(0)
     x, w, z = (nn.Variable.from_numpy_array(rng.rand(*s)) for s in ((2, 3, 5, 5), (4, 3, 3, 3), (2, 4, 3, 3)))
     bias = nn.Variable.from_numpy_array(rng.rand(4))

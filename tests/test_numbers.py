@@ -1,4 +1,4 @@
-"""Numbers that would lie: indices that are none are refused, NaN stays NaN, arguments without meaning are refused."""
+"""Numeric edge cases: invalid indices are refused, NaN stays NaN, and meaningless arguments are refused."""
 
 import json
 import os
@@ -31,6 +31,7 @@ INDEXED = {
 
 
 def leaf(values, dtype=np.float32, need_grad=True):
+    """Returns a leaf with these values."""
     return nn.Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
@@ -50,7 +51,7 @@ def test_indices_are_whole_numbers(name, wrong, dtype):
 
 
 @pytest.mark.parametrize("name", INDEXED)
-def test_fractions_are_cut_under_names_of_nnabla(name):
+def test_fractional_indices_are_truncated_under_nnabla_names(name):
     before = _core.unwary()
     _core.set_unwary(True)
     try:
@@ -66,7 +67,7 @@ def test_fractions_are_cut_under_names_of_nnabla(name):
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "categorical_cross_entropy", "embed", "gather", "gather_nd"])
-def test_indices_are_looked_at_again_on_the_way_back(name):
+def test_indices_are_checked_again_in_backward(name):
     index = leaf([[0.0], [1.0]], need_grad=False)
     y = INDEXED[name](index)
     y.forward()
@@ -75,8 +76,8 @@ def test_indices_are_looked_at_again_on_the_way_back(name):
         y.backward()
 
 
-def test_indices_that_are_seen_through_a_view():
-    """A copy as whole numbers that was made before does not hide what was written since."""
+def test_indices_written_through_a_view():
+    """A cached integer copy must not hide later writes through the view."""
     index = leaf([0.0, 2.0, 1.0], need_grad=False)
     y = F.embed(index, leaf(SCORES.T))
     y.forward()
@@ -116,12 +117,12 @@ KEEP = {
     "mish": None,
     "round": 1.0,
 }
-"""Functions of NaN, and the slope there where it is a number."""
+"""Functions that map NaN to NaN, with the derivative there if it is a number."""
 
 
 @pytest.mark.parametrize("name", KEEP)
 @pytest.mark.parametrize("n", [1, 67])
-def test_nan_stays(name, n):
+def test_nan_stays_nan(name, n):
     x = leaf(np.where(np.arange(n) % 3 == 0, NAN, np.arange(n) - 30.0))
     y = getattr(F, name)(x)
     for _ in range(2):
@@ -133,7 +134,7 @@ def test_nan_stays(name, n):
         assert (x.g[np.isnan(x.d)] == 3.0 * slope).all()
 
 
-def test_nan_stays_in_pairs():
+def test_nan_stays_nan_in_pairs():
     one, other = leaf([NAN, 1.0, NAN, 2.0]), leaf([1.0, NAN, NAN, 3.0])
     for f in (F.maximum2, F.minimum2):
         y = f(one, other)
@@ -158,8 +159,8 @@ def test_nan_is_an_error_in_metrics():
 
 
 @pytest.mark.parametrize("kind", ["affine", "convolution", "add"])
-def test_relu_along_with_another_function_keeps_bits(kind):
-    """In the pass that computes what goes in, NaN and the signs of zeros come out as they do alone."""
+def test_fused_relu_keeps_bits(kind):
+    """Fused with the function that computes its input, `relu` treats NaN and signed zeros as it does alone."""
     special = np.array([NAN, -0.0, 0.0, INF, -INF, 1e-45, -1e-45, -2.0, 3.0] * 3, np.float32)
     if kind == "add":
         x, h = special, lambda v: F.add_scalar(v, -0.0)
@@ -233,7 +234,7 @@ def test_powers_have_the_special_cases_of_c(val):
     x = np.array([-INF, INF, -0.0, 0.0, 1.0, -1.0, NAN], np.float32)
     y = F.pow_scalar(leaf(x), val)
     y.forward()
-    # NumPy's power of a half is a square root, which has others.
+    # NumPy computes the power of a half as a square root, which has other special cases.
     with np.errstate(all="ignore"):
         expected = np.power(x.astype(np.float64), np.full(7, val)).astype(np.float32)
     assert np.array_equal(y.d, expected, equal_nan=True)
@@ -245,7 +246,7 @@ ANCHORS = Path(__file__).with_name("anchors.py")
 
 @pytest.mark.parametrize("isa", ["", "avx2", "portable"])
 def test_anchors(isa):
-    """Where the true value is a number, or some eighths of a turn, the nearest number comes out."""
+    """If the true value is a number or a multiple of an eighth of a turn, the result is the nearest float."""
     done = subprocess.run(
         [sys.executable, str(ANCHORS)], env=os.environ | {"KINNOR_ISA": isa}, capture_output=True, text=True
     )

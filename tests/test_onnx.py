@@ -1,4 +1,4 @@
-"""ONNX: the node tests of the package `onnx` and its converted networks, files that are broken, and training."""
+"""ONNX: the node tests and converted networks of the package `onnx`, damaged files, and training."""
 
 import contextlib
 import importlib
@@ -26,11 +26,11 @@ KNOWN = {"bool", "float16", "float32", "float64"} | {
 }
 
 SLOW = {"averagepool", "lppool", "maxpool"}
-"""Modules of cases that take half a minute to be made; the converted networks have pooling."""
+"""Modules of cases that take half a minute to generate. The converted networks cover pooling."""
 
 
 def cases_of(table):
-    """The cases of the modules that are named after operators of a table."""
+    """Returns the cases of the modules named after the operators of a table."""
     names = {name.lower() for domain, name in table if not domain}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,7 +49,10 @@ def cases_of(table):
 
 
 def types_of(model):
+    """Returns the element types of the inputs and outputs of a model."""
+
     def of(held):
+        """Returns the element type of a value, also inside of sequences and optionals."""
         kind = held.WhichOneof("value")
         if kind == "tensor_type":
             return np.dtype(helper.tensor_dtype_to_np_dtype(held.tensor_type.elem_type)).name
@@ -59,12 +62,14 @@ def types_of(model):
 
 
 def array(x):
+    """Returns a tensor of a case as an array."""
     if x is None or isinstance(x, list):
         return x
     return numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x)
 
 
 def same(y, expected):
+    """Asserts that a result equals the expected one within the tolerance."""
     if expected is None:
         assert y is None
     elif isinstance(expected, list):
@@ -78,6 +83,7 @@ def same(y, expected):
 
 
 def passes(case):
+    """Asserts that a case passes, also when its model is called again."""
     model = kinnor.onnx.Model(case.model)
     for inputs, outputs in case.data_sets:
         found = model(*(array(x) for x in inputs))
@@ -87,7 +93,7 @@ def passes(case):
 
 
 def is_called_again(proto, model, inputs, first):
-    """A model that is called with other values gives what a new one gives, and then the first result again."""
+    """Calls a model with other values, then with the first again. Results must equal the results of a new model."""
     others = [reversed_array(x) for x in inputs]
     try:
         expected = kinnor.onnx.Model(proto)(*others)
@@ -102,12 +108,14 @@ def is_called_again(proto, model, inputs, first):
 
 
 def reversed_array(x):
+    """Returns an array with its elements in reverse order."""
     if isinstance(x, list):
         return [reversed_array(item) for item in x]
     return None if x is None else np.ascontiguousarray(x.ravel()[::-1].reshape(x.shape))
 
 
 def equal(y, expected):
+    """Asserts that results are nearly equal."""
     if isinstance(expected, (list, tuple)):
         for item, wanted in zip(y, expected, strict=True):
             equal(item, wanted)
@@ -117,7 +125,7 @@ def equal(y, expected):
         np.testing.assert_allclose(y.astype(np.float64), expected.astype(np.float64), rtol=1e-6, atol=1e-6)
 
 
-# The least cases that pass, counted with version 1.23 of the package, which adds some in each.
+# Minimum numbers of passing cases, counted with version 1.23 of the package. Each release adds some.
 FLOORS = {
     "Arithmetic": 331,
     "Shapes": 153,
@@ -142,11 +150,11 @@ DEFINED = {
     "SequenceMap": 6,
     "SoftmaxCrossEntropyLoss": 34,
 }
-"""Likewise, of operators that ONNX defines by others."""
+"""The same for operators that ONNX defines as functions of other operators."""
 
 
 CONVERTED = {"pytorch-converted": 80, "pytorch-operator": 31, "simple": 7}
-"""Likewise, of the networks."""
+"""The same for the networks."""
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -162,7 +170,7 @@ def test_nodes(subject):
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
 @pytest.mark.parametrize("keepdims", [0, 1])
-def test_the_largest_of_nothing_is_the_least_there_is(dtype, keepdims):
+def test_the_maximum_over_an_empty_axis(dtype, keepdims):
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     nodes = [helper.make_node(f"Reduce{name}", ["x", "axes"], [name], keepdims=keepdims) for name in ("Max", "Min")]
     made = helper.make_graph(
@@ -182,8 +190,8 @@ def test_the_largest_of_nothing_is_the_least_there_is(dtype, keepdims):
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("scale", [0.5, 1.5, 3.0])
-def test_a_resize_by_the_middles_of_tensorflow(mode, scale):
-    """`tf_half_pixel_for_nn`, which files of operator sets 11 and 12 have."""
+def test_a_resize_with_pixel_centers_of_tensorflow(mode, scale):
+    """`tf_half_pixel_for_nn`, which occurs in files of operator sets 11 and 12."""
     node = helper.make_node(
         "Resize", ["x", "roi", "scales"], ["y"], mode=mode, coordinate_transformation_mode="tf_half_pixel_for_nn"
     )
@@ -229,7 +237,7 @@ def test_a_cast_to_float16_rounds_as_float16_does():
     np.testing.assert_array_equal(v.g, [1, 0, 1])
 
 
-def test_shapes_that_follow_from_what_is_computed_of_large_inputs():
+def test_shapes_computed_from_large_inputs():
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["y"]),
         helper.make_node("Greater", ["y", "three"], ["many"]),
@@ -256,8 +264,9 @@ def test_shapes_that_follow_from_what_is_computed_of_large_inputs():
         model(nn.Variable.from_numpy_array(x[:10]))
 
 
-def test_what_comes_before_values_that_decide_on_shapes_is_kept():
+def test_results_before_computed_shapes_are_reused():
     def tensor(name, *shape):
+        """Describes a float tensor."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     rng = np.random.default_rng(1)
@@ -294,6 +303,7 @@ def test_what_comes_before_values_that_decide_on_shapes_is_kept():
 @pytest.mark.parametrize("kind", ["Mul", "Add", "CumSum", "ReduceSum"])
 def test_integers_that_float64_rounds_are_refused_inside(kind):
     def tensor(name):
+        """Describes an int64 tensor of one axis."""
         return helper.make_tensor_value_info(name, TensorProto.INT64, [None])
 
     nodes = {
@@ -335,10 +345,12 @@ def test_operators_of_transformers(tmp_path):
     rng = np.random.default_rng(0)
 
     def tensor(name, *shape, of=None):
+        """Returns a tensor with random or given values."""
         values = rng.normal(size=shape).astype(np.float32) if of is None else of
         return numpy_helper.from_array(values, name)
 
     def node(kind, inputs, n=1, **attributes):
+        """Returns a node of Microsoft's domain."""
         return helper.make_node(kind, inputs, [f"y{i}" for i in range(n)], domain="com.microsoft", **attributes)
 
     mask = np.array([[1, 1, 1, 0], [1, 1, 1, 1]], np.int32)
@@ -375,7 +387,7 @@ def test_operators_of_transformers(tmp_path):
             np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4, err_msg=made.op_type)
 
 
-def test_functions_of_a_file_are_put_in_their_place():
+def test_functions_of_a_file_are_inlined():
     body = [helper.make_node("Relu", ["a"], ["h"]), helper.make_node("Add", ["h", "a"], ["b"])]
     versions = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
     function = helper.make_function("mine", "Both", ["a"], ["b"], body, versions[:1])
@@ -406,24 +418,27 @@ def test_networks(kind):
 
 
 def saved(path, nodes, inputs, outputs, initializers=(), opset=17):
+    """Writes a model and returns its path."""
     graph = helper.make_graph(nodes, "net", inputs, outputs, list(initializers))
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
     return path
 
 
 def info(name, shape, kind=TensorProto.FLOAT):
+    """Describes an input or output."""
     return helper.make_tensor_value_info(name, kind, shape)
 
 
 @pytest.fixture
 def affine(tmp_path):
+    """Writes a small network. Returns its path and its weight."""
     w = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])]
     held = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.ones(2, np.float32), "b")]
     return saved(tmp_path / "net.onnx", nodes, [info("x", ["n", 3])], [info("y", ["n", 2])], held), w
 
 
-def test_shapes_are_open(affine):
+def test_batch_sizes_are_symbolic(affine):
     model = kinnor.onnx.load(affine[0])
     assert (model.inputs, model.outputs) == (["x"], ["y"])
     for n in (1, 4, 1):
@@ -436,7 +451,7 @@ def test_shapes_are_open(affine):
         model()
 
 
-def test_it_is_trained(affine):
+def test_a_loaded_model_is_trained(affine):
     model = kinnor.onnx.load(affine[0])
     x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
     before = model(x)
@@ -451,7 +466,7 @@ def test_it_is_trained(affine):
     assert np.square(model(x)).mean() < 0.2 * np.square(before).mean()
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_operators_are_named(tmp_path):
     node = helper.make_node("RandomUniformLike", ["x"], ["y"], name="the_node")
     path = saved(tmp_path / "net.onnx", [node], [info("x", [2, 2])], [info("y", [2, 2])])
     with pytest.raises(nn.UnsupportedError, match=r"RandomUniformLike-17 \(node 'the_node'\)"):
@@ -503,7 +518,7 @@ def test_files_of_tensors_stay_in_the_folder(tmp_path, affine):
         ("Sub", [(1 << 24) - 1, 1], 3, None),
     ],
 )
-def test_integers_are_right_or_refused(tmp_path, kind, x, constant, told):
+def test_integers_are_exact_or_refused(tmp_path, kind, x, constant, told):
     held = [numpy_helper.from_array(np.array([constant]), "c")]
     nodes = [helper.make_node(kind, ["x", "c"], ["y"])]
     types = [helper.make_tensor_value_info(name, TensorProto.INT64, [2]) for name in "xy"]

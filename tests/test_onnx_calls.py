@@ -1,4 +1,4 @@
-"""Calls of ONNX models: arrays are read where they lie and given without a copy, which the clock alone tells."""
+"""Calls of ONNX models read inputs in place and return outputs without a copy. Only the run time shows it."""
 
 import gc
 import weakref
@@ -15,25 +15,28 @@ from kinnor.onnx.building import Builder
 
 RNG = np.random.default_rng(7)
 LARGE = 300
-"""So many rows are lent, not copied."""
+"""Rows of an array that is large enough to be read in place, not copied."""
 
 
 def info(name, *shape, kind=TensorProto.FLOAT):
+    """Describes an input or output."""
     return helper.make_tensor_value_info(name, kind, shape)
 
 
 def model_of(nodes, inputs, outputs, held=()):
+    """Returns a model of these nodes."""
     graph = helper.make_graph(nodes, "net", inputs, outputs, list(held))
     return kinnor.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
 
 
 def array(n=LARGE):
+    """Returns an array of `n` rows."""
     return RNG.standard_normal((n, 64)).astype(np.float32)
 
 
 @pytest.fixture
 def model():
-    """Products of the input and of numbers beside it, the input itself, and one of the outputs once more."""
+    """A model with products of the input, the input itself, and one output under two names."""
     held = [numpy_helper.from_array(np.float32(2), "two")]
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["y"]),
@@ -45,7 +48,7 @@ def model():
 
 
 @pytest.mark.parametrize("n", [2, LARGE])
-def test_what_was_given_stays_what_it_is(model, n):
+def test_inputs_are_not_changed(model, n):
     kept = []
     for _ in range(4):
         x = array(n)
@@ -85,7 +88,7 @@ def test_inputs_in_any_layout(model):
 
 def test_no_array_is_held_after_a_call(model):
     class Array(np.ndarray):
-        pass
+        """An array with a weak reference."""
 
     for kind in (np.ndarray, Array):
         x = array().view(kind)
@@ -116,7 +119,7 @@ def test_outputs_are_inputs_of_the_next_call(model):
         np.testing.assert_allclose(z, 1.5 * x, rtol=1e-5)
 
 
-def test_plans_are_kept_while_arrays_are_lent(model):
+def test_plans_stay_cached_while_inputs_change(model):
     x, y = array(), array()
     model(x)
     model(y)
@@ -127,7 +130,7 @@ def test_plans_are_kept_while_arrays_are_lent(model):
     assert plans_made() == before
 
 
-def test_orders_of_axes_that_undo_each_other_are_not_computed():
+def test_inverse_transposes_are_removed():
     nodes = [
         helper.make_node("Neg", ["x"], ["h"]),
         helper.make_node("Transpose", ["h"], ["first"], perm=[1, 2, 0]),
@@ -145,7 +148,7 @@ def test_orders_of_axes_that_undo_each_other_are_not_computed():
     assert names.count("Transpose") == 2
 
 
-def test_what_follows_computed_shapes_is_built_once_for_each(monkeypatch):
+def test_graphs_after_computed_shapes_are_built_once_for_each_shape(monkeypatch):
     built, added = [], []
     whole = Builder.build
     monkeypatch.setattr(Builder, "build", lambda *args, **named: built.append(named) or whole(*args, **named))
@@ -165,6 +168,7 @@ def test_what_follows_computed_shapes_is_built_once_for_each(monkeypatch):
     model = model_of(nodes, [info("x", None)], [info("y", None), info("places", 1, None, kind=TensorProto.INT64)], held)
 
     def check(x):
+        """Calls the model and compares it with NumPy."""
         y, places = model(x)
         assert places.dtype == np.int64
         np.testing.assert_array_equal(places[0], np.nonzero(-x > 0)[0])
@@ -178,14 +182,14 @@ def test_what_follows_computed_shapes_is_built_once_for_each(monkeypatch):
     check(x)
     check(x[::-1].copy())  # other values of the same shapes
     assert not built
-    assert added == ["NonZero", "Unique"] * 2  # nodes that are other arrays for other values
-    for n in range(1, 13):  # more shapes than are kept
+    assert added == ["NonZero", "Unique"] * 2  # these nodes are created again for other values
+    for n in range(1, 13):  # more shapes than are cached
         check(-np.abs(x[:n]))
         check(x[:n])
     check(x)
 
 
-def test_boxes_that_a_graph_computed_are_chosen_anew_in_each_call():
+def test_computed_boxes_are_selected_again_in_each_call():
     nodes = [
         helper.make_node("Neg", ["x"], ["boxes"]),
         helper.make_node("Neg", ["p"], ["scores"]),
@@ -210,7 +214,7 @@ def test_boxes_that_a_graph_computed_are_chosen_anew_in_each_call():
         expected = np.zeros_like(scores)
         expected[tuple(chosen.T)] = scores[tuple(chosen.T)]
         np.testing.assert_array_equal(y, expected)
-        assert not z.any()  # what is scattered goes into an array of its own
+        assert not z.any()  # the scatter writes to an array of its own
         lengths.add(len(chosen))
     assert len(lengths) > 2
 
@@ -220,7 +224,7 @@ def test_whole_numbers_are_small_in_every_layout(dtype):
     x = np.arange(24, dtype=dtype).reshape(4, 6)
     assert are_small_whole(x)
     assert are_small_whole(x[:0])
-    assert not are_small_whole(x[:, ::2])  # which has to be looked at otherwise
+    assert not are_small_whole(x[:, ::2])  # a strided array takes another code path
     for odd, is_small in ((1 << 23, False), ((1 << 23) - 1, True)):
         x[2, 3] = odd
         assert are_small_whole(x) == is_small

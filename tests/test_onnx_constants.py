@@ -1,4 +1,4 @@
-"""ONNX: what is a constant of a model, what is a parameter, and what depends on each call."""
+"""ONNX: constants of a model, parameters, and values that depend on each call."""
 
 import numpy as np
 import pytest
@@ -13,16 +13,19 @@ Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
 
 
 def loaded(nodes, inputs=(X,), initializers=()):
+    """Returns a model of these nodes."""
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in dict(initializers).items()]
     graph = helper.make_graph(nodes, "net", list(inputs), [Y], held)
     return kinnor.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
 
 
 def constant(name, array):
+    """Returns a constant node."""
     return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(array), name))
 
 
 def branch(factor):
+    """Returns a branch that multiplies `x` by a factor."""
     nodes = [constant(f"k{factor}", np.float32(factor)), helper.make_node("Mul", ["x", f"k{factor}"], [f"y{factor}"])]
     return helper.make_graph(
         nodes, "branch", [], [helper.make_tensor_value_info(f"y{factor}", TensorProto.FLOAT, None)]
@@ -30,6 +33,7 @@ def branch(factor):
 
 
 def if_on_a_shape():
+    """An `If` on the rank of the input. Returns the model and its NumPy version."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("Size", ["s"], ["rank"]),
@@ -41,6 +45,7 @@ def if_on_a_shape():
 
 
 def if_within_if():
+    """An `If` within an `If`."""
     inner = helper.make_node("If", ["flag"], ["inner"], then_branch=branch(2), else_branch=branch(3))
     value = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
     outer = helper.make_graph([inner], "outer", [], [value])
@@ -49,6 +54,7 @@ def if_within_if():
 
 
 def branch_that_is_an_outer_value():
+    """An `If` with a branch that is just an outer value."""
     outer = helper.make_graph([], "outer", [], [helper.make_tensor_value_info("h", TensorProto.FLOAT, None)])
     nodes = [
         constant("flag", np.array(True)),
@@ -59,6 +65,7 @@ def branch_that_is_an_outer_value():
 
 
 def loop_of_known_length():
+    """A `Loop` of constant length."""
     body = helper.make_graph(
         [helper.make_node("Add", ["before", "x"], ["after"]), helper.make_node("Identity", ["go"], ["goes"])],
         "body",
@@ -82,6 +89,7 @@ def loop_of_known_length():
 
 
 def scan_over_constants():
+    """A `Scan` over a constant."""
     body = helper.make_graph(
         [helper.make_node("Mul", ["each", "x"], ["made"])],
         "body",
@@ -131,7 +139,7 @@ def test_a_flag_that_is_an_input_chooses_in_each_call():
         np.testing.assert_array_equal(model(x, np.array(chosen)), x * (2 if chosen else 3))
 
 
-def test_a_length_below_zero_is_open():
+def test_a_negative_length_is_symbolic():
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, 2])
     model = loaded([helper.make_node("Neg", ["x"], ["y"])], [x])
     assert model.shapes == {"x": (None, 2)}
@@ -225,7 +233,7 @@ def test_a_number_in_the_condition_of_a_loop_leaves_one_graph():
     assert not model._is_computed_at_once and len(model._graphs) == 1
 
 
-def test_lengths_that_are_computed_in_between_are_exact():
+def test_computed_lengths_are_exact():
     n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
     nodes = [
         helper.make_node("Mul", ["n", "rate"], ["large"]),

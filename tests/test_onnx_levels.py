@@ -1,4 +1,4 @@
-"""Operators of levels that onnxruntime's quantization writes, beside onnxruntime."""
+"""Quantized operators of onnxruntime, compared with onnxruntime."""
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ LEVELS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
 
 
 def run(name, given, constants, dtype, output=None, **attributes):
-    """What Kinnor and onnxruntime compute: `given` and `constants` are the inputs in their order, by name."""
+    """Returns the results of Kinnor and onnxruntime. `given` and `constants` hold the inputs in order, by name."""
     order = [*given, *constants]
     order.sort(key=lambda key: int(key[1:]))
     inputs = [helper.make_tensor_value_info(key, LEVELS[dtype], x.shape) for key, x in given.items()]
@@ -35,16 +35,18 @@ def run(name, given, constants, dtype, output=None, **attributes):
 
 @pytest.fixture(autouse=True)
 def same_numbers():
-    """A test draws the same numbers whichever tests ran before it."""
+    """Seeds the numbers of each test, so that they do not depend on other tests."""
     global RNG
     RNG = np.random.default_rng(3)
 
 
 def levels(dtype, *shape):
+    """Returns random levels over the full range of a type."""
     return RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
 
 
 def scale(x):
+    """Returns a scale."""
     return np.float32(x)
 
 
@@ -59,7 +61,7 @@ def test_arithmetic(name, dtype, shapes):
         {"x1": scale(0.03), "x2": zeros[0], "x4": scale(0.05), "x5": zeros[1], "x6": scale(0.07), "x7": zeros[2]},
         dtype,
     )
-    assert np.abs(found - wanted).max() <= 1  # halves fall either way
+    assert np.abs(found - wanted).max() <= 1  # ties may round either way
     assert (found == wanted).mean() > 0.9
 
 
@@ -89,7 +91,7 @@ def test_functions_of_one_input(name, attributes, dtype):
 
 
 @pytest.mark.parametrize("dtype", LEVELS)
-def test_joining(dtype):
+def test_concatenation(dtype):
     zeros = levels(dtype, 3)
     found, wanted = run(
         "QLinearConcat",

@@ -1,4 +1,4 @@
-"""Files of ONNX models whose large tensors are read one by one."""
+"""ONNX files whose large tensors are read one at a time."""
 
 import tracemalloc
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(5)
 
 
 def saved(path, arrays):
-    """A model that adds the means of arrays to its input."""
+    """Writes a model that adds the means of some arrays to its input."""
     nodes, last = [], "x"
     for k, name in enumerate(arrays):
         nodes.append(helper.make_node("ReduceMean", [name], [f"m{k}"], keepdims=0))
@@ -28,12 +28,13 @@ def saved(path, arrays):
 
 
 def arrays():
+    """Returns arrays of several sizes."""
     shapes = {"large": (40, 50), "small": (3,), "later": (2000,), "last": (2, 2)}
     return {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def whole(path):
-    """The message with the tensors that were left in the file."""
+    """Returns the message, with the tensors that were left in the file."""
     model, tensors = message.read(path, onnx)
     with tensors.opened() as of:
         for tensor in model.graph.initializer:
@@ -71,7 +72,7 @@ def test_a_file_is_never_in_memory_as_a_whole(tmp_path):
         tracemalloc.stop()
 
 
-def test_broken_files_are_what_the_package_takes_them_for(tmp_path):
+def test_broken_files_parse_as_in_the_onnx_package(tmp_path):
     content = saved(tmp_path / "net.onnx", arrays()).read_bytes()
     places = [k for k in range(len(content)) if k < 300 or k > len(content) - 300] + list(range(300, len(content), 97))
     read = 0

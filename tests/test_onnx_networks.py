@@ -1,4 +1,4 @@
-"""Networks of usual architectures, small: written as ONNX, run by onnxruntime and read again, with any batch."""
+"""Small networks of common architectures: exported to ONNX, run by onnxruntime and loaded again, for any batch size."""
 
 import runpy
 from pathlib import Path
@@ -30,21 +30,25 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def images(n):
+    """Returns a batch of images."""
     return {"x": np.random.default_rng(n).normal(size=(n, 3, 32, 32)).astype(np.float32)}
 
 
 def words(n):
+    """Returns a batch of tokens and a mask."""
     rng = np.random.default_rng(n)
     return {"tokens": rng.integers(50, size=(n, 6)), "mask": (rng.random((n, 6)) < 0.8).astype(np.float32)}
 
 
 def cached(n):
+    """Returns a token and a cache of keys and values."""
     rng = np.random.default_rng(n)
     past = {key: rng.normal(size=(n, 2, 4, 3, 4)).astype(np.float32) for key in ("keys", "values")}
     return {"tokens": rng.integers(50, size=(n, 1)), **past}
 
 
 def sequences(n):
+    """Returns a batch of sequences."""
     return {"x": np.random.default_rng(n).normal(size=(n, 5, 3)).astype(np.float32)}
 
 
@@ -65,6 +69,7 @@ NETWORKS = {
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_architectures(tmp_path, network):
     def built(n):
+        """Builds the network for a batch of `n`."""
         given = {key: nn.Variable.from_numpy_array(x) for key, x in NETWORKS[network](n).items()}
         return given, listed(network(**given))
 
@@ -79,7 +84,7 @@ def test_architectures(tmp_path, network):
         given, wanted = NETWORKS[network](n), built(n)[1]
         nn.forward_all(wanted)
         wanted = [y.d.copy() for y in wanted]
-        if network is efficientnet:  # Dropout is for training.
+        if network is efficientnet:  # dropout is for training only
             with_dropout, F.dropout = F.dropout, lambda x, p: x
             wanted = [y.d for y in built(n)[1] if y.forward() is None]
             F.dropout = with_dropout

@@ -1,4 +1,4 @@
-"""Parameters that graphs do not take as they are: their numbers go, and come back from the file."""
+"""Parameters that graphs use in folded form: the original values are freed, and read from the file again on demand."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ SHAPE = (2, 32, 6, 6)
 
 @pytest.fixture
 def saved(tmp_path):
-    """A file of two layers that are folded and one that is not, and the parameters that are in it."""
+    """Writes a model with two folded layers and one other layer. Returns its path and its parameters."""
     nn.seed(4)
     x = nn.Variable(SHAPE)
     h = x
@@ -32,21 +32,24 @@ def saved(tmp_path):
 
 
 def given(n=2):
+    """Returns a batch of random images."""
     return np.random.default_rng(7).standard_normal((n, *SHAPE[1:])).astype(np.float32)
 
 
 def gone(model):
+    """Returns the names of parameters whose values were freed."""
     return [key for key, x in model._parameters.items() if x.data.clear_called]
 
 
 def assert_same(parameters, wanted):
+    """Asserts that parameters have these names and values."""
     assert list(parameters) == list(wanted)
     for key, x in parameters.items():
         np.testing.assert_array_equal(x.d, wanted[key])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file that is open cannot be deleted")
-def test_what_was_folded_goes_and_comes_back(saved):
+def test_folded_parameters_are_freed_and_read_again(saved):
     path, wanted = saved
     model = kinnor.onnx.load(path)
     before = nn.memory_stats()["live"]
@@ -89,7 +92,7 @@ def test_copies_have_parameters_of_their_own(saved, is_called):
     assert_same(other.get_parameters(), wanted)
 
 
-def test_a_file_that_was_written_since_is_not_taken_for_the_old_one(saved):
+def test_a_file_that_changed_is_not_read_again(saved):
     path, wanted = saved
     model, other = kinnor.onnx.load(path), kinnor.onnx.load(path)
     y = model(given())
@@ -99,14 +102,14 @@ def test_a_file_that_was_written_since_is_not_taken_for_the_old_one(saved):
     with pytest.raises(OnnxError, match="written since then"):
         model.get_parameters()
     np.testing.assert_array_equal(model(given()), y)
-    # Who has not let go of its parameters keeps them.
+    # A model that has not freed its parameters yet keeps them.
     np.testing.assert_array_equal(other(given()), y)
     assert_same(other.get_parameters(), wanted)
     assert path.read_bytes() == content
 
 
-def test_a_constant_that_is_reshaped_where_it_lies_stays(tmp_path):
-    """The matrices of an interpolation get axes in place; the arrays of the file that they are made of leave memory."""
+def test_a_constant_reshaped_in_place_stays(tmp_path):
+    """Weights of an interpolation get axes in place, so the arrays from the file are freed."""
     x = nn.Variable((1, 3, 32, 32))
     y = F.interpolate(x, scale=(2, 2), mode="linear", half_pixel=True)
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})

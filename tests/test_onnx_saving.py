@@ -1,4 +1,4 @@
-"""Networks written as ONNX: every function that has a row, run by onnxruntime and read again; files and names."""
+"""Export to ONNX: every function with a row, run by onnxruntime and loaded again; files and names."""
 
 import functools
 from collections import Counter
@@ -22,14 +22,17 @@ OPSETS = (9, 13, 17, 21, NEWEST)
 
 
 def variable(values):
+    """Returns a variable, in float32 for real numbers."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32 if values.dtype.kind == "f" else values.dtype))
 
 
 def listed(made):
+    """Returns outputs as a list."""
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
 
 def run(path, given):
+    """Runs a file by onnxruntime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -39,19 +42,21 @@ def run(path, given):
 
 
 def agrees(found, wanted, tolerance=1e-4):
+    """Asserts that results have equal shapes and nearly equal values."""
     for y, held in zip(found, wanted, strict=True):
         assert y.shape == held.shape
         np.testing.assert_allclose(y.astype(np.float64), held.astype(np.float64), rtol=tolerance, atol=tolerance)
 
 
 def built(row):
+    """Returns inputs and outputs of a row as variables."""
     xs = [None if x is None else variable(x) for x in row.inputs]
     return xs, listed((getattr(_core.functions, row.name, None) or getattr(F, row.name))(*xs, **row.args))
 
 
 @functools.cache
 def rows(most):
-    """Rows of the table of operations that are made of functions with a row for ONNX, a few of each name."""
+    """Returns rows of the table whose functions can be exported, at most `most` of each name."""
     found, counts = [], Counter()
     for row in all_rows():
         is_usual = not (row.random or row.writes or any(x is not None and not x.size for x in row.inputs))
@@ -66,7 +71,7 @@ def rows(most):
     return found
 
 
-# How many of the rows a version has no operators for, with arguments that none has included.
+# Number of rows that an operator set cannot express, including arguments that no set has.
 REFUSED = {9: 8, 13: 2, 17: 0, 21: 1, NEWEST: 0}
 
 
@@ -133,6 +138,7 @@ def test_convolutions_of_binary_weights(tmp_path, layer, args):
 
 
 def network(n=2):
+    """Returns input and output of a small network."""
     x = nn.Variable((n, 1, 6, 6))
     h = F.relu(PF.convolution(x, 2, (3, 3), name="c"))
     return x, PF.affine(h, 3, name="f")
@@ -149,7 +155,7 @@ def test_names_of_parameters_inputs_and_outputs(tmp_path):
     assert list(kinnor.onnx.load(tmp_path / "net.onnx").get_parameters()) == list(nn.get_parameters())
 
 
-def test_parameters_have_the_shape_in_which_nodes_take_them(tmp_path):
+def test_parameters_have_the_shape_that_nodes_expect(tmp_path):
     x = nn.Variable((2, 3, 4, 4))
     with nn.parameter_scope("shapes", {}):
         h = PF.batch_normalization(x, batch_stat=False)
@@ -168,7 +174,7 @@ def test_parameters_have_the_shape_in_which_nodes_take_them(tmp_path):
         np.testing.assert_array_equal(again, np.ones(3))
 
 
-def test_any_batch_or_one(tmp_path):
+def test_symbolic_or_fixed_batch(tmp_path):
     x, y = network()
     for free, allowed in ((True, True), ({"x": 0}, True), (False, False), ({}, False)):
         kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, free_batch=free)
@@ -189,7 +195,7 @@ def test_any_batch_or_one(tmp_path):
     assert not (tmp_path / "other.onnx").exists()
 
 
-def test_what_cannot_be_written_is_named_and_leaves_the_file(tmp_path):
+def test_functions_that_cannot_be_exported_are_named(tmp_path):
     path = tmp_path / "net.onnx"
     x, y = network()
     kinnor.onnx.save(y, path)

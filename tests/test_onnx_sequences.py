@@ -1,4 +1,4 @@
-"""ONNX: sequences of tensors and optional values, in models and as what these take and give."""
+"""ONNX: sequences of tensors and optional values, inside of models and as their inputs and outputs."""
 
 import numpy as np
 import onnxruntime
@@ -23,7 +23,7 @@ KINDS["has"] = helper.make_tensor_type_proto(TensorProto.BOOL, [])
 
 
 def made(nodes, inputs, outputs, **constants):
-    """A model whose inputs and outputs are of `KINDS`."""
+    """Returns a model whose inputs and outputs have the types in `KINDS`."""
     held = [helper.make_tensor(name, TensorProto.INT64, np.shape(v), np.ravel(v)) for name, v in constants.items()]
     sides = ([helper.make_value_info(name, KINDS[name]) for name in names] for names in (inputs, outputs))
     graph = helper.make_graph(nodes, "net", *sides, held)
@@ -31,6 +31,7 @@ def made(nodes, inputs, outputs, **constants):
 
 
 def node(kind, inputs, output, **attributes):
+    """Returns a node. `inputs` are names separated by spaces."""
     return helper.make_node(kind, inputs.split(), [output], **attributes)
 
 
@@ -92,7 +93,7 @@ def test_sequences_that_models_take(new_axis, axis):
         model([])
 
 
-def test_places_that_values_decide_on():
+def test_positions_that_are_computed():
     built = made([node("SequenceConstruct", "x x", "xs"), node("SequenceAt", "xs place", "y")], ["x"], ["y"], place=2)
     with pytest.raises(kinnor.onnx.OnnxError, match="SequenceAt: expected a place from -2 to 1, got 2"):
         kinnor.onnx.Model(built)(np.ones(2, np.float32))
@@ -134,7 +135,7 @@ def test_optional_values():
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("aligned", [0, 1])
-def test_places_between_two_pixels_are_the_even_one(padding, aligned):
+def test_ties_between_two_pixels_round_to_even(padding, aligned):
     sampled = node("GridSample", "x g", "y", mode="nearest", padding_mode=padding, align_corners=aligned)
     built = made([sampled], ["x", "g"], ["y"])
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Every operation gives what NumPy gives, and its gradients are derivatives."""
+"""Every operation matches its NumPy reference, and its gradients match numeric derivatives."""
 
 import numpy as np
 from bed import (
@@ -26,7 +26,7 @@ import kinnor.functions as F
 
 @over(certain)
 def test_forward(row):
-    """In float32, whatever the leaves hold; whole numbers where indices come out."""
+    """In float32, for any type of the leaves. Indices are integers."""
     ys = call(row, variables(row))
     for y in ys:
         y.forward()
@@ -53,6 +53,7 @@ def test_gradient_is_derivative(row):
         loss = loss_of(row, call(row, xs))
 
         def value(arrays):
+            """Returns the loss for these inputs."""
             put(xs, arrays)
             loss.forward()
             return float(loss.d)
@@ -62,7 +63,7 @@ def test_gradient_is_derivative(row):
 
 
 @over(lambda row: smooth(row) and row.gradient is not None)
-def test_gradient_that_is_no_derivative(row):
+def test_gradient_that_the_operation_defines_itself(row):
     with nn.context_scope(DOUBLE):
         expected = row.gradient(*factors(row), *row.inputs)
         close(differentiate(row), expected, 1e-12, 1e-13, row)
@@ -79,7 +80,7 @@ def test_gradient_as_graph_is_that_of_the_kernel(row):
 
 @over(lambda row: smooth(row) and row.gradient is None and row.second)
 def test_second_derivative(row):
-    """By differences of first derivatives along a direction that is drawn."""
+    """By finite differences of first derivatives along random directions."""
     with nn.context_scope(DOUBLE):
         random = np.random.RandomState(5)
         directions = [np.asarray(random.uniform(0.5, 1.5, row.inputs[i].shape)) for i in row.wanted]
@@ -87,6 +88,7 @@ def test_second_derivative(row):
         loss = loss_of(row, call(row, xs))
 
         def slope(arrays):
+            """Returns the derivative along the directions."""
             put(xs, arrays)
             loss.forward()
             clear_gradients(xs)
@@ -116,7 +118,7 @@ ELEMENTWISE = {row.name for row in arithmetic.ROWS + elementwise.ROWS}
 
 @over(lambda row: smooth(row) and row.gradient is None and row.name in ELEMENTWISE)
 def test_third_derivative(row):
-    """By differences of second derivatives along two directions that are drawn."""
+    """By finite differences of second derivatives along two random directions."""
     with nn.context_scope(DOUBLE):
         random = np.random.RandomState(7)
         xs = variables(row)
@@ -127,6 +129,7 @@ def test_third_derivative(row):
             value = F.add_n(*(F.sum(g * d) for g, d in zip(found, directions, strict=True)))
 
         def second(arrays):
+            """Returns the second derivative along the directions."""
             put(xs, arrays)
             value.forward()
             return float(value.d)

@@ -1,4 +1,4 @@
-"""What a graph does around an operation changes no number: adding up, clearing, recomputing, running at once."""
+"""Graph features change no result of an operation: accumulation, clearing, recomputation, eager execution."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ import kinnor.functions as F
 
 
 @over(smooth)
-def test_gradients_add_up_and_start_anew(row):
+def test_gradients_add_up_and_start_from_zero_again(row):
     once = differentiate(row)
     xs = variables(row)
     loss = loss_of(row, call(row, xs))
@@ -41,7 +41,7 @@ def test_gradients_add_up_and_start_anew(row):
 
 
 @over(smooth)
-def test_gradient_that_nobody_wants_is_left_alone(row):
+def test_gradients_without_need_grad_are_not_written(row):
     once = differentiate(row)
     for unwanted in row.wanted:
         xs = variables(row)
@@ -56,7 +56,7 @@ def test_gradient_that_nobody_wants_is_left_alone(row):
 
 
 @over(certain)
-def test_at_once_is_as_later(row):
+def test_eager_and_static_results_are_equal(row):
     later = call(row, variables(row))
     for y in later:
         y.forward()
@@ -76,7 +76,7 @@ def test_arrays_are_as_variables(row):
 
 
 def behind(row, xs):
-    """The inputs with a function before each that the operation may not overwrite, so that they can be cleared."""
+    """Returns the inputs, each behind a function that the operation may not overwrite, so that they can be cleared."""
     through = []
     for i, x in enumerate(xs):
         through.append(F.mul_scalar(x, 1.0) if i in row.wanted and i not in row.writes else x)
@@ -84,7 +84,7 @@ def behind(row, xs):
 
 
 def behind_gradients(row, forward=None, backward=None, hold=False, recompute=False):
-    """Gradients through functions that may be cleared."""
+    """Returns gradients through functions whose values may be cleared."""
     xs = variables(row)
     nn.seed(3)
     with nn.recompute(recompute):
@@ -101,6 +101,7 @@ def behind_gradients(row, forward=None, backward=None, hold=False, recompute=Fal
 
 
 def differentiable(row):
+    """True if the row has a gradient that two runs can compare."""
     return smooth(row) or (row.random and bool(row.wanted))
 
 
@@ -130,7 +131,7 @@ def test_clearing_changes_no_value(row):
 @pytest.mark.parametrize(("type_config", "digits"), [("half", 2**-10), ("bfloat16", 2**-7)])
 @pytest.mark.parametrize("name", TABLE)
 def test_sixteen_bits(name, type_config, digits):
-    """Numbers are stored in 16 bits and computed in 32: the error is that of the inputs and of one rounding."""
+    """Numbers are stored in 16 bits and computed in 32. The error comes from rounded inputs and one rounding."""
     for row in filter(certain, TABLE[name]):
         with nn.context_scope(nn.Context([f"cpu:{type_config}"])):
             xs = variables(row)
@@ -143,6 +144,7 @@ def test_sixteen_bits(name, type_config, digits):
 @over(lambda row: row.random)
 def test_random(row):
     def draw(seed):
+        """Draws with this seed."""
         nn.seed(seed)
         ys = call(row, variables(row))
         ys[0].forward()
@@ -157,8 +159,8 @@ def test_random(row):
         assert (first != other).any(), row
 
 
-def test_each_node_keeps_what_it_drew():
-    """Two nodes with the same arguments are two: the gradient as a graph has the patches of each."""
+def test_each_node_keeps_its_random_numbers():
+    """Two nodes with the same arguments are distinct: the gradient graph uses the patches of its own node."""
     x = nn.Variable.from_numpy_array(np.full((3, 2, 8, 8), 1e3), need_grad=True)
     a, b = F.random_erase(x), F.random_erase(x)
     loss = F.sum(a) + F.sum(b * 2)
@@ -168,7 +170,7 @@ def test_each_node_keeps_what_it_drew():
 
 
 @pytest.mark.parametrize("only_index", [False, True])
-def test_outputs_of_other_types_have_room_when_computed_at_once(only_index):
+def test_eager_outputs_of_other_types_are_allocated(only_index):
     values = np.random.default_rng(0).permutation(1001).astype(np.float32)
     x = nn.Variable.from_numpy_array(values, need_grad=True)
     with nn.auto_forward():

@@ -1,4 +1,4 @@
-"""Arrays of another type than the one that functions compute in: the next run sees every write, however it was made."""
+"""Arrays of another type than the compute type: the next run sees every write, of any kind."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import kinnor.functions as F
 
 ALL = list(combinations())
 EACH = 101
-"""One of so many is played here, all of them by `make fuzz`."""
+"""The test plays one in `EACH` combinations. `make fuzz` plays all."""
 
 
 def test_every_combination_is_there_once():
@@ -32,17 +32,18 @@ def test_the_next_run_sees_every_write(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("run", range(len(RUNS)))
-def test_it_sees_writes_one_after_the_other(kind, run):
-    """In a weight that is packed, and that is kept with the array."""
+def test_a_run_sees_writes_in_turn(kind, run):
+    """In a weight that is packed and cached with its array."""
     check_in_turn(kind, "affine", run)
 
 
-def test_a_numeric_gradient_leaves_no_trace():
+def test_a_numeric_gradient_changes_no_value():
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
     y = F.sum(x * x)
     y.forward()
 
     def numeric(step=1e-2):
+        """Returns the numeric gradient by writes through a view."""
         d = x.d
         found = np.zeros(3)
         for i in range(3):

@@ -1,4 +1,4 @@
-"""What is released: the sources of the package and the crate have all that a build needs, and nothing else."""
+"""Release archives: the source distribution and the crate have every file that a build needs, and no others."""
 
 import os
 import re
@@ -15,6 +15,7 @@ TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, tex
 
 
 def run(*command, cwd=ROOT):
+    """Runs a command that must succeed. Returns its output."""
     done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -22,13 +23,13 @@ def run(*command, cwd=ROOT):
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """The unpacked source distribution."""
+    """Returns the folder of the unpacked source distribution."""
     folder = tmp_path_factory.mktemp("sdist")
     run(Path(sys.executable).with_name("maturin"), "sdist", "--out", folder)
     (packed,) = folder.glob("*.tar.gz")
     assert packed.stat().st_size < 3e6
     with tarfile.open(packed) as files:
-        # Python has filters since 3.11.4.
+        # tarfile has filters since Python 3.11.4
         files.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return folder / packed.name.removesuffix(".tar.gz")
 
@@ -57,8 +58,8 @@ def test_the_crate_has_every_file_of_rust():
     assert not [name for name in listed if name.startswith(("python/", "tests/", "docs/"))]
 
 
-def test_what_readers_are_told_to_type_is_there():
-    """Every `make` target that a page names is one, and CI runs those that prove something."""
+def test_documented_commands_exist():
+    """Every `make` target named on a page exists, and CI runs the targets that verify something."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     named = {
         target

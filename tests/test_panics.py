@@ -1,6 +1,8 @@
-"""A panic in the engine is an error like others: an exception that programs catch, after which the graph is as it was.
+"""A panic of the engine becomes an exception that programs can catch. Afterwards the graph is unchanged.
 
-A user's function that raises the class that panics become has the engine panic on purpose, in the middle of a run."""
+The tests provoke panics through a user's function that raises `nn.InternalError`, the class of panics, during a
+run.
+"""
 
 import itertools
 
@@ -16,7 +18,7 @@ SAID = "a defect of Kinnor"
 
 
 class Breaking(PythonFunction):
-    """Twice its input; panics where `when` says."""
+    """A user's function that doubles its input and panics in the method named by `when`."""
 
     when = None
 
@@ -28,6 +30,7 @@ class Breaking(PythonFunction):
         return 1
 
     def breaks(self, when):
+        """Raises if `when` names this method."""
         if self.when == when:
             raise nn.InternalError(f"on purpose in {when}")
 
@@ -55,7 +58,7 @@ class Breaking(PythonFunction):
 
 
 class Network:
-    """A graph with a function that breaks, run once."""
+    """A graph with such a function, run once."""
 
     def __init__(self, **forward):
         values = np.random.RandomState(3).randn(4, 5).astype(np.float32)
@@ -67,7 +70,7 @@ class Network:
         self.run(**forward)
 
     def run(self, **forward):
-        """Values and gradients of a training step, in bytes."""
+        """Returns values and gradients of a training step as bytes."""
         self.breaking.when = None
         self.x.grad.zero()
         self.y.forward(**forward)
@@ -77,7 +80,7 @@ class Network:
 
 @pytest.fixture(autouse=True)
 def quiet(capfd):
-    """What the engine prints of a panic is for its report."""
+    """Discards the engine's report of a panic."""
     yield
     capfd.readouterr()
 
@@ -113,6 +116,7 @@ def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
 
 def test_hooks_that_panic():
     def panics(_):
+        """A hook that panics."""
         raise nn.InternalError("in a hook")
 
     net = Network()
@@ -160,6 +164,7 @@ def test_values_that_are_computed_again():
     y = F.sum(F.sin(h))
 
     def step():
+        """Runs forward and backward. Returns the gradient as bytes."""
         x.grad.zero()
         y.forward()
         y.backward()
@@ -175,7 +180,7 @@ def test_values_that_are_computed_again():
     assert step() == expected
 
 
-def test_several_variables_are_not_kept_for_good():
+def test_forward_all_resets_persistent_flags_after_a_panic():
     net = Network()
     net.breaking.when = "forward"
     with pytest.raises(nn.InternalError):
@@ -199,6 +204,8 @@ def test_a_set_up_that_panics():
 
 def test_a_method_that_panics_is_caught_by_its_class():
     class Items:
+        """An iterable that panics."""
+
         def __iter__(self):
             raise nn.InternalError("in an iterator")
 
@@ -212,8 +219,10 @@ def test_a_method_that_panics_is_caught_by_its_class():
             call()
 
 
-def test_a_gradient_without_end():
+def test_an_infinite_gradient():
     class Endless(Breaking):
+        """A function whose gradient is an infinite iterator."""
+
         def gradient_impl(self, x, y, gy, wanted):
             return itertools.repeat(None)
 

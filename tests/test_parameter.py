@@ -17,6 +17,7 @@ from kinnor.parameter import (
 
 
 def keys():
+    """Returns the paths of all parameters."""
     return list(nn.get_parameters(grad_only=False))
 
 
@@ -30,7 +31,7 @@ def test_set_get_pop():
     assert pop_parameter("a/b/c") is None
 
 
-def test_looking_makes_no_scopes():
+def test_lookups_create_no_scopes():
     assert get_parameter("x/y") is None
     assert pop_parameter("x/y") is None
     assert nn.get_current_parameter_scope() == {}
@@ -180,11 +181,12 @@ def test_wrong_types():
     assert keys() == []
 
 
-def test_the_tree_is_shared_and_the_scope_is_the_threads():
+def test_the_tree_is_shared_and_scopes_are_thread_local():
     barrier = threading.Barrier(4)
     made = []
 
     def work():
+        """Creates parameters in scopes, together with other threads."""
         barrier.wait()
         for i in range(50):
             with nn.parameter_scope(f"s{i}"):

@@ -1,4 +1,4 @@
-"""Files of parameters: round trips, files that do not fit, and files that lie."""
+"""Files of parameters: round trips, files that do not match, and malicious files."""
 
 import io
 import json
@@ -20,16 +20,19 @@ FORMATS = [".safetensors", ".h5"]
 
 
 def listing(folder):
+    """Returns the sorted names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def keys():
+    """Returns the paths of all parameters."""
     return list(nn.get_parameters(grad_only=False))
 
 
 def network(n=2):
+    """Creates the parameters of a small network."""
     x = nn.Variable((n, 3, 8, 8))
-    for name in ("z", "a"):  # Not in alphabetical order.
+    for name in ("z", "a"):  # not in alphabetical order
         with nn.parameter_scope(name):
             h = PF.batch_normalization(PF.convolution(x, 4, (3, 3)))
     h = PF.prelu(h)
@@ -41,6 +44,7 @@ def network(n=2):
 
 
 def described():
+    """Returns path, shape, need_grad, type and bytes of each parameter."""
     return [
         (key, v.shape, v.need_grad, v.data.dtype, v.d.tobytes())
         for key, v in nn.get_parameters(grad_only=False).items()
@@ -98,14 +102,14 @@ def test_file_objects(extension):
     before = described()
     file = io.BytesIO()
     nn.save_parameters(file, extension=extension)
-    assert file.tell() == 0  # as NNabla leaves it
+    assert file.tell() == 0  # as in NNabla
     nn.clear_parameters()
     nn.load_parameters(file, extension=extension)
     assert described() == before
 
 
 class Pipe:
-    """Something to write to that has no place to go back to."""
+    """A writable object that cannot seek."""
 
     def __init__(self):
         self.written = b""
@@ -115,7 +119,7 @@ class Pipe:
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_what_only_writes_is_written_to(extension):
+def test_write_only_objects(extension):
     network()
     before = described()
     pipe = Pipe()
@@ -195,6 +199,7 @@ def test_a_foreign_safetensors_file(tmp_path):
 
 
 def write_safetensors(path, header, data=b""):
+    """Writes a safetensors file with this header."""
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
@@ -245,38 +250,48 @@ def test_malicious_h5_files(tmp_path):
         other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
 
     def huge(file):
+        """Declares a huge data set."""
         file.create_dataset("w", (2**30, 2**10), "f4", chunks=True).attrs.update(index=0, need_grad=True)
 
     def external(file):
+        """Links the data to another file."""
         file.create_dataset("w", (4,), "u1", external=[("/etc/hostname", 0, 4)]).attrs.update(index=0, need_grad=True)
 
     def text(file):
+        """Holds text instead of numbers."""
         file.create_dataset("w", data="text").attrs.update(index=0, need_grad=True)
 
     def elsewhere(file):
+        """Links to another HDF5 file."""
         file["w"] = h5py.ExternalLink(tmp_path / "other.h5", "/w")
 
     def virtual(file):
+        """Maps data of another file."""
         layout = h5py.VirtualLayout((2,), "f8")
         layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "w", (2,))
         file.create_virtual_dataset("w", layout).attrs.update(index=0, need_grad=True)
 
     def soft(file):
+        """Links to a data set of the same file."""
         file["w"] = np.zeros(2, np.float32)
         file["x"] = h5py.SoftLink("/w")
 
     def loop(file):
+        """Holds a group that contains itself."""
         group = file.create_group("g")
         group["g"] = group
 
     def packed(file):
+        """Compresses the data."""
         w = file.create_dataset("w", data=np.zeros(9), compression="gzip")
         w.attrs.update(index=0, need_grad=True)
 
     def name(file):
+        """Has a name that is not valid UTF-8."""
         file.create_dataset(b"\xff\xfe", data=[1.0]).attrs.update(index=0, need_grad=True)
 
     def index(file):
+        """Has NaN as index."""
         file.create_dataset("w", data=[1.0]).attrs.update(index=np.nan, need_grad=True)
 
     for make in (huge, external, text, elsewhere, virtual, soft, loop, packed, name, index):
@@ -287,7 +302,7 @@ def test_malicious_h5_files(tmp_path):
         assert keys() == []
 
 
-def test_the_layout_of_h5_files_is_nnablas(tmp_path):
+def test_the_layout_of_h5_files_matches_nnabla(tmp_path):
     h5py = pytest.importorskip("h5py")
     network()
     nn.save_parameters(tmp_path / "p.h5")
@@ -335,7 +350,7 @@ def test_files_that_cannot_be_opened(tmp_path, extension):
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_a_name_that_a_format_cannot_hold(tmp_path, extension):
+def test_a_name_that_a_format_cannot_store(tmp_path, extension):
     path = tmp_path / f"p{extension}"
     path.write_bytes(b"before")
     w = nn.Variable((2,))
@@ -395,7 +410,7 @@ ALL_FORMATS = [*FORMATS, ".protobuf"]
     ],
     ids=ascii,
 )
-def test_names_that_would_not_come_back_are_refused(tmp_path, extension, names):
+def test_names_without_a_round_trip_are_refused(tmp_path, extension, names):
     path = tmp_path / f"p{extension}"
     path.write_bytes(b"before")
     with pytest.raises(ParameterError, match="save_parameters: expected"):
@@ -405,7 +420,7 @@ def test_names_that_would_not_come_back_are_refused(tmp_path, extension, names):
 
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
-def test_odd_names_come_back(tmp_path, extension):
+def test_odd_names_make_a_round_trip(tmp_path, extension):
     names = ["a!", "a/b", "a-b", "é ü/漢", "...", "x/.hidden", "\n", "a\\b", "/".join("d" * 128), "w" * 4096]
     nn.save_parameters(tmp_path / f"p{extension}", dict.fromkeys(names, nn.Variable((2,))))
     nn.load_parameters(tmp_path / f"p{extension}")
@@ -429,7 +444,7 @@ def test_deep_names_are_refused_soon(tmp_path):
     assert keys() == []
 
 
-def test_what_an_h5_file_declares_is_not_allocated(tmp_path):
+def test_declared_sizes_of_h5_files_are_not_allocated(tmp_path):
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "bomb.h5"
     with h5py.File(path, "w") as file:
@@ -480,7 +495,7 @@ values = {f"p{i}": np.full(100_000, i, np.float32) for i in range(20)}
 for path in sys.argv[1:]:
     nn.clear_parameters()
     nn.save_parameters(path, {k: nn.Variable.from_numpy_array(v, need_grad=True) for k, v in values.items()})
-    # Those that are there need new memory, none, or some; the rest are new.
+    # Existing parameters need new memory, none, or some. The rest are created.
     for i, (key, v) in enumerate(list(values.items())[:15]):
         set_parameter(key, nn.Variable.from_numpy_array(np.full(100_000, -1, "f2" if i % 2 else "f4"), need_grad=False))
     kept = dict(nn.get_parameters(grad_only=False))
@@ -521,7 +536,7 @@ def test_loading_reaches_views_and_parts(tmp_path):
     w.data.cast(np.float64)
     nn.load_parameters(path)
     assert (w.data.dtype, w.d.tolist(), part.data.tolist()) == ("float32", [0, 1, 2, 3], [1, 2])
-    # A parameter that is itself part of a larger array.
+    # A parameter that is a part of a larger array.
     whole = nn.NdArray.from_numpy_array(np.full(6, 9, np.float32))
     v = nn.Variable((4,))
     v.data = whole.narrow(0, 1, 4)
@@ -534,14 +549,14 @@ def test_loading_reaches_views_and_parts(tmp_path):
     assert whole.data.tolist() == [9, 0, 1, 2, 3, 9]
 
 
-def test_a_pipe_is_not_read(tmp_path):
+def test_reading_from_a_pipe_is_refused(tmp_path):
     path = tmp_path / "p.safetensors"
     os.mkfifo(path)
     with pytest.raises(OSError, match="expected a path of a regular file"):
         nn.load_parameters(path)
 
 
-def test_a_cleared_parameter_is_saved_as_what_it_reads(tmp_path):
+def test_a_cleared_parameter_is_saved_as_nan(tmp_path):
     get_parameter_or_create("w", (2,), ConstantInitializer(1))
     get_parameter("w").data.clear()
     nn.save_parameters(tmp_path / "p.safetensors")

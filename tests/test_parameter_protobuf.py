@@ -14,10 +14,10 @@ NNABLA = (
     b"\xc2\x0c\x1a\n\x03a/w\xa2\x01\x04\n\x02\x02\x01\xa2\x06\x08\x00\x00\x80?\x00\x00\x00@\xa8\x06\x01"
     b"\xc2\x0c\x0f\n\x03a/m\xa2\x01\x00\xa2\x06\x04\x00\x00@@"
 )
-"""Written by NNabla 1.39: `a/w` of shape (2, 1) and `a/m` of shape (), which needs no gradient."""
+"""Written by NNabla 1.39: `a/w` of shape (2, 1), and `a/m` of shape () without gradient."""
 
 
-def test_the_bytes_are_nnablas():
+def test_the_bytes_match_nnabla():
     found = parameter_protobuf.decode(NNABLA)
     assert [(name, values.tolist(), need_grad) for name, values, need_grad in found] == [
         ("a/w", [[1.0], [2.0]], True),

@@ -1,4 +1,4 @@
-"""Parametric functions register what NNabla's do: paths, order, shapes, need_grad and initial values."""
+"""Parametric functions register the same parameters as NNabla's: paths, order, shapes, need_grad, initial values."""
 
 import inspect
 
@@ -17,6 +17,7 @@ from kinnor.testing import assert_allclose
 
 @pytest.fixture(autouse=True)
 def fresh():
+    """Clears parameters and seeds their initial values, before and after the test."""
     nn.clear_parameters()
     random.set_parameter_seed(313)
     yield
@@ -24,10 +25,12 @@ def fresh():
 
 
 def image():
+    """Returns an empty batch of images."""
     return nn.Variable((2, 6, 4, 4))
 
 
 def registered():
+    """Returns shape and need_grad of all parameters by path."""
     return {key: (v.shape, v.need_grad) for key, v in nn.get_parameters(grad_only=False).items()}
 
 
@@ -176,7 +179,7 @@ def test_given_initializers():
     assert values == {"bn/beta": [3], "bn/gamma": [2], "bn/mean": [0], "bn/var": [4], "affine/W": [1], "affine/b": [5]}
 
 
-def test_an_own_generator_leaves_the_library_one_alone():
+def test_a_given_generator_does_not_advance_the_default_one():
     PF.affine(image(), 5, rng=RandomState(1), name="own")
     PF.affine(image(), 5)
     assert nn.get_parameters()["affine/W"].d.sum(dtype=np.float64) == pytest.approx(1.380640516988933, rel=1e-12)
@@ -257,7 +260,7 @@ def test_lstm_state_is_reset_in_place():
         PF.LSTMCell(2, 3, nn.Variable((3, 2)))
 
 
-def test_arrays_are_computed_at_once():
+def test_functions_of_arrays_run_eagerly():
     x = nn.NdArray((2, 3))
     x.fill(1)
     y = PF.affine(x, 2, w_init=np.ones((3, 2)))
@@ -293,6 +296,7 @@ def test_own_parametric_functions():
 def test_own_parametric_functions_may_declare_the_name_and_leave_out_the_scope():
     @PF.parametric_function_api()
     def block(x, fix_parameters=False, name=None):
+        """A parametric function without a scope argument."""
         return PF.affine(x, 3, fix_parameters=fix_parameters)
 
     assert list(inspect.signature(block).parameters) == ["x", "fix_parameters", "name"]
@@ -344,7 +348,7 @@ def test_a_refused_call_registers_nothing():
         assert registered() == {}
 
 
-def test_a_refused_call_keeps_what_was_there():
+def test_a_refused_call_keeps_existing_parameters():
     PF.affine(image(), 3)
     told = r"expected the shape \(96, 3\) of the existing parameter 'affine/W', got \(96, 4\)"
     with pytest.raises(ValueError, match=told):
@@ -354,9 +358,10 @@ def test_a_refused_call_keeps_what_was_there():
     assert registered() == {"affine/W": ((96, 3), True), "affine/b": ((3,), True)}
 
 
-def test_a_failing_outer_function_forgets_what_inner_ones_registered():
+def test_a_failing_outer_function_removes_inner_parameters():
     @PF.parametric_function_api("outer")
     def outer(x, fix_parameters=False):
+        """A parametric function whose second layer fails."""
         y = PF.affine(x, 3)
         PF.affine(y, 0, name="second")
 

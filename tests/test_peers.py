@@ -1,4 +1,4 @@
-"""Whether the comparison with peers works: all of Kinnor's rows on tiny sizes, and what is made of rows."""
+"""The comparison with other frameworks: all rows of Kinnor at tiny sizes, and the report made from rows."""
 
 import csv
 import json
@@ -20,6 +20,7 @@ from benches.peers.workloads import WORKLOADS  # noqa: E402
 
 
 def row(framework, form, ms, losses=(1.0, 0.5, 0.25)):
+    """Returns a row of measurements of one framework."""
     return Row("net", 2, framework, form, list(losses), [ms, 100 * ms, ms], [2 * ms], 10, 15)
 
 
@@ -48,7 +49,7 @@ def test_quick_run(tmp_path):
     for workload in WORKLOADS:
         losses = [r["losses"] for r in rows if r["workload"] == workload]
         assert len(losses) == 4
-        # Neither the mode nor who looks on changes a number.
+        # Neither the mode nor a reader of values may change a number.
         assert losses == losses[:1] * 4
     assert (tmp_path / "peers-1.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "peers-1.svg").read_text() and "<svg" in (tmp_path / "memory-1.svg").read_text()
@@ -67,7 +68,7 @@ def test_without_peers_it_says_how_to_get_some(tmp_path):
     assert "make peers" in done.stderr
 
 
-def test_the_fastest_peer_that_computes_the_same_counts():
+def test_the_fastest_peer_with_equal_losses_counts():
     rows = [row(*r) for r in ROWS]
     static, dynamic = report.compare(rows, is_small_work=False)
     assert static.peer.who == "jax jit" and static.ratio == 2.0 and static.cpu_ratio == 2.0
@@ -88,7 +89,7 @@ def test_conclusion():
     assert "names cost more than 1.3: net static 1.50" in text
 
 
-def test_what_is_published_has_a_figure_of_time_and_one_of_memory(tmp_path):
+def test_published_results_have_figures_of_time_and_memory(tmp_path):
     page = tmp_path / "speed.md"
     page.write_text(f"before\n\n{published.BEGIN}\nold\n{published.END}\n\nafter\n")
     rows = [row(*r) for r in ROWS]
@@ -130,7 +131,7 @@ def test_publishing_needs_peers():
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_channels_last_holds_the_same_numbers(name):
+def test_channels_last_has_the_same_weights(name):
     first = WORKLOADS[name](True)
     last = first.channels_last()
     for key, w in first.weights.items():

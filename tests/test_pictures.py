@@ -1,4 +1,4 @@
-"""Pictures of graphs: what is in them, what they are written as, and what is refused."""
+"""Pictures of graphs: contents, output formats, and errors."""
 
 import json
 import re
@@ -17,6 +17,7 @@ SCRIPT = re.compile(r'<script id="data" type="application/json">(.*?)</script>',
 
 @pytest.fixture
 def network():
+    """Returns the output of a small network with scopes."""
     nn.clear_parameters()
     h = nn.Variable((8, 3, 12, 12))
     with nn.parameter_scope("first"):
@@ -30,10 +31,11 @@ def network():
 
 
 def content(picture):
+    """Returns the data in the page of a picture."""
     return json.loads(SCRIPT.search(picture.html())[1])
 
 
-def test_functions_stand_after_what_they_read_in_the_scopes_of_their_parameters(network):
+def test_functions_are_listed_after_their_inputs_by_scope(network):
     graph = collect(network)
     assert [node.kind for node in graph.nodes] == ["Input", "Convolution", "ReLU", "Convolution", "Add2", "Affine"]
     assert [node.inputs for node in graph.nodes] == [[], [0], [1], [2], [2, 3], [4]]
@@ -75,7 +77,7 @@ def test_a_terminal_gets_a_table_and_a_notebook_a_page(network, monkeypatch):
     assert bundle["text/plain"] == repr(picture) and bundle["text/html"].startswith("<iframe")
 
 
-def test_graphviz_draws_what_is_small(network, tmp_path, monkeypatch):
+def test_graphviz_draws_small_graphs(network, tmp_path, monkeypatch):
     program = tmp_path / "dot"
     program.write_text('#!/bin/sh\necho "<svg>"; cat; echo "</svg>"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -98,12 +100,12 @@ def test_a_long_chain_is_walked_without_recursion():
     assert repr(picture).splitlines()[-2] == "... and 4,941 more"
 
 
-def test_two_ends_share_a_trunk(network):
+def test_two_roots_share_a_trunk(network):
     graph = collect([F.sum(network), F.exp(network)])
     assert [node.kind for node in graph.nodes][-2:] == ["Sum", "Exp"] and graph.outputs == [6, 7]
 
 
-def test_what_is_no_graph_is_refused(network, tmp_path, monkeypatch):
+def test_objects_without_a_graph_are_refused(network, tmp_path, monkeypatch):
     with pytest.raises(TypeError, match="show: expected a Variable"):
         nn.show(3)
     with pytest.raises(nn.GraphError, match="show: expected a variable that a function computes"):

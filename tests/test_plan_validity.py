@@ -1,4 +1,4 @@
-"""How long plans are kept: what changes a graph outdates the plans that visited it, and no others."""
+"""Lifetime of cached plans: changes of a graph invalidate the plans that visited it, and no others."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def leaf(n: int = 16, *, need_grad: bool = True) -> nn.Variable:
+    """Returns a leaf of `n` elements."""
     return nn.Variable.from_numpy_array(np.linspace(-1, 1, n).astype(np.float32), need_grad=need_grad)
 
 
 class Net:
-    """A static graph with a branch, and what it takes and makes."""
+    """A static graph with a branch, its leaves and its results."""
 
     def __init__(self) -> None:
         self.x, self.w = leaf(need_grad=False), leaf()
@@ -29,31 +30,34 @@ class Net:
         self.loss = F.sum(self.y + self.h)
 
     def step(self) -> None:
+        """Runs forward and `Variable.backward`."""
         self.loss.forward(clear_no_need_grad=True)
         self.w.grad.zero()
         self.loss.backward(clear_buffer=True)
 
     def differentiate(self) -> None:
+        """Runs forward and `autodiff.backward`."""
         self.loss.forward(clear_no_need_grad=True)
         self.w.grad.zero()
         autodiff.backward(self.loss)
 
 
 def made(run: Callable[[], object]) -> int:
-    """How many plans a run makes."""
+    """Returns how many plans a run makes."""
     before = _core.plans_made()
     run()
     return _core.plans_made() - before
 
 
 def eager(*, backward: Callable[[nn.Variable], Any] = nn.Variable.backward) -> None:
+    """Runs and differentiates an eager graph."""
     with nn.auto_forward():
         y = F.sum(F.tanh(leaf()) * 2)
         backward(y)
 
 
 def elsewhere() -> None:
-    """All that another static graph can go through."""
+    """Does everything that can happen to another static graph."""
     other = Net()
     other.step()
     other.w.need_grad = False
@@ -75,6 +79,7 @@ def elsewhere() -> None:
 
 
 def under_a_budget() -> None:
+    """Runs another graph under a memory budget."""
     other = Net()
     with nn.memory_budget(1 << 20):
         nn.forward_all([other.loss, other.y])
@@ -92,7 +97,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("step", [Net.step, Net.differentiate])
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_happens_to_other_graphs_leaves_plans_as_they_are(step: Callable[[Net], None], other: str) -> None:
+def test_uses_of_other_graphs_keep_plans(step: Callable[[Net], None], other: str) -> None:
     net = Net()
     copy = net.y.get_unlinked_variable()
     assert made(lambda: step(net)) == 2
@@ -102,7 +107,7 @@ def test_what_happens_to_other_graphs_leaves_plans_as_they_are(step: Callable[[N
         assert made(lambda: step(net)) == 0
 
 
-def test_an_eager_use_of_a_parameter_leaves_plans_as_they_are() -> None:
+def test_an_eager_use_of_a_parameter_keeps_plans() -> None:
     net = Net()
     net.step()
     for _ in range(3):
@@ -111,7 +116,7 @@ def test_an_eager_use_of_a_parameter_leaves_plans_as_they_are() -> None:
         assert made(net.step) == 0
 
 
-def test_another_static_graph_on_the_same_parameters_leaves_plans_as_they_are() -> None:
+def test_another_static_graph_on_the_same_parameters_keeps_plans() -> None:
     net = Net()
     net.step()
     for _ in range(3):
@@ -122,52 +127,62 @@ def test_another_static_graph_on_the_same_parameters_leaves_plans_as_they_are() 
         assert made(net.step) == 0
 
 
-def test_the_second_backward_run_of_an_eager_graph_is_kept() -> None:
+def test_the_plan_of_a_second_eager_backward_run_is_cached() -> None:
     with nn.auto_forward():
         y = F.sum(F.tanh(leaf()) * 2)
     assert [made(y.backward) for _ in range(4)] == [1, 1, 0, 0]
 
 
 def taken(net: Net) -> Any:
+    """Uses a result in another function."""
     return F.sin(net.y)
 
 
 def hooked(net: Net) -> Any:
+    """Registers a hook on a leaf."""
     return net.w.register_hook(lambda g: None)
 
 
 def copied(net: Net) -> Any:
+    """Registers a hook on an unlinked copy of a leaf."""
     copy = net.w.get_unlinked_variable(need_grad=True)
     return copy, copy.register_hook(lambda g: None)
 
 
 def needs_gradient(net: Net) -> None:
+    """Makes the input need a gradient."""
     net.x.need_grad = True
 
 
 def persists(net: Net) -> None:
+    """Makes a result persistent."""
     net.y.persistent = True
 
 
 def recomputes(net: Net) -> None:
+    """Marks a result for recomputation."""
     net.h.recompute = True
 
 
 def keeps_gradient(net: Net) -> None:
+    """Retains the gradient of a result."""
     net.y.retain_grad()
 
 
 def other_shape(net: Net) -> None:
+    """Changes the shapes of the leaves."""
     for v in net.x, net.w:
         v.reset_shape((8,), force=True)
         v.d = 0.5
 
 
 def rewired(net: Net) -> None:
+    """Replaces the function of a result."""
     net.h.rewire_on(F.sin(net.w))
 
 
 def cut(net: Net) -> None:
+    """Turns a result into a leaf."""
     net.y.forward()
     net.y.parent = None
 
@@ -177,9 +192,7 @@ def cut(net: Net) -> None:
     "change",
     [taken, hooked, copied, needs_gradient, persists, recomputes, keeps_gradient, other_shape, rewired, cut],
 )
-def test_what_changes_a_graph_has_its_plans_made_anew(
-    change: Callable[[Net], Any], step: Callable[[Net], None]
-) -> None:
+def test_changes_of_a_graph_invalidate_its_plans(change: Callable[[Net], Any], step: Callable[[Net], None]) -> None:
     net = Net()
     for _ in range(3):
         step(net)
@@ -193,7 +206,7 @@ def test_what_changes_a_graph_has_its_plans_made_anew(
     del held
 
 
-def test_a_gradient_that_comes_to_be_needed_elsewhere_keeps_what_it_reads() -> None:
+def test_a_gradient_needed_later_by_another_graph_keeps_its_inputs() -> None:
     h = F.tanh(leaf())
     w = leaf(need_grad=False)
     a, b = F.sum(F.sin(h) * 2), F.sum(h.get_unlinked_variable(need_grad=False) * 1 + F.mul2(h, w))
@@ -207,7 +220,7 @@ def test_a_gradient_that_comes_to_be_needed_elsewhere_keeps_what_it_reads() -> N
     np.testing.assert_array_equal(w.g, h.d)
 
 
-def test_plans_find_the_arrays_that_variables_have_now() -> None:
+def test_plans_use_the_current_arrays_of_variables() -> None:
     net = Net()
     for n in range(6):
         net.step()

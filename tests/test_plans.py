@@ -1,4 +1,4 @@
-"""Optimised plans against plain ones: the same bits, errors, flags and clear states, step after step."""
+"""Optimized plans compared with plain ones: the same bits, errors, flags and cleared states in every step."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ BINARY = [F.add2, F.sub2, F.mul2, F.maximum2, F.equal]
 
 @contextmanager
 def plan(how: str) -> Iterator[None]:
+    """Sets `nn.config.plan` within a `with` block."""
     before = nn.config.plan
     nn.config.plan = how
     try:
@@ -32,7 +33,7 @@ def plan(how: str) -> Iterator[None]:
 
 
 class Random:
-    """A random graph: leaves, variables in the order in which they were made, and those that are held by a name."""
+    """A random graph: its leaves, its variables in order of creation, and the variables that the program holds."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -51,7 +52,7 @@ class Random:
             self.flag(y)
             variables.append(y)
             self.made.append(y)
-        # A sum of all ends, so that everything is reached.
+        # A sum of all ends, so that it depends on everything.
         total = variables[-1]
         for i in self.rng.permutation(len(variables) - 1)[:3]:
             total = total + variables[i]
@@ -62,6 +63,8 @@ class Random:
         del self.made
 
     def function(self, variables: list[nn.Variable]) -> nn.Variable:
+        """Applies a random function to recent variables."""
+
         def pick() -> nn.Variable:
             near = min(len(variables), 4)
             return variables[-self.rng.integers(1, near + 1)]
@@ -83,7 +86,8 @@ class Random:
         return F.dropout(x, 0.3, seed=5)
 
     def with_repeated(self, x: nn.Variable) -> nn.Variable:
-        """A function of an array and of one that is repeated over it: a number, a row, channels, or something else."""
+        """Applies a function to an array and a second one that broadcasts: a number, a row, channels or another
+        shape."""
         axes = self.rng.integers(x.ndim + 1, size=2)
         start, end = int(axes.min()), int(axes.max())
         shape = [n if start <= i < end else 1 for i, n in enumerate(x.shape)]
@@ -94,9 +98,10 @@ class Random:
         return f(x, other) if self.rng.random() < 0.6 else f(other, x)
 
     def layer(self, x: nn.Variable) -> nn.Variable:
-        """What others may be done along with, and one or some of them in most cases."""
+        """Returns a layer that other functions can be fused with, followed by some of them in most cases."""
 
         def weight(*shape: int) -> nn.Variable:
+            """Adds a leaf with random values."""
             values = self.rng.normal(size=shape).astype(np.float32) * 0.3
             self.leaves.append(nn.Variable.from_numpy_array(values, need_grad=True))
             return self.leaves[-1]
@@ -122,6 +127,7 @@ class Random:
         return UNARY[self.rng.integers(len(UNARY))](y) if self.rng.random() < 0.4 else y
 
     def by_running_statistics(self, x: nn.Variable, weight: Callable[..., nn.Variable]) -> nn.Variable:
+        """Returns a batch normalization with running statistics."""
         axis = int(self.rng.choice([1, x.ndim - 1]))
         shape = [x.shape[i] if i == axis else 1 for i in range(x.ndim)]
         values = self.rng.normal(size=(2, *shape)).astype(np.float32)
@@ -129,6 +135,7 @@ class Random:
         return F.batch_normalization(x, weight(*shape), weight(*shape), mean, variance, axes=[axis], batch_stat=False)
 
     def normalized(self, x: nn.Variable, weight: Callable[..., nn.Variable]) -> nn.Variable:
+        """Returns a random kind of normalization."""
         channels = (1, x.shape[1], 1, 1)
         beta, gamma = weight(*channels), weight(*channels)
         kind = self.rng.integers(4)
@@ -140,6 +147,7 @@ class Random:
         return F.batch_normalization(x, beta, gamma, mean, variance, batch_stat=bool(kind == 2))
 
     def flag(self, y: nn.Variable) -> None:
+        """Sets a random flag of a variable."""
         dice = self.rng.random()
         if dice < 0.08:
             y.persistent = True
@@ -149,7 +157,7 @@ class Random:
             y.recompute = True
 
     def step(self) -> list[Any]:
-        """One step with random options; all that a user could see of it."""
+        """Runs one step with random options. Returns everything that the caller can observe."""
         clear = {"clear_buffer": bool(self.rng.random() < 0.2), "clear_no_need_grad": bool(self.rng.random() < 0.7)}
         seen: list[Any] = [attempt(lambda: self.loss.forward(**clear))]
         seen += self.look()
@@ -171,6 +179,7 @@ class Random:
         return seen
 
     def look(self) -> list[Any]:
+        """Returns the state of all held variables, and sometimes of all others."""
         variables = [*self.leaves, *self.held, self.loss]
         if self.rng.random() < 0.15:
             for f in self.functions:
@@ -179,6 +188,7 @@ class Random:
 
 
 def attempt(f: Any) -> Any:
+    """Returns the result of `f`, or class and text of its error."""
     try:
         return f()
     except (nn.ClearedError, nn.GraphError) as error:
@@ -186,6 +196,7 @@ def attempt(f: Any) -> Any:
 
 
 def facts(v: nn.Variable) -> list[Any]:
+    """Returns flags, counts and values of a variable."""
     arrays = []
     for array in (v.data, v.grad):
         values = attempt(lambda array=array: None if array.clear_called else array.data.tobytes())
@@ -195,7 +206,7 @@ def facts(v: nn.Variable) -> list[Any]:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("seed", range(200))
-def test_optimised_runs_are_plain_ones_to_the_bit(seed: int, threads: int) -> None:
+def test_optimised_runs_equal_plain_runs_bit_by_bit(seed: int, threads: int) -> None:
     if threads == 2 and seed % 3:
         seed += 1000
     before = nn.get_num_threads()
@@ -214,6 +225,7 @@ def test_optimised_runs_are_plain_ones_to_the_bit(seed: int, threads: int) -> No
 
 
 def chain(size: int, length: int = 30) -> tuple[nn.Variable, nn.Variable]:
+    """Returns a leaf and the loss of a chain of functions."""
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, size, dtype=np.float32), need_grad=True)
     y = x
     for _ in range(length):
@@ -227,7 +239,7 @@ def test_values_that_are_cleared_take_no_memory() -> None:
         nn.reset_peak_memory()
         loss.forward(clear_buffer=True)
         if n:
-            # The input; the first run goes function by function and holds two more.
+            # The input. The first run is not fused and holds two more arrays.
             assert nn.memory_stats()["peak"] - nn.memory_stats()["live"] <= 2 << 20
 
 
@@ -242,7 +254,7 @@ def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
     assert "2 along with the function before" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
 
 
-def test_the_report_foresees_a_prediction() -> None:
+def test_the_report_of_inference() -> None:
     before = nn.memory_stats()["live"]
     h = nn.Variable((64, 512))
     with nn.parameter_scope("foreseen", {}):
@@ -259,8 +271,8 @@ def test_the_report_foresees_a_prediction() -> None:
     assert most == f"{taken / 2**20:.2f} MiB at most with forward(clear_buffer=True)"
 
 
-def test_arrays_that_are_repeated_are_part_of_a_pass() -> None:
-    """Forward, and backward where nobody wants their gradients."""
+def test_broadcast_arrays_are_fused() -> None:
+    """Forward, and backward if no gradients of the repeated arrays are needed."""
     x = nn.Variable((8, 16, 32, 32), need_grad=True)
     for shape in [(), (1,), (32,), (16, 1, 1), (1, 16, 1, 1), (8, 1, 1, 1), (8, 16, 1, 1), (32, 32)]:
         for need_grad in (False, True):
@@ -277,7 +289,7 @@ def test_most_random_graphs_have_something_to_optimise() -> None:
     assert sum("pass" in nn.plan_report(Random(seed).loss) for seed in range(20)) > 10
 
 
-def test_functions_are_done_along_with_layers() -> None:
+def test_functions_are_fused_with_layers() -> None:
     reports = [nn.plan_report(graph.loss) for graph in map(Random, range(60)) if graph.shape in LAYERED[1:]]
     assert sum("along with the function before" in report for report in reports) > 5
 
@@ -300,15 +312,17 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[..., nn.Variable], tuple[int, 
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_take_normalization_residuals_and_activations_along(name: str) -> None:
-    """As a network predicts: all is one loop, and follows what is written into parameters."""
+def test_normalization_residuals_and_activations_are_fused_with_layers(name: str) -> None:
+    """As in inference: everything becomes one loop, which sees later writes to parameters."""
     shape, layer, w_shape = LAYERS[name]
     rng = np.random.default_rng(1)
 
     def leaf(*shape: int) -> nn.Variable:
+        """Returns a variable with random values."""
         return nn.Variable.from_numpy_array(rng.normal(size=shape).astype(np.float32))
 
     def results(how: str) -> list[bytes]:
+        """Returns the results for one kind of plan, as bytes."""
         with plan(how):
             nn.set_num_threads(2)
             found = []
@@ -333,8 +347,8 @@ def test_layers_take_normalization_residuals_and_activations_along(name: str) ->
     assert results("plain") == results("optimised")
 
 
-def test_a_relu_that_is_looked_at_before_is_done_alone() -> None:
-    """What `relu` is done along with is seen by nobody, or left as it is."""
+def test_a_relu_with_a_visible_input_is_not_fused() -> None:
+    """The input of a fused `relu` is invisible to the caller, or keeps its values."""
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64), need_grad=True)
     h = F.affine(x, x)
     y = F.relu(h)
@@ -349,7 +363,7 @@ def test_a_relu_that_is_looked_at_before_is_done_alone() -> None:
         assert h.d.min() < 0
 
 
-def test_a_plan_is_one_of_two() -> None:
+def test_the_setting_of_plans_has_two_values() -> None:
     with pytest.raises(ValueError, match="'optimised' or 'plain', got 'fast'"):
         nn.config.plan = "fast"
 
@@ -372,8 +386,8 @@ def test_hooks_see_every_function_and_what_it_read(size: int) -> None:
 
 @pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2)), lambda x: F.reshape(F.unlink(x), (6,))])
 @pytest.mark.parametrize("times", [0, 1, 3])
-def test_functions_in_place_show_the_array_that_a_leaf_has_now(in_place: Any, times: int) -> None:
-    """A kept plan finds the memory of outputs that are the memory of their inputs as it finds that of leaves."""
+def test_in_place_functions_alias_the_current_array_of_a_leaf(in_place: Any, times: int) -> None:
+    """A cached plan looks up the memory of aliased outputs in each run, as it does for leaves."""
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
     h = in_place(x)
     y, z = h * 2.0, F.sum(h)

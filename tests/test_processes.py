@@ -1,4 +1,4 @@
-"""Programs of several processes, started as a user starts them. What they check is in `ranks/`."""
+"""Programs of several processes, started as a user starts them. The checks are in `ranks/`."""
 
 import os
 import random
@@ -26,13 +26,14 @@ RANKS = Path(__file__).parent / "ranks"
 
 
 def start(n, program, *arguments):
-    """A program as `n` processes, which may be more than there are cores."""
+    """Starts a program as `n` processes, possibly more than there are cores. Returns the launcher."""
     command = [sys.executable, "-m", "kinnor.launch", "--oversubscribe", "--threads", "1", "-n", str(n)]
     command += [str(RANKS / program), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run(n, program, *arguments, fails=False):
+    """Runs a program to its end. Returns its output, or its errors if it must fail."""
     process = start(n, program, *arguments)
     out, error = process.communicate(timeout=120)
     assert (process.returncode != 0) == fails, error
@@ -43,17 +44,17 @@ def test_collectives():
     assert run(3, "collectives.py").count("right") == 3
 
 
-def test_parts_of_a_batch_train_as_the_whole_does_with_every_solver():
+def test_parts_of_a_batch_train_like_the_whole_batch():
     assert run(4, "solvers.py").count("right") == 4
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_norms_checks_and_files_of_a_spread_solver_are_those_of_one_process(tmp_path, n):
+def test_a_sharded_solver_equals_a_single_process(tmp_path, n):
     assert run(n, "sharded.py", tmp_path).count("right") == n
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_sums_in_a_thread_do_not_meet_those_of_functions_and_are_the_same(n):
+def test_overlapped_sums_equal_sums_after_the_run(n):
     assert run(n, "overlap.py").count("right") == n
 
 
@@ -71,7 +72,7 @@ def test_a_run_that_fails_ends_the_processes_whose_threads_wait():
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_layers_whose_weights_are_spread_train_as_those_of_one_process(n):
+def test_sharded_layers_train_as_in_one_process(n):
     assert run(n, "tensor_parallel.py").count("right") == n
 
 
@@ -80,7 +81,7 @@ def test_a_pipeline_trains_as_one_process(n):
     assert run(n, "pipeline.py").count("right") == n
 
 
-def test_a_pipeline_trains_what_no_single_process_has_memory_for():
+def test_a_pipeline_trains_a_network_too_large_for_one_process():
     losses, peak = run(1, "pipeline_memory.py", 0).splitlines()
     parts, peaks = run(4, "pipeline_memory.py", 256).splitlines()
     assert int(peak) > 800 << 20 and max(map(int, peaks.split())) < 256 << 20
@@ -99,7 +100,7 @@ def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, pa
         kept = np.cumsum([1 if what == "forward" else -1 for what, _ in steps])
         assert kept.max() == min(places - place, parts)
     done = set()
-    while any(waiting):  # Each step waits for those that it needs, and some step can always run.
+    while any(waiting):  # Run each step whose requirements are met. At least one step can always run.
         ready = [
             place
             for place, steps in enumerate(waiting)
@@ -132,7 +133,7 @@ def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, pa
         ("unsaved", ["rank 0 has waited", "save_checkpoint", "wrong.py:", "rank 1 is outside of a collective"]),
     ],
 )
-def test_what_goes_wrong_on_one_process_is_told_and_ends_all(what, told):
+def test_an_error_on_one_process_ends_all(what, told):
     start = time.monotonic()
     error = run(2, "wrong.py", what, fails=True)
     assert all(text in error for text in told), error
@@ -150,7 +151,7 @@ def test_a_signal_to_the_launcher_ends_all(number):
     assert process.returncode == 128 + number and not out
 
 
-def test_a_refused_start_is_one_line(capsys):
+def test_a_refused_start_prints_one_line(capsys):
     assert launch.main(["-n", "100000", str(RANKS / "wrong.py")]) == 2
     assert launch.main(["-n", "1", "no_such_program.py"]) == 2
     assert launch.main(["-n", "1", "--threads", "0", str(RANKS / "wrong.py")]) == 2
@@ -159,7 +160,7 @@ def test_a_refused_start_is_one_line(capsys):
     assert "--threads 0" in lines[2]
 
 
-def test_a_missing_mpi_is_told_with_what_brings_it(monkeypatch, capsys):
+def test_a_missing_mpi_raises_with_the_package_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(C.CommunicatorError, match=r'init: expected mpi4py .*pip install "kinnor\[mpi\]"'):
@@ -173,13 +174,13 @@ def test_a_missing_mpi_is_told_with_what_brings_it(monkeypatch, capsys):
 
 
 def losses(folder):
-    """The last loss that was written of each step."""
+    """Returns the last recorded loss of each step."""
     lines = [line.split() for line in (folder / "losses").read_text().splitlines()]
     return dict(line for line in lines if len(line) == 2)
 
 
 @pytest.mark.parametrize("shards", ["one", "shards"])
-def test_a_killed_program_goes_on_with_the_same_losses(tmp_path, shards):
+def test_a_killed_program_resumes_with_the_same_losses(tmp_path, shards):
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     run(2, "going_on.py", tmp_path / "whole" / "run", 14, shards, "dropout")
@@ -196,7 +197,7 @@ def test_a_killed_program_goes_on_with_the_same_losses(tmp_path, shards):
 
 
 def kill_one(launcher, rng):
-    """Kill one of the processes that a launcher started."""
+    """Kills one of the processes of a launcher."""
     found = subprocess.run(["pgrep", "-f", "mpi4py .*going_on.py"], capture_output=True, text=True, check=False)
     own = [int(pid) for pid in found.stdout.split() if group_of(int(pid), launcher)]
     if own:
@@ -204,7 +205,7 @@ def kill_one(launcher, rng):
 
 
 def group_of(pid, launcher):
-    """Whether a process descends from another, and is a program of Python's."""
+    """True if a process is a Python program that descends from the launcher."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         while pid > 1 and pid != launcher:
@@ -214,7 +215,7 @@ def group_of(pid, launcher):
     return pid == launcher and b"prterun" not in command and b"mpirun" not in command
 
 
-def test_another_number_of_processes_goes_on(tmp_path):
+def test_another_number_of_processes_resumes(tmp_path):
     for n, folder in ((1, "alone"), (2, "changed")):
         (tmp_path / folder).mkdir()
         run(n, "going_on.py", tmp_path / folder / "run", 4 if folder == "changed" else 8, "one", "plain")
@@ -227,12 +228,12 @@ def test_another_number_of_processes_goes_on(tmp_path):
 
 
 def arrays(path):
-    """The arrays of a checkpoint of one file."""
+    """Returns the arrays of a checkpoint in one file."""
     return {entry.name: entry.values for entry in read_safetensors(path) if entry.name != "about"}
 
 
-def test_parts_of_spread_layers_and_pipelines_are_joined_for_any_number_of_processes(tmp_path):
-    """Two processes save, one goes on from their files, two go on from its files."""
+def test_saved_shards_load_in_any_number_of_processes(tmp_path):
+    """Two processes save. One resumes from their files, then two resume from its file."""
     said = [run(n, "saving.py", tmp_path, *before).splitlines() for n, before in ((2, ()), (1, ("2",)), (2, ("12",)))]
     assert [lines.count("right") for lines in said] == [2, 1, 2]
     losses = [sorted(line.split() for line in lines if line != "right") for lines in said]
@@ -356,7 +357,7 @@ def test_copies_within_a_process_share_their_gradients():
     assert [copy["w"].g.tolist() for copy in copies] == [[1.5, 1.5], [1.5, 1.5]]
 
 
-def test_a_gradient_that_comes_after_it_was_sent_is_refused():
+def test_a_gradient_moved_to_other_memory_is_refused():
     comm = C.MultiProcessDataParallelCommunicator()
     comm.init()
     w = nn.Variable((2,), need_grad=True)

@@ -1,4 +1,4 @@
-"""Profiles: what is timed, whose line it is, what it costs by shapes, and the files that are written."""
+"""Profiles: what is measured, source lines, costs computed from shapes, and the files that are written."""
 
 import json
 import re
@@ -18,23 +18,26 @@ from kinnor.utils.data_iterator import data_iterator_simple
 
 @pytest.fixture(autouse=True)
 def own_parameters():
+    """Clears all parameters before and after the test."""
     nn.clear_parameters()
     yield
     nn.clear_parameters()
 
 
 def of(profile, phase):
+    """Returns the rows of one phase by name."""
     return {row.name: row for row in profile.rows() if row.phase == phase}
 
 
 def step(y, solver):
+    """Runs a training step."""
     solver.zero_grad()
     y.forward()
     y.backward()
     solver.update()
 
 
-def test_functions_updates_data_and_the_rest_add_up_to_the_block():
+def test_times_add_up_to_the_block():
     y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
     solver = S.Sgd(0.1)
     solver.set_parameters(nn.get_parameters())
@@ -89,9 +92,9 @@ def test_lines_that_built_functions_before_the_block():
     assert lines["Exp"] == 14 and lines["Tanh"] == 4
 
 
-def test_functions_that_run_as_one_pass_are_one_row():
+def test_fused_functions_are_one_row():
     y = F.sum(F.tanh(F.exp(F.sin(nn.Variable((64, 65), need_grad=True)))))
-    for _ in range(3):  # from the second run on a graph runs as passes
+    for _ in range(3):  # from the second run on, functions of a graph are fused
         y.forward(clear_no_need_grad=True)
         y.backward(clear_buffer=True)
     before = nn.plan_report(y, instructions=True)
@@ -110,7 +113,7 @@ def test_functions_that_run_as_one_pass_are_one_row():
     assert sorted(of(p, "forward")) == ["Exp", "Sin", "Sum", "Tanh"]
 
 
-def test_the_peak_of_a_function_is_seen_though_memory_is_given_back():
+def test_the_peak_of_a_function_includes_memory_freed_since():
     x = nn.Variable((1 << 18,), need_grad=True)
     small = F.sum(x)
     y = F.sum(F.exp(F.tile(x, 8)))
@@ -173,13 +176,13 @@ FIELDS = {"X": {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"},
 
 
 def ns(microseconds):
-    """As viewers read a time: in whole nanoseconds."""
+    """Converts microseconds to whole nanoseconds, as viewers do."""
     assert isinstance(microseconds, (int, float)) and not isinstance(microseconds, bool) and microseconds >= 0
     return round(microseconds * 1000)
 
 
 def check_trace(trace):
-    """That these are Chrome's trace events: fields and types, names of threads, and spans of a thread that nest."""
+    """Asserts valid Chrome trace events: fields, types, thread names, and nested spans within a thread."""
     assert trace["displayTimeUnit"] in ("ms", "ns")
     events = trace["traceEvents"]
     opened, last = {}, {}
@@ -210,6 +213,7 @@ def test_a_trace_keeps_to_the_format(tmp_path):
     data = data_iterator_simple(lambda i: (np.float32(i),), 4, 2)
 
     def run():
+        """Runs a small graph several times."""
         for _ in range(5):
             z = F.sum(F.tanh(nn.Variable((5, 5), need_grad=True)))
             z.forward()
@@ -246,7 +250,7 @@ def test_nothing_begins_before_the_call_that_ran_it(monkeypatch):
     y = F.relu(nn.Variable((2, 2)))
     own = _core.take_timings
 
-    def late():  # as if the thread had waited for a second while the engine was asked
+    def late():  # delays the records by a second, as if the thread had waited during the query
         return [(functions, *rest[:1], began + 10**9, ended, peak) for functions, *rest, began, ended, peak in own()]
 
     monkeypatch.setattr(_core, "take_timings", late)
@@ -278,6 +282,7 @@ def test_a_page_holds_the_times_and_loads_nothing(tmp_path):
 
 def test_threads_have_rows_of_their_own():
     def run():
+        """Runs one function."""
         F.relu(nn.Variable((2, 2))).forward()
 
     with nn.profile() as p:
@@ -294,6 +299,7 @@ def test_nothing_stays_behind_even_after_an_error():
     y = F.relu(nn.Variable((2, 2)))
 
     def stop(f):
+        """A hook that raises."""
         raise StopIteration
 
     with pytest.raises(KeyError), nn.profile() as p:
@@ -309,12 +315,12 @@ def test_nothing_stays_behind_even_after_an_error():
     assert [dict(vars(owner)) for owner in owners] == before
 
 
-def test_a_function_is_not_taken_for_one_that_is_gone():
+def test_a_function_is_not_confused_with_a_freed_one():
     x = nn.Variable((2,), need_grad=True)
     with nn.profile() as p:
         for i in range(40):
             y = (F.tanh, F.sin, F.exp)[i % 3](x)
-            (g,) = nn.grad([y], [x])  # Built without a line, in the places of functions before.
+            (g,) = nn.grad([y], [x])  # has no source line, and reuses addresses of freed functions
             g.forward()
             del y, g
     calls = {row.name: row.calls for row in p.rows("name") if row.phase == "forward"}

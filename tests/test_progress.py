@@ -1,4 +1,4 @@
-"""Bars of long work: on a terminal, after half a second, and nowhere else."""
+"""Progress bars of long operations: only on a terminal, and only after half a second."""
 
 import fcntl
 import os
@@ -50,7 +50,7 @@ WORKS = {
 
 
 def told(work, on_terminal, before="progress.SHORT = 0.05"):
-    """What a program writes to its standard error."""
+    """Returns what a program writes to its standard error."""
     start = "from time import sleep\nimport sys\nimport kinnor as nn\nfrom kinnor.files import progress\nTIME = 0.005\n"
     code = f"{start}{before}\n{textwrap.dedent(work)}"
     command = [sys.executable, "-W", "error", "-c", code]
@@ -64,7 +64,7 @@ def told(work, on_terminal, before="progress.SHORT = 0.05"):
         while True:
             try:
                 parts.append(os.read(ours, 65536))
-            except OSError:  # The other end is closed.
+            except OSError:  # the other end is closed
                 break
         os.close(ours)
     assert process.returncode == 0, b"".join(parts).decode()
@@ -92,7 +92,7 @@ def test_silent_without_tqdm():
     assert told(WORKS["cache"], on_terminal=True, before="progress.SHORT, sys.modules['tqdm'] = 0.05, None") == ""
 
 
-def test_a_bar_goes_when_its_work_fails():
+def test_a_bar_disappears_when_its_work_fails():
     work = """
     from kinnor.files.progress import each
     try:

@@ -1,4 +1,4 @@
-"""Quantization-aware training: graphs and numbers, which are those of NNabla 1.39 on the same networks."""
+"""Quantization-aware training: graphs and numbers equal NNabla 1.39's for the same networks."""
 
 import numpy as np
 import pytest
@@ -14,16 +14,18 @@ from kinnor.utils.nnp_graph import NnpLoader
 
 @pytest.fixture(autouse=True)
 def own_parameters():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
 
 def images(*shape, seed=3):
+    """Returns random images."""
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)
 
 
 def block(x, training=True):
-    """A block with a shortcut, its parameters set by their order."""
+    """Returns a block with a shortcut. Its parameters have fixed values by their order."""
     args = {"pad": (1, 1), "with_bias": False}
     h = F.relu(PF.batch_normalization(PF.convolution(x, 4, (3, 3), name="c1", **args), batch_stat=training, name="b1"))
     r = PF.batch_normalization(PF.convolution(h, 4, (3, 3), name="c2", **args), batch_stat=training, name="b2")
@@ -36,6 +38,7 @@ def block(x, training=True):
 
 
 def configuration(kind=qnn.QATConfig, **args):
+    """Returns a configuration with two steps of recording and these settings."""
     config = kind()
     config.niter_to_recording, config.niter_to_training = 0, 2
     for name, value in args.items():
@@ -44,13 +47,14 @@ def configuration(kind=qnn.QATConfig, **args):
 
 
 def functions(y):
+    """Returns the types of all functions in one line, with short names."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return " ".join(found).replace("QuantizeLinear DequantizeLinear", "QD").replace("Recorder", "")
 
 
 def schedule(config, network=block, solver=None):
-    """A network for evaluation after two steps of recording, and its graph while it recorded."""
+    """Records for two steps. Returns the scheduler, the network for evaluation, and the functions while recording."""
     x, xv = nn.Variable((2, 3, 6, 6)), nn.Variable((2, 3, 6, 6))
     y, yv = network(x), network(xv, False)
     scheduler = qnn.QATScheduler(config, solver)
@@ -104,7 +108,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("args", "recording", "rounded", "values"), CASES.values(), ids=CASES)
-def test_graphs_and_numbers_are_nnablas(args, recording, rounded, values):
+def test_graphs_and_numbers_equal_nnablas(args, recording, rounded, values):
     scheduler, y, recorded = schedule(configuration(**args))
     assert recorded == recording
     assert functions(y) == rounded
@@ -132,7 +136,7 @@ def test_parameters_are_named_by_function_and_place():
     assert not any("scale" in name or "/M-" in name for name in nn.get_parameters())
 
 
-def test_the_network_goes_on_learning():
+def test_the_network_keeps_learning():
     config = configuration(kind=qnn.QATTensorRTConfig)
     x, t = nn.Variable((2, 3, 6, 6)), nn.Variable((2, 1))
     y = block(x)
@@ -202,6 +206,7 @@ def test_a_network_for_evaluation_is_written(tmp_path):
 
 
 def y_inputs(y):
+    """Returns the leaves of a graph."""
     found = []
     y.visit(lambda f: found.extend(v for v in f.inputs if v.parent is None))
     return found
@@ -265,7 +270,7 @@ def test_errors(call, kind, told):
     assert isinstance(found.value, nn.Error)
 
 
-def test_nothing_recorded_makes_no_scale():
+def test_recording_is_needed_for_a_scale():
     assert qnn.AbsMaxRecorderCallback.get_scale_zeropoint(nn.Variable((2, 3)), name="x0") == (None, None)
     assert nn.get_parameters(grad_only=False) == {}
 

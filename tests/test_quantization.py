@@ -1,4 +1,4 @@
-"""What quantization and pruning do beside their table of cases: what they write, and when weights become fixed."""
+"""Quantization and pruning beyond the table of cases: written values, and the times when weights become fixed."""
 
 import re
 
@@ -10,10 +10,11 @@ import kinnor.functions as F
 
 
 def variable(values, need_grad=False):
+    """Returns a variable with these values."""
     return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
 
 
-def test_without_quantization_the_input_comes_back():
+def test_without_quantization_the_input_is_returned():
     x = variable([1.0, 2.0])
     bounds = [variable([v]) for v in (-1, 1, 0, 255)]
     assert F.fixed_point_quantize(x, quantize=False) is x
@@ -22,7 +23,7 @@ def test_without_quantization_the_input_comes_back():
 
 
 @pytest.mark.parametrize("dtype", [np.int16, "complex", object()])
-def test_types_of_levels_are_two(dtype):
+def test_levels_have_one_of_two_types(dtype):
     with pytest.raises(nn.ArgumentError, match="dtype"):
         F.quantize_linear(variable([1.0]), variable([1.0]), variable([0.0]), dtype=dtype)
     y = F.quantize_linear(variable([1000.0]), variable([1.0]), variable([0.0]), dtype=np.uint8)
@@ -77,7 +78,7 @@ def test_weights_are_fixed_one_half_after_the_other():
     y.forward()
     assert fixed.d.tolist() == [[1, 1], [0, 1], [0, 0], [1, 0]]
     assert w.d[fixed.d == 1].tolist() == [1.0, -2.0, 4.0, 0.5]
-    w.d = w.d + 0.125  # what an update would do
+    w.d = w.d + 0.125  # stands for an update
     y.forward()
     assert w.d[fixed.d == 1].tolist() == [1.0, -2.0, 4.0, 0.5]
     np.testing.assert_allclose(w.d[fixed.d == 0], [0.425, -0.375, 0.175, 0.325], rtol=1e-6)
@@ -89,6 +90,7 @@ def test_weights_are_fixed_one_half_after_the_other():
 
 def test_weights_that_are_fixed_at_random_are_half_of_them():
     def run(seed):
+        """Returns the mask of fixed weights for a seed."""
         w, fixed = variable(np.linspace(0.1, 3, 1000).reshape(10, 100)), variable(np.zeros((10, 100)))
         F.inq_affine(
             variable(np.ones((1, 10))), w, fixed, inq_iterations=(0, 9), selection_algorithm="random", seed=seed
@@ -100,7 +102,7 @@ def test_weights_that_are_fixed_at_random_are_half_of_them():
     assert (run(3) != run(4)).any()
 
 
-def test_the_gradient_of_learned_ranges_is_what_lies_outside():
+def test_learned_ranges_get_gradients_of_elements_outside():
     x = variable([-3.0, -0.5, 0.25, 2.0, 4.0], need_grad=True)
     low, high = variable([-1.0], need_grad=True), variable([1.0], need_grad=True)
     y = F.min_max_quantize(x, low, high, variable([0.0]), variable([255.0]))
@@ -166,6 +168,7 @@ def test_a_seed_makes_a_sequence_of_its_own(call):
     x = variable(np.random.RandomState(0).rand(20, 8, 8))
 
     def sequence(**how):
+        """Returns three results in a row."""
         y = call(x, **how)
         found = []
         for _ in range(3):
@@ -218,7 +221,7 @@ def test_noise_of_virtual_adversarial_training():
             F.vat_noise(x, w, base_axis)
 
 
-def test_a_derivative_that_is_not_there_is_an_error():
+def test_a_missing_derivative_is_an_error():
     x = variable(np.ones((1, 1, 3, 3)), need_grad=True)
     flow = variable(np.full((1, 2, 3, 3), 0.3), need_grad=True)
     (g,) = nn.grad([F.sum(F.warp_by_flow(x, flow) ** 2)], [flow])

@@ -1,4 +1,4 @@
-"""Random graphs give what a plain NumPy model gives, whatever is flagged, cleared, held, edited and run again."""
+"""Random graphs match a plain NumPy model, with any flags, clearing, held variables, edits and repeated runs."""
 
 import numpy as np
 from bed import DOUBLE
@@ -13,12 +13,13 @@ QUICK = settings(deadline=None, database=None, derandomize=True, suppress_health
 
 
 def leaf_value(number, rows=2):
+    """Returns the values of a leaf with this seed."""
     return np.random.RandomState(number).uniform(-1, 1, (rows, 3))
 
 
 @st.composite
 def graphs(draw):
-    """A random graph as a list of nodes, the last one depending on all kinds of them."""
+    """Draws a random graph as a list of nodes. The last one depends on nodes of all kinds."""
     nodes = [Node(leaf_value(i)) for i in range(draw(st.integers(1, 3)))]
     for node in nodes:
         node.need_grad = draw(st.sampled_from([True, True, False]))
@@ -40,11 +41,11 @@ flags = st.fixed_dictionaries(
         "need_grad": st.dictionaries(st.integers(0, 25), st.booleans(), max_size=3),
     }
 )
-"""By the number of a node, what is set on its variable."""
+"""Flags of variables, by the index of their node."""
 
 
 def build(nodes, flags=None, at_once=False):
-    """The variables of the nodes."""
+    """Returns the variables of the nodes."""
     made = {}
     for i, node in enumerate(nodes):
         recompute = flags is not None and i in flags["recompute"] and node.op is not None
@@ -61,7 +62,7 @@ def build(nodes, flags=None, at_once=False):
 
 
 def kept(nodes, made, flags):
-    """The variables that the program still holds: leaves, the last one, and those that are drawn."""
+    """Returns the variables that the program still holds: leaves, the last one, and drawn ones."""
     held = [n for i, n in enumerate(nodes) if i in flags["held"] or n.op is None or n is nodes[-1]]
     chosen = {node: made[node] for node in held}
     made.clear()
@@ -69,6 +70,7 @@ def kept(nodes, made, flags):
 
 
 def leaf_gradients_are(nodes, variables, expected, times=1):
+    """Asserts that the gradients of all leaves are right, `times` over."""
     for node in nodes:
         if node.op is None:
             near(variables[node].g, times * expected.get(node, np.zeros_like(node.value)))
@@ -107,7 +109,7 @@ def test_forward_that_clears_all(nodes, flags):
 
 @QUICK
 @given(graphs())
-def test_at_once_is_as_later(nodes):
+def test_eager_and_static_results_are_equal(nodes):
     with nn.context_scope(DOUBLE):
         later, at_once = build(nodes), build(nodes, at_once=True)
         end = nodes[-1]
@@ -126,7 +128,7 @@ def test_at_once_is_as_later(nodes):
 @QUICK
 @given(graphs(), flags, st.booleans(), st.booleans(), st.data())
 def test_several_ends(nodes, flags, clear_no_need_grad, clear_buffer, data):
-    """`forward_all` on some nodes, then backward from one after the other."""
+    """`forward_all` of some nodes, then backward from each in turn."""
     with nn.context_scope(DOUBLE):
         inner = [node for node in nodes if node.op is not None]
         ends = list(dict.fromkeys(data.draw(st.lists(st.sampled_from(inner), min_size=1, max_size=4))))
@@ -151,7 +153,7 @@ def test_several_ends(nodes, flags, clear_no_need_grad, clear_buffer, data):
 @QUICK
 @given(graphs(), st.data())
 def test_gradients_as_graphs(nodes, data):
-    """`nn.grad` by any nodes, and its value after the leaves have changed."""
+    """`nn.grad` by any nodes, also run again after the leaves have changed."""
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes), nodes[-1]
         above = [node for node in end.above() if node is not end]
@@ -171,7 +173,7 @@ def test_gradients_as_graphs(nodes, data):
 @QUICK
 @given(graphs(), graphs(), st.booleans())
 def test_unlinked_in_two_stages(first, second, clear_buffer):
-    """The gradient that the second graph gives an unlinked variable is where the backward run of the first starts."""
+    """Backward of the second graph gives the unlinked variable a gradient, where backward of the first graph starts."""
     with nn.context_scope(DOUBLE):
         joint, end = first[-1], second[-1]
         second[0].value, second[0].need_grad = joint.evaluate()[joint], True
@@ -195,7 +197,7 @@ def test_unlinked_in_two_stages(first, second, clear_buffer):
 
 
 class Edits(RuleBasedStateMachine):
-    """Builds, edits and runs a graph in any order."""
+    """Builds, edits and runs a graph in any order of steps."""
 
     nodes = Bundle("nodes")
 
@@ -205,22 +207,26 @@ class Edits(RuleBasedStateMachine):
         self.rows = 2
 
     def add(self, node, variable):
+        """Adds a node with its variable."""
         self.variables[node] = variable
         return node
 
     @rule(target=nodes, number=st.integers(0, 99), need_grad=st.sampled_from([True, True, False]))
     def leaf(self, number, need_grad):
+        """Adds a leaf."""
         node = Node(leaf_value(number, self.rows))
         node.need_grad = need_grad
         return self.add(node, nn.Variable.from_numpy_array(node.value, need_grad=need_grad))
 
     @rule(
         target=nodes,
-        op=st.sampled_from(sorted(set(OPS) - set(OF_ONE_SHAPE))),  # leaves get other shapes
+        # without operations of fixed shape, since leaves may be resized
+        op=st.sampled_from(sorted(set(OPS) - set(OF_ONE_SHAPE))),
         inputs=st.lists(nodes, min_size=3, max_size=3),
         recompute=st.booleans(),
     )
     def apply(self, op, inputs, recompute):
+        """Applies an operation to nodes."""
         if op == "mul":
             inputs = [self.apply("tanh", [x], False) for x in inputs[:2]]
         inputs = inputs[: OPS[op].n_inputs]
@@ -232,13 +238,14 @@ class Edits(RuleBasedStateMachine):
 
     @rule(node=nodes, number=st.integers(100, 199))
     def write(self, node, number):
+        """Writes new values to a leaf."""
         if node.op is None:
             node.value = leaf_value(number, self.rows)
             self.variables[node].d = node.value
 
     @rule(rows=st.sampled_from([1, 2, 4]))
     def resize(self, rows):
-        """Leaves of another shape; what depends on them follows on the next run."""
+        """Changes the shape of the leaves. Dependent nodes follow in the next run."""
         self.rows = rows
         for i, node in enumerate(self.variables):
             if node.op is None:
@@ -248,20 +255,23 @@ class Edits(RuleBasedStateMachine):
 
     @rule(node=nodes, need_grad=st.booleans())
     def flag(self, node, need_grad):
+        """Sets `need_grad` of a node."""
         node.need_grad = self.variables[node].need_grad = need_grad
 
     @rule(node=nodes, persistent=st.booleans())
     def keep(self, node, persistent):
+        """Sets `persistent` of a node."""
         self.variables[node].persistent = persistent
 
     @rule(node=nodes, recompute=st.booleans())
     def recompute(self, node, recompute):
+        """Sets `recompute` of a node."""
         if node.op is not None:
             self.variables[node].recompute = recompute
 
     @rule(a=nodes, b=consumes(nodes))
     def rewire(self, a, b):
-        """`a` is computed as `b` was, which nobody uses any more."""
+        """Replaces the function of `a` with the function of an unused node `b`."""
         used = any(b in node.inputs for node in self.variables)
         if b.op is None or used or a in b.above():
             return
@@ -271,16 +281,19 @@ class Edits(RuleBasedStateMachine):
         a.op, a.inputs, a.value, a.need_grad = b.op, b.inputs, None, b.need_grad
 
     def run(self, node, **how):
+        """Runs a node forward and checks its values."""
         if node.op is not None:
             self.variables[node].forward(**how)
             np.testing.assert_allclose(self.variables[node].d, node.evaluate()[node], rtol=1e-9, atol=1e-11)
 
     @rule(node=nodes, how=st.sampled_from([{}, {"clear_buffer": True}, {"clear_no_need_grad": True}]))
     def forward(self, node, how):
+        """Runs a node forward with options."""
         self.run(node, **how)
 
     @rule(node=nodes, clear_no_need_grad=st.booleans(), clear_buffer=st.booleans())
     def backward(self, node, clear_no_need_grad, clear_buffer):
+        """Runs forward and backward, and checks the gradients of the leaves."""
         if node.op is None:
             return
         above = [n for n in node.above() if n.op is None]
@@ -296,6 +309,7 @@ class Edits(RuleBasedStateMachine):
 
     @invariant()
     def knows_its_shapes(self):
+        """Invariant: all variables have two axes."""
         assert all(variable.ndim == 2 for variable in self.variables.values())
 
 

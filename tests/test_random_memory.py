@@ -1,4 +1,4 @@
-"""Random graphs under memory budgets, and in segments that forget: the same gradients, to the bit if sums are too."""
+"""Random graphs under memory budgets or in `forget` segments: equal gradients, bit by bit if sums keep their order."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import kinnor.functions as F
 
 
 def gradients(nodes, variables, **options):
-    """The gradients of the leaves, after a step forward and backward."""
+    """Returns the gradients of the leaves after a step."""
     for node in nodes:
         if node.op is None:
             variables[node].g = np.zeros((2, 3))
@@ -56,7 +56,7 @@ def test_any_function_may_forget(nodes, forgetting, at_once):
         near(made[nodes[-1]].d, nodes[-1].evaluate()[nodes[-1]])
         for node in nodes:
             made[node].grad.zero()
-        if made[nodes[-1]].parent is not None:  # what needs no gradient is not kept
+        if made[nodes[-1]].parent is not None:  # without a gradient nothing is kept
             made[nodes[-1]].backward()
         leaf_gradients_are(nodes, made, nodes[-1].gradients())
 
@@ -64,12 +64,13 @@ def test_any_function_may_forget(nodes, forgetting, at_once):
 @QUICK
 @given(graphs(), st.booleans(), st.booleans())
 def test_a_whole_graph_may_forget(nodes, at_once, closed_over):
-    """Its leaves are given to the segment, or read from outside of it."""
+    """The leaves are arguments of the segment or captured variables."""
     with nn.context_scope(DOUBLE):
         leaves = [node for node in nodes if node.op is None]
         outside = [nn.Variable.from_numpy_array(node.value, need_grad=node.need_grad) for node in leaves]
 
         def segment(*xs):
+            """Builds the whole graph from its leaves."""
             made = dict(zip(leaves, xs or outside, strict=True))
             for node in nodes:
                 if node.op is not None:

@@ -1,4 +1,4 @@
-"""Recurrent networks: wide ones, dropout between layers; signals and back; large matrices; what is refused."""
+"""Recurrent networks with many units and dropout, round trips of signals, large matrices, and errors."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,13 @@ import kinnor.functions as F
 
 
 def made(row, need_grad=True):
+    """Returns the inputs of a row as variables."""
     return [x if x is None else nn.Variable.from_numpy_array(x, need_grad=need_grad) for x in row.inputs]
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
-def test_many_units_go_by_parts(kind):
-    """Of more units than a thread takes at once, and more samples than rows of a tile."""
+def test_many_units_are_computed_in_parts(kind):
+    """More units than one thread handles at a time, and more samples than a tile has rows."""
     row = recurrent(kind, size=(4, 33, 20, 70), layers=2, directions=2)
     with nn.context_scope(DOUBLE):
         xs = made(row)
@@ -35,7 +36,7 @@ def test_many_units_go_by_parts(kind):
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
 def test_dropout_is_between_layers_and_the_same_backward(kind):
-    """At once, so that the rule belongs to the same run as the kernel."""
+    """Eagerly, so that the graph rule belongs to the same run as the kernel."""
     row = recurrent(kind, layers=3, directions=2, dropout=0.5)
     with nn.context_scope(DOUBLE), nn.auto_forward():
         nn.seed(5)
@@ -58,11 +59,12 @@ def test_dropout_is_between_layers_and_the_same_backward(kind):
 
 
 def test_gradients_with_dropout_are_derivatives():
-    """The same seed draws the same numbers."""
+    """A fixed seed draws the same mask in each run."""
     row = recurrent("lstm", layers=2, dropout=0.4)
     direction = np.random.RandomState(1).randn(*row.inputs[0].shape)
 
     def loss(step):
+        """Returns the variables and the loss after a step along the direction."""
         nn.seed(9)
         xs = made(row)
         xs[0].d = row.inputs[0] + step * direction
@@ -78,7 +80,7 @@ def test_gradients_with_dropout_are_derivatives():
     np.testing.assert_allclose((xs[0].g * direction).sum(), slope, 1e-5)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     x, h, w = nn.Variable((5, 3, 4)), nn.Variable((1, 1, 3, 6)), nn.Variable((1, 4, 6, 10))
     with pytest.raises(nn.ShapeError, match=r"`c` of shape \(1, 1, 3, hidden\)"):
         F.lstm(x, h, nn.Variable((1, 1, 3, 5)), w)
@@ -96,7 +98,7 @@ def test_what_does_not_fit_is_refused():
         F.lstm(x, h, h, w, dropout=1.0)
 
 
-def test_lengths_must_fall():
+def test_lengths_must_not_increase():
     v = nn.Variable.from_numpy_array
     with pytest.raises(nn.RangeError, match="not to rise"):
         F.pack_padded_sequence(v(np.zeros((4, 2))), v(np.array([2, 3])))
@@ -107,7 +109,7 @@ def test_lengths_must_fall():
 
 
 @pytest.mark.parametrize("fft_size", [8, 9, 12])
-def test_signals_come_back(fft_size):
+def test_stft_and_istft_make_a_round_trip(fft_size):
     x = np.random.RandomState(0).randn(3, 60)
     args = (fft_size, fft_size // 4 if fft_size != 9 else 3, fft_size)
     with nn.context_scope(DOUBLE):
@@ -131,7 +133,7 @@ def test_windows_must_overlap():
         F.fft(nn.Variable((4, 3)), 1)
 
 
-def test_large_matrices_are_taken_by_blocks():
+def test_large_matrices_are_processed_in_blocks():
     r = np.random.RandomState(0)
     x = r.randn(2, 70, 70)
     with nn.context_scope(DOUBLE):
@@ -144,7 +146,7 @@ def test_large_matrices_are_taken_by_blocks():
     np.testing.assert_allclose(log.d, np.linalg.slogdet(x)[1], 1e-10)
 
 
-def test_remainders_and_shifts_go_by_the_type():
+def test_remainders_and_shifts_follow_the_type():
     v = nn.Variable.from_numpy_array
     a, b = np.array([5, -5, 5, -5]), np.array([3, 3, -3, -3])
     for kind, expected in ((np.int32, [2, 1, -1, -2]), (np.float32, [2, -2, 2, -2])):
@@ -169,7 +171,7 @@ def test_remainders_and_shifts_go_by_the_type():
 
 def test_remainders_are_exact():
     bits = np.random.RandomState(0).randint(0, 2**32, (2, 30_000), dtype=np.uint64).astype(np.uint32)
-    near = (bits & 0x87FFFFFF) | 0x38000000  # of sizes for which a quotient is found by a division
+    near = (bits & 0x87FFFFFF) | 0x38000000  # exponents for which the quotient is found by one division
     odd = np.array([[7, -0.0, 1, np.inf], [np.inf, 2, 0, 3]], np.float32)
     for pair in (bits.view(np.float32), near.view(np.float32), odd):
         y, z = (nn._core.functions.mod2(*map(nn.Variable.from_numpy_array, pair), fmod=fmod) for fmod in (True, False))
@@ -182,7 +184,7 @@ def test_remainders_are_exact():
             np.testing.assert_array_equal(z.d, down.astype(np.float32))
 
 
-def test_a_running_mean_and_a_singular_vector_are_kept():
+def test_running_means_and_singular_vectors_are_updated():
     r = np.random.RandomState(0)
     x, mean, t = r.randn(4, 3), nn.Variable((3,)), nn.Variable((1,))
     mean.d, t.d = 0, 0

@@ -1,4 +1,4 @@
-"""The site's reference: every public name has its place, and every function a page of its subject."""
+"""The reference of the site: every public name is on a page, and every function has a description."""
 
 import importlib.util
 import sys
@@ -17,17 +17,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def site(name, monkeypatch):
-    """A module of `tools/site`, fresh."""
+    """Imports a module of `tools/site` anew."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/site/{name}.py")
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)  # where a dataclass looks for its module
+    monkeypatch.setitem(sys.modules, name, module)  # dataclasses look up their module there
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
 def reference(monkeypatch):
-    """The module that lists the pages."""
+    """Returns the module that lists the pages."""
     return site("reference", monkeypatch)
 
 
@@ -36,7 +36,7 @@ def test_every_public_name_is_on_a_page(reference):
     assert len(reference.public()) > 700
 
 
-def test_what_is_on_no_page_is_found(reference):
+def test_missing_names_are_found(reference):
     del reference.SUBJECTS["Solvers"], reference.FAMILIES["Signals"]
     missing = set(reference.missing())
     assert {"solvers.Adam", "utils.learning_rate_scheduler.StepScheduler", "functions.stft"} <= missing
@@ -59,7 +59,7 @@ def test_pages_have_names_of_their_own(reference):
 DECLARED = {name: (inputs, args) for name, _, inputs, args, _ in _core.declarations()}
 
 
-def test_formulas_of_gradients_are_those_that_are_computed(monkeypatch):
+def test_formulas_match_computed_gradients(monkeypatch):
     facts = site("facts", monkeypatch)
     assert facts.ELEMENTWISE.keys() | facts.FACTS.keys() <= set(F.__all__)
     for name, formulas in facts.ELEMENTWISE.items():
@@ -79,7 +79,7 @@ def test_every_function_has_a_gradient_and_a_cost(monkeypatch, reference):
     assert not any(facts.FACTS.get(name, ("",))[0] for name in facts.CONSTANT | facts.ELEMENTWISE.keys())
 
 
-def test_gradients_that_are_called_zero_are(monkeypatch):
+def test_documented_zero_gradients_are_zero(monkeypatch):
     for name in site("facts", monkeypatch).CONSTANT & TABLE.keys():
         for row in TABLE[name]:
             kinds = [kind for _, kind in DECLARED[name][0]]
@@ -93,7 +93,7 @@ def test_gradients_that_are_called_zero_are(monkeypatch):
 
 
 def value(formula, known):
-    """What a formula gives, with what stands for a longer expression in it."""
+    """Evaluates a formula. `known` holds the values of its abbreviations."""
     first, *bound = formula.split(" where ")
     for each in reversed(bound):
         name, _, expression = each.partition(" = ")
@@ -102,7 +102,7 @@ def value(formula, known):
 
 
 def compare(row, formulas):
-    """How many elements of the gradients of a row were compared with formulas."""
+    """Compares the gradients of a row with their formulas. Returns the number of elements compared."""
     inputs, args = DECLARED[row.name]
     known = {name: eval(default) for name, _, _, default in args if default is not None} | row.args
     with nn.context_scope(nn.Context(["cpu:double"])), nn.auto_forward():

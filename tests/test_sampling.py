@@ -1,4 +1,4 @@
-"""Forms of the arguments of functions of images, values of NNabla's, and errors."""
+"""Functions on images: forms of arguments, values from NNabla, and errors."""
 
 import re
 
@@ -12,6 +12,7 @@ import kinnor.functions as F
 
 
 def variable(*shape, seed=0, low=-1.0, high=1.0, need_grad=False):
+    """Returns a variable with random values."""
     values = np.random.RandomState(seed).uniform(low, high, shape)
     return nn.Variable.from_numpy_array(values, need_grad=need_grad)
 
@@ -25,7 +26,7 @@ def test_offsets_of_the_size_of_images_are_read_at_every_step():
     np.testing.assert_allclose(y.d, expected, atol=1e-5)
 
 
-# What NNabla 1.39 gives for these.
+# Values from NNabla 1.39.
 RESIZED = [
     (
         {"mode": "cubic", "sizes": (1, 6)},
@@ -88,10 +89,10 @@ def test_float32_decides_which_element_of_a_resize_is_nearest():
     x = nn.Variable.from_numpy_array(np.arange(6.0).reshape(1, 6))
     y = F.onnx_resize(x, scales=(1, 0.7))
     y.forward()
-    assert y.d.tolist() == [[0, 2, 3, 4]]  # 3.5 / 0.7 - 0.5 is 4.5, and by float64's quotient a little more
+    assert y.d.tolist() == [[0, 2, 3, 4]]  # 3.5 / 0.7 - 0.5 is 4.5 in float32, and a little more in float64
 
 
-def test_what_is_outside_does_not_go_by_what_is_at_the_border():
+def test_values_outside_do_not_depend_on_the_border():
     x = nn.Variable.from_numpy_array(np.array([[np.nan, 1, 2, np.inf]]), need_grad=True)
     x.grad.zero()
     modes = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, -0.5, 1, 1.5)}
@@ -127,7 +128,7 @@ def test_errors_say_what_was_expected(call, message):
         call(variable(1, 3, 2, 2))
 
 
-def test_a_box_of_no_image_is_an_error_when_it_runs():
+def test_a_box_of_a_missing_image_is_an_error_at_run_time():
     y = F.roi_align(variable(2, 1, 4, 4), nn.Variable.from_numpy_array(np.array([[2.0, 0, 0, 1, 1]])), (1, 1))
     with pytest.raises(IndexError, match="a box of one of 2 images, got 2"):
         y.forward()
@@ -151,6 +152,7 @@ def test_boxes_are_chosen_as_nnabla_chooses_them():
     scores = nn.Variable.from_numpy_array(np.array([[[0.5, 0.5, 0.4, 0.3, 0.2]]], np.float32))
 
     def chosen(*args):
+        """Returns the indices of the chosen boxes."""
         y = F.onnx_non_max_suppression(boxes, scores, *args)
         y.forward()
         assert (y.data.dtype, y.shape[1]) == (np.int64, 3)
@@ -173,7 +175,7 @@ def test_boxes_are_chosen_as_nnabla_chooses_them():
 
 
 def test_the_type_of_non_maximum_suppression():
-    """As NNabla's files have it."""
+    """As in NNabla's files."""
     boxes, scores = (nn.Variable.from_numpy_array(np.full(s, 0.5)) for s in ((1, 2, 4), (1, 1, 2)))
     with nn.auto_forward():
         assert F.onnx_non_max_suppression(boxes, scores).parent.name == "ONNXNonMaxSuppression"
@@ -182,10 +184,10 @@ def test_the_type_of_non_maximum_suppression():
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("padding", ["zero", "repeat", "reflect"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (4, 1), (3, 1030)])
-def test_places_are_as_exact_in_float32_as_in_float64(mode, padding, size):
+def test_positions_are_as_exact_in_float32_as_in_float64(mode, padding, size):
     rng = np.random.default_rng(0)
     x = nn.Variable.from_numpy_array(rng.standard_normal((2, 3, *size)))
-    # Between elements and far away, on elements and at borders.
+    # Between elements and far away, on elements, and at borders.
     grid = np.concatenate([rng.uniform(-3.3, 3.3, (2, 9, 40, 2)), rng.integers(-9, 9, (2, 9, 40, 2)) / 4], 1)
     grid = nn.Variable.from_numpy_array(grid.astype(np.float32))
     y = F.warp_by_grid(x, grid, mode, padding)
@@ -196,7 +198,7 @@ def test_places_are_as_exact_in_float32_as_in_float64(mode, padding, size):
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
-def test_places_that_are_no_numbers(mode):
+def test_positions_that_are_nan(mode):
     x = nn.Variable.from_numpy_array(np.arange(1.0, 5.0).reshape(1, 1, 1, 4))
     far = [np.nan, np.inf, -np.inf, 3e38, -3e38]
     grid = nn.Variable.from_numpy_array(np.array([[at, 0.0] for at in far], np.float32).reshape(1, 1, 5, 2))

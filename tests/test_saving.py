@@ -1,6 +1,7 @@
-"""Saves that end in the middle, on a full disk or by a kill: the old file or the new one is there, and nothing else.
+"""Interrupted saves, by a full disk or a kill: either the old file or the new one exists, and no others.
 
-`python tests/test_saving.py [--count N]` kills N writers, over all formats, and fills the disk at N places of each.
+`python tests/test_saving.py [--count N]` kills N writers of all formats, and fills the disk at N positions of
+each.
 """
 
 import argparse
@@ -29,7 +30,7 @@ KINDS = [
 
 
 def save(path, value, n=4):
-    """Write a file of `n` arrays of 10,000 elements that are `value`."""
+    """Writes a file with `n` arrays of 10,000 elements equal to `value`."""
     arrays = {f"a{i}": np.full(10_000, value, np.float32) for i in range(n)}
     if path.name.startswith("states"):
         solver_file.save(path, {name: State(value, {"mean": array}) for name, array in arrays.items()})
@@ -38,7 +39,7 @@ def save(path, value, n=4):
 
 
 def load(path, n=4):
-    """The value of all elements of a file that `save` wrote."""
+    """Returns the value of all elements of a file that `save` wrote."""
     if path.name.startswith("states"):
         arrays = [state.arrays["mean"] for state in solver_file.load(path).values()]
     else:
@@ -49,6 +50,7 @@ def load(path, n=4):
 
 
 def listing(folder):
+    """Returns the sorted names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -89,7 +91,7 @@ print("end")
 
 
 def fill_the_disk(folder, n_limits):
-    """Save with so many sizes that a file may not have: what was there stays, and saving works again."""
+    """Saves under `n_limits` limits of file size. The old file must stay, and saving must work again afterwards."""
     arguments = [sys.executable, "-c", FULL, Path(__file__).parent, folder, str(n_limits)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)
@@ -103,7 +105,7 @@ def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
 
 
 def write_on(path, value, told):
-    """Save one value after the other, and tell each that is on the disk."""
+    """Saves increasing values, and reports each value that is on the disk."""
     while True:
         value += 1
         save(path, value)
@@ -111,12 +113,12 @@ def write_on(path, value, told):
 
 
 def kill(path, value, rng, n_saves):
-    """Start a writer, kill it within some saves, and look at what it leaves; give the value that the file has then."""
+    """Kills a writer within some saves and checks the remaining files. Returns the value that the file has then."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
-        )  # of Python 3.12: the writer takes no locks of other threads
+        )  # from Python 3.12; the writer takes no locks of other threads
         writer = os.fork()
     if writer == 0:
         with contextlib.suppress(BaseException):
@@ -137,7 +139,7 @@ def kill(path, value, rng, n_saves):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_save_leaves_a_whole_file_and_no_litter(tmp_path, kind):
+def test_a_killed_save_leaves_a_whole_file_and_no_temporary_ones(tmp_path, kind):
     path, rng, value = tmp_path / kind, random.Random(kind), 0
     for _ in range(3):
         value = kill(path, value, rng, 3)
@@ -151,7 +153,7 @@ def test_a_killed_save_leaves_a_whole_file_and_no_litter(tmp_path, kind):
 @pytest.mark.parametrize("extension", [".safetensors", ".h5", ".protobuf"])
 @pytest.mark.parametrize("length", [200, 201, 245, 255])
 @pytest.mark.parametrize("letter", ["n", "ü"])
-def test_names_as_long_as_there_are(tmp_path, extension, length, letter):
+def test_names_of_maximum_length(tmp_path, extension, length, letter):
     stem = letter * ((length - len(extension)) // len(letter.encode()))
     path = tmp_path / f"{stem}{extension}"
     save(path, 1)
@@ -164,7 +166,7 @@ def test_names_as_long_as_there_are(tmp_path, extension, length, letter):
     assert listing(tmp_path) == [path.name]
 
 
-def test_litter_beside_a_long_name_goes(tmp_path):
+def test_temporary_files_of_a_long_name_are_removed(tmp_path):
     path = tmp_path / f"{'n' * 240}.protobuf"
     rng = random.Random(0)
     kill(path, 0, rng, 2)
@@ -173,7 +175,7 @@ def test_litter_beside_a_long_name_goes(tmp_path):
 
 
 def main():
-    """Kill many writers, and fill many disks."""
+    """Kills many writers, and fills many disks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

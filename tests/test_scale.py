@@ -1,4 +1,4 @@
-"""The model of what training over several processes costs: its sums, and that real plans can be played."""
+"""The cost model of distributed training: its sums, and simulation of plans of real networks."""
 
 import doctest
 import json
@@ -43,7 +43,7 @@ def test_overlap_lies_between_its_floor_and_none(packing):
     assert sum(size for _, size in scale.buckets(plan, packing)) == 4 << 18
 
 
-def test_plans_of_real_networks_are_played():
+def test_plans_of_real_networks_are_simulated():
     command = [sys.executable, "-m", "benches.scale", "--repeats", "1", "--networks", "mlp 64"]
     done = subprocess.run(
         [*command, "--link", "1e-6", "1e12"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False

@@ -1,6 +1,6 @@
-"""Recurrent layers, attention, transformers and others of several inputs beside NNabla 1.39, for the same seed.
+"""Recurrent layers, attention, transformers and other layers with several inputs, compared with NNabla 1.39.
 
-Names, shapes, first values bit for bit, outputs and gradients.
+For the same seed: names, shapes, initial values bit by bit, outputs and gradients.
 """
 
 import json
@@ -14,21 +14,23 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
-# What NNabla gave: each parameter with its shape, the checksum of its first values, and whether it is trained; the mean
-# absolute outputs, and those of the gradients of the inputs for the sum of their sines.
+# Values from NNabla: for each parameter its shape, the checksum of its initial values, and if it is trained. Then the
+# mean magnitudes of the outputs, and of the gradients of the inputs for the sum of the sines of the outputs.
 ROWS = json.loads(Path(__file__).with_name("sequence_layers_of_nnabla.json").read_text())
 
 
 def random(place, shape):
+    """Returns a leaf of normal numbers. `place` is the seed."""
     return nn.Variable.from_numpy_array(np.random.RandomState(place).randn(*shape).astype("f"), need_grad=True)
 
 
 def uniform(place, low, shape):
+    """Returns a variable of uniform numbers from `low` to 1. `place` is the seed."""
     return nn.Variable.from_numpy_array(np.random.RandomState(place).uniform(low, 1, shape).astype("f"))
 
 
 def built(row):
-    """The inputs of a row, and what its layer makes of them."""
+    """Returns the inputs of a row, and the outputs of its layer."""
     args = {key: tuple(value) if isinstance(value, list) else value for key, value in row["args"].items()}
     if row["layer"] == "deformable_convolution":
         taps = 9 * args.get("deformable_group", 1)
@@ -41,7 +43,7 @@ def built(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["layer"])
-def test_it_is_as_there(row):
+def test_layers_match_nnabla(row):
     nn.seed(11)
     with nn.parameter_scope("", {}):
         xs, ys = built(row)
@@ -57,7 +59,7 @@ def test_it_is_as_there(row):
             x.grad.zero()
         loss.backward()
         np.testing.assert_allclose([np.abs(y.d).mean() for y in ys], row["outputs"], rtol=1e-4)
-        if row["gradients"] is not None:  # That of a running mean is wrong there: see the page of differences.
+        if row["gradients"] is not None:  # NNabla's gradient of a running mean is wrong, see the page of differences.
             np.testing.assert_allclose([np.abs(x.g).mean() for x in xs], row["gradients"], rtol=1e-4)
 
 
@@ -120,7 +122,7 @@ def test_a_transformer_of_fixed_parameters_trains_nothing(fixed):
         assert bool(trained) != fixed
 
 
-def test_what_is_hidden_is_not_attended_to():
+def test_masked_positions_are_not_attended_to():
     x, padding, order = random(0, (4, 2, 8)), nn.Variable((2, 4)), nn.Variable((4, 4))
     padding.d = [[0, 0, 0, 1], [0, 0, 0, 0]]
     order.d = np.triu(np.full((4, 4), -np.inf), 1)
@@ -147,7 +149,7 @@ def test_spectral_normalization_makes_the_largest_singular_value_one():
         np.testing.assert_allclose(np.linalg.svd(scaled.d, compute_uv=False)[0], 1, rtol=1e-4)
 
 
-def test_a_mean_is_that_of_all_batches_that_counted():
+def test_a_running_mean_covers_all_counted_batches():
     batches = np.random.RandomState(0).randn(3, 4, 5).astype("f")
     with nn.parameter_scope("", {}):
         x = nn.Variable((4, 5))

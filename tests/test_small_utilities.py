@@ -1,4 +1,4 @@
-"""Padded and packed sequences, progress, signatures and callbacks by NNabla's names."""
+"""Padded and packed sequences, progress, signatures and callbacks with NNabla's names."""
 
 import argparse
 import inspect
@@ -15,19 +15,21 @@ from kinnor.utils.signature_utils import SignatureEx
 
 
 def variables(*lists):
+    """Returns a variable for each list of numbers."""
     return [nn.Variable.from_numpy_array(np.array(each, np.float32)) for each in lists]
 
 
 @pytest.fixture
 def eager():
+    """Runs the test in eager mode."""
     with nn.auto_forward():
         yield
 
 
-def test_sequences_are_sorted_packed_and_come_back(eager):
+def test_sequences_are_sorted_packed_and_unpacked(eager):
     sequences = variables([3, 3], [2, 2, 2], [2, 2, 2], [1, 1, 1, 1], [3, 3])
     packed = rnn.pack_sequence(sequences, enforce_sorted=False)
-    # As NNabla 1.39 gives it.
+    # The output of NNabla 1.39.
     assert packed.data.d.tolist() == [1, 2, 2, 3, 3, 1, 2, 2, 3, 3, 1, 2, 2, 1]
     assert packed.batch_sizes.d.tolist() == [5, 5, 3, 1]
     assert packed.sorted_indices.d.tolist() == [3, 1, 2, 0, 4]
@@ -105,7 +107,7 @@ def test_signatures():
     def f(a, b, c=3, *args, d=4, **kw) -> int: ...
 
     signature = SignatureEx.from_callable(f)
-    # As NNabla 1.39 gives them.
+    # The output of NNabla 1.39.
     assert signature.format_argument_signature() == "a, b, c=3, *args, d=4, **kw"
     assert signature.format_return_annotation() == " -> int"
     assert signature.format_caller_argument_signature() == "a, b, c, *args, d=d, **kw"
@@ -122,7 +124,7 @@ def test_signatures():
     assert getargspec(f) == (["a", "b", "c"], "args", "kw", (3,))
 
 
-def test_what_a_console_would_do():
+def test_console_callbacks_do_nothing():
     args = argparse.Namespace()
     assert callback.get_timelimit(args) == -1
     assert callback.check_training_time(args, None, None, 3, 9)

@@ -1,4 +1,4 @@
-"""Files of solver states: round trips, NNabla's bytes, and files that do not fit."""
+"""Files of solver states: round trips, NNabla's bytes, and files that do not match."""
 
 import random
 
@@ -13,6 +13,7 @@ FORMATS = [".safetensors", ".h5", ".protobuf"]
 
 
 def states():
+    """Returns solver states of several shapes."""
     rng = np.random.RandomState(0)
     shapes = {"z": (), "conv1/W": (2, 3), "conv1/b": (3,), "none": (2, 0)}
     arrays = {
@@ -23,7 +24,7 @@ def states():
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_states_come_back(tmp_path, extension):
+def test_states_make_a_round_trip(tmp_path, extension):
     if extension == ".h5":
         pytest.importorskip("h5py")
     path = tmp_path / f"states{extension}"
@@ -85,26 +86,33 @@ def test_hostile_h5_files_are_refused(tmp_path):
         file["a"] = np.ones(4, np.float32)
 
     def external(group):
+        """Links the data to another file."""
         group.create_dataset("var", (4,), "f4", external=[(str(secret), 0, 16)])
 
     def link(group):
+        """Links to another HDF5 file."""
         group["var"] = h5py.ExternalLink(secret, "/a")
 
     def soft(group):
+        """Links to a data set of the same file."""
         group["var"] = h5py.SoftLink("/w/mean")
 
     def virtual(group):
+        """Maps data of another file."""
         layout = h5py.VirtualLayout((4,), "f4")
         layout[:] = h5py.VirtualSource(secret, "a", (4,))
         group.create_virtual_dataset("var", layout)
 
     def huge(group):
+        """Declares a huge data set."""
         group.create_dataset("unknown", (3 << 28,), "f4", chunks=(1 << 20,))
 
     def name(group):
+        """Has a name that is not valid UTF-8."""
         group.file.create_group(b"\xff")["t"] = np.int64(1)
 
     def index(group):
+        """Has text as index."""
         group["mean"].attrs["index"] = "first"
 
     for make in (external, link, soft, virtual, huge, name, index):
@@ -119,7 +127,7 @@ def test_hostile_h5_files_are_refused(tmp_path):
 
 @pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize("names", [[""], ["a//b"], ["a\0b"], ["\ud800"], ["a", "a/mean"], [".."], ["a/" * 200 + "a"]])
-def test_names_that_would_not_come_back_are_refused(tmp_path, extension, names):
+def test_names_without_a_round_trip_are_refused(tmp_path, extension, names):
     array = np.ones(1, np.float32)
     with pytest.raises(ParameterError, match="save_states: expected"):
         solver_file.save(tmp_path / f"s{extension}", {name: State(1, {"mean": array}) for name in names})

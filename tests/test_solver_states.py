@@ -1,4 +1,4 @@
-"""States of solvers: in files, messages and by value, and what is refused."""
+"""Solver states: in files, in messages and by value; and errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ STATES = {"Sgd": [], "Adam": ["mean", "var"], "Momentum": ["m"], "Adagrad": ["v"
 
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("extension", [".h5", ".safetensors", ".protobuf"])
-def test_states_come_back_from_files(tmp_path, name, extension):
+def test_states_make_a_round_trip_through_files(tmp_path, name, extension):
     if extension == ".h5":
         pytest.importorskip("h5py")
     w = parameter(2, 3)
@@ -28,13 +28,14 @@ def test_states_come_back_from_files(tmp_path, name, extension):
         assert state.t == 2
         for array in state.pstate:
             np.testing.assert_array_equal(state.pstate[array].d, states[key].pstate[array].d)
-    # Both go on alike.
+    # Both solvers continue with equal results.
     s.update()
     fresh.update()
     np.testing.assert_array_equal(w.d, fresh.get_parameters()["conv/W"].d)
 
 
 def copy_of(v):
+    """Returns a leaf with copies of values and gradient."""
     return nn.Variable.from_numpy_array(v.d, v.g, need_grad=True)
 
 

@@ -1,4 +1,4 @@
-"""Solvers: steps against plain formulas, hooks, gradients, and what is refused."""
+"""Solvers: update steps compared with plain formulas, hooks, gradients, and errors."""
 
 import gc
 import inspect
@@ -15,28 +15,33 @@ RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 
 
 def adam(s, g, t, lr):
+    """Adam in NumPy. Returns the decrement of the values."""
     s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
     s["v"] = 0.999 * s.get("v", 0) + 0.001 * g * g
     return lr * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * s["m"] / (np.sqrt(s["v"]) + 1e-8)
 
 
 def momentum(s, g, t, lr):
+    """Momentum in NumPy."""
     s["m"] = 0.9 * s.get("m", 0) + lr * g
     return s["m"]
 
 
 def nesterov(s, g, t, lr):
+    """Nesterov momentum in NumPy."""
     last = s.get("m", 0)
     s["m"] = 0.9 * last - lr * g
     return 0.9 * last - 1.9 * s["m"]
 
 
 def rmsprop(s, g, t, lr):
+    """RMSprop in NumPy."""
     s["v"] = 0.9 * s.get("v", 0) + 0.1 * g * g
     return lr * g / (np.sqrt(s["v"]) + 1e-8)
 
 
 def adagrad(s, g, t, lr):
+    """AdaGrad in NumPy."""
     s["v"] = s.get("v", 0) + g * g
     return lr * g / (np.sqrt(s["v"]) + 1e-8)
 
@@ -49,16 +54,18 @@ STEPS = {
     "RMSprop": rmsprop,
     "Adagrad": adagrad,
 }
-"""What is taken off the values, from states, gradient, number of the step and learning rate."""
+"""Decrements of the values, from states, gradient, step number and learning rate."""
 
 
 def parameter(*shape, dtype=np.float32, seed=0):
+    """Returns a leaf with random values and gradient."""
     rng = np.random.RandomState(seed)
     values, gradient = (np.asarray(rng.randn(*shape), dtype) for _ in range(2))
     return nn.Variable.from_numpy_array(values, gradient, need_grad=True)
 
 
 def solver(name="Adam", **parameters):
+    """Returns a solver with these parameters."""
     s = getattr(S, name)()
     s.set_parameters(parameters or {"w": parameter(2, 3)})
     return s
@@ -66,7 +73,7 @@ def solver(name="Adam", **parameters):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_those_of_a_plain_formula(name, dtype):
+def test_steps_match_a_plain_formula(name, dtype):
     rng = np.random.RandomState(3)
     parameters = {
         "a/W": parameter(3, 5, dtype=dtype),
@@ -101,7 +108,7 @@ def test_each_class_is_documented_and_minimises(name):
     assert list(made.info) == list(parameters)
     assert made.info == kind(*defaults.values()).info == kind().info
     assert repr(made).startswith(f"{name}(")
-    # A bowl: every rule comes nearer to its bottom.
+    # A quadratic bowl: every solver gets nearer to its minimum.
     w = nn.Variable.from_numpy_array(np.array([2.0, -3.0], np.float32), need_grad=True)
     loss = F.sum((w - 1) ** 2)
     made.set_parameters({"w": w})
@@ -124,7 +131,7 @@ def test_learning_rate_and_info_are_in_single_precision():
     assert s.info["alpha"] == np.float32(0.1)
 
 
-def test_parameters_come_back_in_their_order():
+def test_parameters_keep_their_order():
     parameters = {key: parameter(2) for key in "zay"}
     s = solver(**parameters)
     assert list(s.get_parameters().items()) == list(parameters.items())
@@ -156,7 +163,7 @@ def test_more_parameters_replace_or_take_over():
     assert list(s.get_parameters()) == ["w"]
 
 
-def test_data_and_grad_that_are_assigned_later_are_seen():
+def test_later_assigned_data_and_grad_are_used():
     w = parameter(2)
     s = solver("Sgd", w=w)
     s.set_learning_rate(1)
@@ -175,7 +182,7 @@ def test_a_view_of_a_parameter_sees_its_updates():
     np.testing.assert_array_equal(view, before - w.g)
 
 
-def test_zeroed_gradients_are_passed_over():
+def test_zeroed_gradients_are_skipped():
     a, b = parameter(2), parameter(2)
     s = solver("Momentum", a=a, b=b)
     before = b.d.copy()
@@ -208,7 +215,7 @@ def test_weight_decay_is_added_or_fused():
     np.testing.assert_allclose(w.d, before - np.sign(gradient) - 0.25 * before, rtol=1e-6)
 
 
-def test_gradients_are_clipped_scaled_and_looked_through():
+def test_gradients_are_clipped_scaled_and_checked():
     a, b = parameter(2), parameter(1)
     s = solver("Sgd", a=a, b=b)
     a.g, b.g = [3.0, 4.0], [0.5]
@@ -233,6 +240,7 @@ def test_gradients_are_clipped_scaled_and_looked_through():
 
 @pytest.fixture
 def no_hooks_left():
+    """Removes all solver hooks after the test."""
     yield
     for key in list(nn.hooks.SOLVER["pre"]):
         nn.unset_solver_pre_hook(key)
@@ -240,12 +248,13 @@ def no_hooks_left():
         nn.unset_solver_post_hook(key)
 
 
-def test_hooks_stand_around_each_parameter(no_hooks_left):
+def test_hooks_run_around_the_update_of_each_parameter(no_hooks_left):
     a, b = parameter(1), parameter(1)
     s = solver("Sgd", a=a, b=b)
     seen, start = [], [float(a), float(b)]
 
     def hook(name):
+        """Returns a hook that records which parameters have been updated."""
         return lambda: seen.append((name, float(a) != start[0], float(b) != start[1]))
 
     nn.set_solver_pre_hook("x", hook("global pre"))
@@ -262,7 +271,7 @@ def test_hooks_stand_around_each_parameter(no_hooks_left):
         assert [name for name, *_ in seen] == ["pre", "post"] * 2
 
 
-def test_an_exception_in_a_hook_surfaces_as_itself():
+def test_an_exception_in_a_hook_is_not_wrapped():
     a, b = parameter(1), parameter(1)
     s = solver("Sgd", a=a, b=b)
     before = float(b)
@@ -271,6 +280,7 @@ def test_an_exception_in_a_hook_surfaces_as_itself():
         pass
 
     def stop():
+        """A hook that raises."""
         raise Stop("here")
 
     with pytest.raises(Stop, match="here"):
@@ -285,6 +295,7 @@ def test_hooks_may_use_the_solver():
     rates = []
 
     def halve():
+        """A hook that halves the learning rate."""
         s.set_learning_rate(s.learning_rate() / 2)
         rates.append(s.learning_rate())
 
@@ -326,7 +337,7 @@ def test_bad_input_is_refused(act, error):
     s.update()
 
 
-def test_what_no_longer_fits_is_refused_before_anything_changes():
+def test_changed_or_cleared_parameters_are_refused_before_any_update():
     a, b = parameter(1), parameter(2)
     s = solver("Sgd", a=a, b=b)
     before = float(a)
@@ -350,7 +361,7 @@ def test_the_solver_holds_its_parameters():
     assert not np.array_equal(before, s.get_parameters()["w"].d)
 
 
-def test_an_update_lets_other_threads_run():
+def test_two_solvers_update_in_two_threads():
     solvers = [solver(w=parameter(1 << 20)) for _ in range(2)]
     threads = [threading.Thread(target=lambda s=s: [s.update() for _ in range(5)]) for s in solvers]
     for thread in threads:

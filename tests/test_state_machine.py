@@ -1,7 +1,7 @@
-"""Whatever a program does to a graph, in whatever order: what can be read is what a tape in NumPy says.
+"""Random programs on graphs: everything that can be read matches a record in NumPy.
 
-`programs.py` has the steps, `tape.py` the truth. Hypothesis draws programs and makes those that fail short; `make fuzz`
-plays random ones for as long as it is told.
+`programs.py` has the steps and `tape.py` the expected values. Hypothesis chooses and shortens programs. `make
+fuzz` plays random ones for a given time.
 """
 
 from typing import Any
@@ -14,12 +14,13 @@ from playing import CHECKS, STEPS, Program, play
 
 
 class Machine(RuleBasedStateMachine):
-    """A program that Hypothesis chooses."""
+    """A program whose steps Hypothesis chooses."""
 
     program: Program | None = None
 
     @initialize(double=st.booleans(), plain=st.booleans(), first=st.integers(0, 9), second=st.integers(0, 9))
     def begin(self, double: bool, plain: bool, first: int, second: int) -> None:
+        """Adds two leaves."""
         self.program = Program(double, plain)
         for seed in (first, second):
             self.program.do("leaf", seed=seed, need_grad=True, dtype=float)
@@ -30,10 +31,11 @@ class Machine(RuleBasedStateMachine):
 
 
 def taken(name: str) -> Any:
-    """A step as a rule."""
+    """Returns a step as a rule of Hypothesis."""
     arguments = {a: st.sampled_from(values) for a, values in STEPS[name][1].items()}
 
     def do(self: Machine, check: str, **given: Any) -> None:
+        """Does the step and checks the program."""
         self.program.do(name, **given)
         self.program.check(check)
 

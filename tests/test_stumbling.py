@@ -1,4 +1,4 @@
-"""What programs of NNabla stumble over first: whole floats, NNabla's keywords, states that go round, mistakes."""
+"""First obstacles for programs written for NNabla: integral floats, NNabla's keywords, recurrent states, mistakes."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,13 @@ import kinnor.solvers as S
 
 @pytest.fixture(autouse=True)
 def own_parameters():
+    """Runs the test in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         yield
 
 
 def variable(*shape, need_grad=False):
+    """Returns a variable with random values."""
     x = np.random.RandomState(0).randn(*shape).astype(np.float32)
     return nn.Variable.from_numpy_array(x, need_grad=need_grad)
 
@@ -47,7 +49,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("make", "shape"), WHOLE)
-def test_whole_floats_are_integers(make, shape):
+def test_integral_floats_are_integers(make, shape):
     assert make().shape == shape
 
 
@@ -83,7 +85,7 @@ def test_arrays_of_one_element_are_numbers():
         x * np.array([2.0, 3.0])
 
 
-def test_labels_out_of_range_are_no_place():
+def test_labels_out_of_range_give_zeros():
     t = nn.Variable.from_numpy_array(np.array([[5], [1], [-1], [-5]]))
     y = F.one_hot(t, (3,))
     y.forward()
@@ -99,7 +101,7 @@ def test_interpolation_to_one_element_takes_the_first(mode):
         np.testing.assert_array_equal(y.d[0], expected)
 
 
-def test_keywords_are_nnablas():
+def test_keywords_match_nnabla():
     nn.seed(seed_value=3)
     nn.random.set_function_seed(seed_value=3)
     nn.random.set_parameter_seed(seed_value=3)
@@ -137,7 +139,7 @@ def test_h5_files_without_attributes(tmp_path):
     assert [(key, v.need_grad) for key, v in found.items()] == [("a", False), ("b/W", True)]
 
 
-def test_names_are_where_programs_take_them():
+def test_names_are_where_programs_import_them():
     import kinnor.initializer as I
     import kinnor.solver
 
@@ -148,7 +150,7 @@ def test_names_are_where_programs_take_them():
     assert S.SolverState is kinnor.solver.SolverState
 
 
-def test_a_data_iterator_begins_anew():
+def test_a_data_iterator_can_be_reset():
     from kinnor.utils.data_iterator import data_iterator_simple
 
     with data_iterator_simple(lambda i: (i,), 6, 4, shuffle=False) as batches:
@@ -161,7 +163,7 @@ def test_a_data_iterator_begins_anew():
 # --- Mistakes
 
 
-def test_misspelt_names_are_answered_with_the_nearest():
+def test_errors_for_misspelt_names_suggest_the_nearest():
     x = variable(2, 3)
     for call, told in (
         (lambda: F.sofmax, "module 'kinnor.functions' has no attribute 'sofmax'; did you mean 'softmax'?"),
@@ -184,7 +186,7 @@ def test_misspelt_names_are_answered_with_the_nearest():
         assert told in str(raised.value)
 
 
-def test_the_truth_of_a_variable():
+def test_the_truth_value_of_a_variable():
     x, one = variable(2, 3), nn.Variable.from_numpy_array(np.array(2.0))
     assert bool(one)
     assert not bool(one.data * 0.0)
@@ -216,7 +218,7 @@ def test_an_update_of_no_parameters():
 
 
 @pytest.mark.parametrize("mask", [lambda x: F.greater_scalar(x, 0.0), lambda x: F.logical_not(F.less_scalar(x, 0.0))])
-def test_a_mask_of_floats_is_no_index(mask):
+def test_a_mask_of_floats_is_refused_as_index(mask):
     x = variable(4)
     with pytest.raises(TypeError, match="index: expected positions, got the truth values of"):
         x[mask(x)]
@@ -225,7 +227,7 @@ def test_a_mask_of_floats_is_no_index(mask):
 
 
 def sequence(clear_buffer, steps=3, share=True):
-    """Truncated back-propagation: the last state of a sequence is the first one of the next, by sharing its array."""
+    """Truncated backpropagation: the last state of a sequence shares its array with the first state of the next."""
     nn.seed(7)
     x = [variable(2, 3) for _ in range(2)]
     with nn.parameter_scope("", {}):
@@ -246,7 +248,7 @@ def sequence(clear_buffer, steps=3, share=True):
         return found
 
 
-# The states of one run are read by the gradients of the next, which is what the program asks for.
+# Gradients of the next run read states of the last one. The program asks for that.
 @pytest.mark.filterwarnings("ignore:backward of mul2")
 def test_an_array_that_a_leaf_holds_too_is_not_cleared():
     for cleared, kept in zip(sequence(True), sequence(False), strict=True):
@@ -256,7 +258,7 @@ def test_an_array_that_a_leaf_holds_too_is_not_cleared():
     assert all(np.isfinite(g).all() for g in first)
 
 
-def test_a_state_that_goes_round_is_kept_until_another_takes_its_place():
+def test_a_recurrent_state_is_kept_until_it_is_replaced():
     h = nn.Variable((1, 3))
     nxt = F.tanh(h * 2.0)
     out = F.sum(nxt + 1.0)

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run, read back by TensorBoard's own reader."""
+"""Records of runs for TensorBoard, read back with TensorBoard's own reader."""
 
 import errno
 import io
@@ -20,16 +20,19 @@ from kinnor.monitor import MonitorImage, MonitorImageTile, MonitorSeries, Monito
 
 @pytest.fixture
 def loss():
+    """Returns the loss of a small network, in an empty parameter scope."""
     with nn.parameter_scope("", {}):
         x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
         yield F.mean(PF.affine(F.relu(PF.affine(x, 4, name="first")), 2, name="second"))
 
 
 def read(folder):
+    """Returns the records in a folder."""
     return EventAccumulator(str(folder), size_guidance=dict.fromkeys(("scalars", "images", "histograms"), 0)).Reload()
 
 
 def text(found, name):
+    """Returns a text record by name."""
     return b"".join(found.Tensors(name)[-1].tensor_proto.string_val).decode()
 
 
@@ -60,7 +63,7 @@ def test_monitors_write_to_their_files_and_to_tensorboard(tmp_path):
                 Image.open(io.BytesIO(event.encoded_image_string)),
             )
             difference = np.asarray(written.convert("RGB"), int) - np.asarray(shown.convert("RGB"), int)
-            assert np.abs(difference).max() <= 1  # tensorboardX cuts off what the files round
+            assert np.abs(difference).max() <= 1  # tensorboardX truncates where the files round
 
 
 def test_parameters_and_gradients(loss, tmp_path):
@@ -87,7 +90,7 @@ def test_parameters_and_gradients(loss, tmp_path):
     assert [e.value for e in found.Scalars("b.not_finite")] == [4]
 
 
-def test_what_was_not_written_is_not_made(loss, tmp_path):
+def test_missing_gradients_are_not_allocated(loss, tmp_path):
     before = nn.memory_stats()["live"]
     with TensorBoard(tmp_path) as board:
         board.writer.add_parameters(0)
@@ -113,7 +116,7 @@ def test_graph_text_and_profile(loss, tmp_path):
     assert (event.step, event.value) == (7, pytest.approx(rows["profile/backward/Affine"], rel=1e-5))
 
 
-def test_a_run_that_nobody_closed_is_whole(tmp_path):
+def test_an_unclosed_run_is_complete(tmp_path):
     program = (
         "from kinnor.monitor import MonitorSeries, TensorBoard\n"
         f"loss = MonitorSeries('loss', TensorBoard({str(tmp_path)!r}), verbose=False)\n"

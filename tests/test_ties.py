@@ -1,6 +1,6 @@
-"""Where two branches of a function meet: which of them the gradient takes, by kernels and by rules, of any order.
+"""Ties between two branches of a function: the branch of the gradient, by kernels and graph rules, of any order.
 
-The numbers are NNabla's. `docs/differences.md` says so, and where they are not.
+The numbers are NNabla's. `docs/differences.md` lists the exceptions.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def test_gradients_of_gradients_take_the_same_branch(name):
     with nn.auto_forward():
         g = autodiff.grad(F.sum(F.pow_scalar(f(*x), 3.0)), x, create_graph=True)
         twice = autodiff.grad(F.sum(sum(g[1:], g[0])), x)
-    # The second derivative of y^3 is 6 y (dy/dx)^2, as each branch is a line.
+    # The second derivative of y^3 is 6 y (dy/dx)^2, because each branch is linear.
     y = f(*(nn.NdArray.from_numpy_array(np.array(v, np.float32)) for v in inputs)).data
     np.testing.assert_allclose([v.d for v in twice], [6 * y * np.square(e) for e in first], atol=1e-5)
 

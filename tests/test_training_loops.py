@@ -1,4 +1,4 @@
-"""Training loops in parts: what is called, and in which order."""
+"""Training loops: the callbacks that are called, and their order."""
 
 from kinnor.experimental.framework import Evaluator, Trainer, Updater
 
@@ -7,6 +7,8 @@ def test_a_training():
     seen = []
 
     class Worker:
+        """Records the calls of all its methods."""
+
         def __getattr__(self, name):
             def note(*args):
                 seen.append((name, *args))
@@ -35,6 +37,7 @@ def test_a_step_and_an_evaluation():
     seen = []
 
     def note(name):
+        """Returns a callback that records its calls."""
         return lambda *args: seen.append((name, *args))
 
     updater = Updater(

@@ -1,4 +1,4 @@
-"""What operations that users write may declare beside their rules: shared memory, written inputs, further reads."""
+"""Optional declarations of users' operations: in-place outputs, written inputs, additional reads."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from kinnor.function import PythonFunction
 
 
 class Doubled(PythonFunction):
-    """Twice its input, in the memory of the input."""
+    """Doubles its input in place."""
 
     level = 2
 
@@ -56,7 +56,7 @@ def test_in_place(dynamic):
     assert x.g.tolist() == [72, 144]
 
 
-def test_in_place_is_refused_where_a_gradient_reads_the_values():
+def test_in_place_is_refused_if_a_gradient_reads_the_values():
     x = leaf(1, 2)
     with pytest.raises(nn.GraphError, match="is needed by the gradient of exp"):
         Doubled()(F.exp(x))
@@ -70,11 +70,15 @@ def test_in_place_is_refused_where_a_gradient_reads_the_values():
 
 
 class Widened(Doubled):
+    """Declares to be in place with a larger output."""
+
     def setup_impl(self, inputs, outputs):
         outputs[0].reset_shape((*inputs[0].shape, 2), True)
 
 
 class Wrong(Doubled):
+    """Declares an in-place level that does not exist."""
+
     level = 3
 
 
@@ -86,7 +90,7 @@ def test_memory_that_cannot_be_shared_is_refused():
 
 
 class Counted(PythonFunction):
-    """Its first input; counts its runs in the second."""
+    """Returns its first input, and counts its runs in the second."""
 
     def min_outputs(self):
         return 1
@@ -118,7 +122,7 @@ class Counted(PythonFunction):
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_inputs_that_are_written_to_or_stay(keeps):
+def test_written_and_preserved_inputs(keeps):
     x, n = leaf(1, 2), leaf(0, need_grad=False)
     function = Counted()
     function.keeps = keeps
@@ -131,7 +135,7 @@ def test_inputs_that_are_written_to_or_stay(keeps):
 
 
 class Exponential(Doubled):
-    """`backward_impl` computes the values anew, `gradient_impl` reads the output."""
+    """Its `backward_impl` computes the values again, and its `gradient_impl` reads the output."""
 
     level = 0
 
@@ -152,7 +156,7 @@ class Exponential(Doubled):
         return True
 
 
-def test_what_the_graph_of_a_gradient_reads_beside():
+def test_additional_reads_of_a_gradient_graph():
     f = Exponential()(leaf(1)).parent
     assert not f.grad_depends_output_data(0, 0) and f.auto_grad_depends_output_data(0, 0)
     x = leaf(1)

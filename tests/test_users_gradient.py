@@ -1,4 +1,4 @@
-"""Operations that users write, differentiated to any order by rules that they write on Variables."""
+"""Users' operations with graph rules: derivatives of any order."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from kinnor.function import PythonFunction
 
 
 class Cube(PythonFunction):
-    """x to the third."""
+    """The cube, without a graph rule. Counts its recomputations."""
 
     runs = 0
 
@@ -39,7 +39,7 @@ class Cube(PythonFunction):
 
 
 class SmoothCube(Cube):
-    """It can be differentiated again."""
+    """The cube, with a graph rule."""
 
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
         assert propagate_down == [True]
@@ -48,6 +48,8 @@ class SmoothCube(Cube):
 
 
 class Product(Cube):
+    """A product of two inputs, with a graph rule."""
+
     def grad_depends_input_data(self, i, j):
         return i != j
 
@@ -109,8 +111,10 @@ def test_without_a_rule_the_message_says_what_to_write():
         (None, TypeError, "iterable"),
     ],
 )
-def test_bad_rules_are_told(result, error, text):
+def test_bad_rules_are_refused(result, error, text):
     class Bad(Cube):
+        """A cube whose rule returns a wrong result."""
+
         def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
             return result
 
@@ -119,8 +123,10 @@ def test_bad_rules_are_told(result, error, text):
         nn.grad(Bad()(x), x)
 
 
-def test_an_exception_in_a_rule_comes_out_as_it_is():
+def test_an_exception_in_a_rule_is_not_wrapped():
     class Broken(Cube):
+        """A cube whose rule raises."""
+
         def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
             raise KeyError("mine")
 
@@ -132,7 +138,7 @@ def test_an_exception_in_a_rule_comes_out_as_it_is():
     assert y.d.tolist() == [8.0]
 
 
-def test_recomputing_is_told_apart():
+def test_recomputation_calls_recompute_impl():
     before = Cube.runs
     x = leaf(2.0)
     with nn.recompute():

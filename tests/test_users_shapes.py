@@ -1,4 +1,4 @@
-"""Shapes that a user's operation gives: in `setup_impl`, for the outputs that it has, and nowhere else."""
+"""Output shapes of users' operations can be set only in `setup_impl`, and only for existing outputs."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,12 @@ from kinnor.function import PythonFunction
 
 
 def leaf(*shape):
+    """Returns a leaf of ones."""
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
 class Kept(PythonFunction):
-    """Twice its input; what the methods do beside that is up to the test."""
+    """Doubles its input. Tests override its methods."""
 
     def min_outputs(self):
         return 1
@@ -35,13 +36,17 @@ class Kept(PythonFunction):
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 3), (3, 2)])
-def test_a_user_gives_shapes_in_setup_alone(shape, mode):
+def test_shapes_can_be_set_in_setup_only(shape, mode):
     class Forward(Kept):
+        """Sets a shape in `forward_impl`."""
+
         def forward_impl(self, inputs, outputs):
             outputs[0].reset_shape(shape, True)
             outputs[0].d = 7
 
     class Backward(Kept):
+        """Sets a shape in `backward_impl`."""
+
         def backward_impl(self, inputs, outputs, propagate_down, accum):
             inputs[0].reset_shape(shape, True)
             inputs[0].g = 7
@@ -56,20 +61,25 @@ def test_a_user_gives_shapes_in_setup_alone(shape, mode):
         y.backward()
 
 
-def test_a_user_leaves_the_list_of_outputs_alone(mode):
+def test_the_list_of_outputs_cannot_be_changed(mode):
     def popped(outputs):
+        """Removes an output from the list."""
         outputs.pop()
 
     def added(outputs):
+        """Adds an output to the list."""
         outputs.append(outputs[0])
 
     def replaced(outputs):
+        """Replaces an output in the list."""
         outputs[0] = None
 
     for change in popped, added, replaced:
         for level in 0, 1:
 
             class Changed(Kept):
+                """Changes the list of outputs in `setup_impl`."""
+
                 def setup_impl(self, inputs, outputs, change=change):
                     super().setup_impl(inputs, outputs)
                     change(outputs)
@@ -81,8 +91,10 @@ def test_a_user_leaves_the_list_of_outputs_alone(mode):
                 Changed()(leaf(2))
 
 
-def test_a_user_has_no_billion_outputs():
+def test_a_billion_outputs_are_refused():
     class Many(Kept):
+        """Declares a billion outputs."""
+
         def min_outputs(self):
             return 10**9
 
@@ -90,8 +102,10 @@ def test_a_user_has_no_billion_outputs():
         Many()(leaf(2))
 
 
-def test_a_user_that_changes_what_it_is_set_up_with():
+def test_an_input_that_changes_its_shape_in_setup():
     class Restless(Kept):
+        """Changes the shape of an input during its own setup."""
+
         def setup_impl(self, inputs, outputs):
             super().setup_impl(inputs, outputs)
             if self.of is not None:

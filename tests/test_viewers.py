@@ -1,4 +1,4 @@
-"""Graphs as pictures and for TensorBoard, by NNabla's names."""
+"""Graphs as pictures and for TensorBoard, with NNabla's names."""
 
 import stat
 import struct
@@ -17,6 +17,7 @@ from kinnor.experimental.viewers import PictureError, SimpleGraph
 
 @pytest.fixture
 def pred():
+    """Returns the output of a small network."""
     nn.clear_parameters()
     x = nn.Variable((2, 1, 6, 6))
     h = F.relu(PF.batch_normalization(PF.convolution(x, 3, (3, 3), name="c1"), name="bn"))
@@ -27,12 +28,13 @@ def pred():
 
 @pytest.fixture
 def no_dot(monkeypatch, tmp_path):
+    """Makes `dot` unavailable."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
 @pytest.fixture
 def dot(no_dot, tmp_path):
-    """A program that says what it was asked for, and fails on text with `bad`."""
+    """Installs a fake `dot` that prints its arguments, and fails on text that contains `bad`."""
     path = tmp_path / "bin/dot"
     path.parent.mkdir()
     path.write_text(
@@ -93,7 +95,7 @@ def test_graphviz_makes_the_picture(pred, tmp_path):
         graph.save(pred, tmp_path / "k")
 
 
-def test_what_is_no_graph():
+def test_objects_without_a_graph_are_refused():
     with pytest.raises(TypeError, match="expected a Variable, got int"):
         SimpleGraph().create_graphviz_digraph(1)
     with pytest.raises(nn.ArgumentError, match="without a parent"):
@@ -101,7 +103,7 @@ def test_what_is_no_graph():
 
 
 def events(path):
-    """The events of a file: lengths, checksums and messages."""
+    """Returns the messages of an event file, after a check of lengths and checksums."""
     content, at = path.read_bytes(), 0
     while at < len(content):
         (length,) = struct.unpack_from("<Q", content, at)

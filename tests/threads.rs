@@ -1,4 +1,4 @@
-//! The pool under contention, panics and forks, with more threads than cores.
+//! The thread pool under contention, panics and forks, with more threads than cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kinnor::kernels::threads::{Shared, num_threads, parallel, ranges, set_num_threads};
 
-/// One test at a time: the number of threads is the process's.
+/// Sets the number of threads and returns the lock of the tests, since that number is global.
 fn with_threads(n: usize) -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -16,10 +16,12 @@ fn with_threads(n: usize) -> MutexGuard<'static, ()> {
     guard
 }
 
+/// Returns `n` zero counts.
 fn counts(n: usize) -> Vec<AtomicUsize> {
     (0..n).map(|_| AtomicUsize::new(0)).collect()
 }
 
+/// True if every count is one.
 fn all_once(counts: &[AtomicUsize]) -> bool {
     counts.iter().all(|c| c.load(Ordering::Relaxed) == 1)
 }
@@ -39,14 +41,14 @@ fn every_chunk_runs_once() {
 }
 
 #[test]
-fn chunks_see_and_show_plain_memory() {
+fn chunks_read_and_write_shared_memory() {
     let _alone = with_threads(4);
     let mut x = vec![0_u64; 10_000];
     for round in 0..500 {
         let p = Shared::new(x.as_mut_ptr());
         ranges(x.len(), 700, |range| {
             for i in range {
-                // SAFETY: each index is in one range.
+                // SAFETY: each index is in exactly one range.
                 unsafe { *p.get().add(i) += i as u64 };
             }
         });
@@ -63,7 +65,7 @@ fn more_threads_than_chunks_help_when_the_caller_is_slow() {
 }
 
 #[test]
-fn loops_in_loops_run() {
+fn nested_loops_run() {
     let _alone = with_threads(4);
     let counts = counts(30 * 20);
     parallel(30, |i| {
@@ -75,11 +77,11 @@ fn loops_in_loops_run() {
 }
 
 #[test]
-fn callers_beside_each_other_make_progress() {
+fn concurrent_callers_make_progress() {
     let _alone = with_threads(3);
     let blocked = AtomicBool::new(true);
     std::thread::scope(|s| {
-        // One loop holds the pool for as long as the other callers work.
+        // One loop occupies the pool while the other callers work.
         s.spawn(|| {
             parallel(3, |_| {
                 while blocked.load(Ordering::Relaxed) {
@@ -108,7 +110,7 @@ fn callers_beside_each_other_make_progress() {
 }
 
 #[test]
-fn a_panic_comes_out_and_the_pool_lives_on() {
+fn a_panic_is_raised_and_the_pool_continues() {
     let _alone = with_threads(3);
     for bad in [0, 5, 63] {
         let ran = AtomicU64::new(0);
@@ -130,7 +132,7 @@ fn a_panic_comes_out_and_the_pool_lives_on() {
 }
 
 #[test]
-fn threads_that_slept_come_back() {
+fn sleeping_threads_wake_up() {
     let _alone = with_threads(4);
     for pause in [0, 10, 40, 100, 2000] {
         for _ in 0..20 {
@@ -146,7 +148,7 @@ fn threads_that_slept_come_back() {
 }
 
 #[test]
-fn busy_neighbours_do_not_stop_it() {
+fn busy_neighbours_do_not_stop_the_pool() {
     let _alone = with_threads(8);
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
@@ -182,18 +184,18 @@ fn forked_children_run_loops() {
     };
     assert_eq!(sum(100), 4950);
     std::thread::scope(|s| {
-        // Another thread is inside the pool at most forks.
+        // At most forks, another thread is inside the pool.
         s.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 sum(1000);
             }
         });
         for _ in 0..30 {
-            // SAFETY: the child only runs loops and leaves.
+            // SAFETY: the child only runs loops and exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let right = (0..50).all(|_| sum(100) == 4950);
-                // SAFETY: leaves at once, running nothing of the parent's.
+                // SAFETY: exits immediately, and runs no code of the parent.
                 unsafe { libc::_exit(i32::from(!right)) };
             }
             let mut status = -1;
@@ -208,7 +210,7 @@ fn forked_children_run_loops() {
 
 #[cfg(feature = "rayon")]
 #[test]
-fn loops_run_on_the_threads_of_rayon_if_asked() {
+fn loops_run_on_rayon_threads_on_request() {
     use std::collections::HashSet;
     use std::thread::{ThreadId, current, sleep};
 
@@ -225,13 +227,13 @@ fn loops_run_on_the_threads_of_rayon_if_asked() {
             parallel(counts.len(), |i| {
                 used.lock().unwrap_or_else(PoisonError::into_inner).insert(current().id());
                 counts[i].fetch_add(1, Ordering::Relaxed);
-                parallel(2, |_| sleep(Duration::from_micros(10))); // a loop inside of a chunk
+                parallel(2, |_| sleep(Duration::from_micros(10))); // a loop within a chunk
             });
             assert!(all_once(&counts), "round {round}");
         }
     });
     assert_eq!(used.into_inner().unwrap_or_else(PoisonError::into_inner), own);
-    // A panic ends the loop, is raised by the caller, and leaves the pool as it was; from outside of any pool too.
+    // A panic ends the loop, is raised in the caller, and leaves the pool intact, also outside of any pool.
     let panics = || parallel(1000, |i| assert!(i < 500, "chunk {i}"));
     assert!(catch_unwind(AssertUnwindSafe(|| pool.install(panics))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());

@@ -1,7 +1,7 @@
-"""Throws arguments at everything that can be called, in a process of its own so that a crash is seen.
+"""Calls everything public with random arguments, in a process of its own, so that a crash is detected.
 
-Run as `python throwing.py KIND START COUNT PATH`, KIND being a key of `TARGETS`: the throws numbered from START on.
-Each is written to PATH before it is made, so that the last one is known after a crash.
+Run as `python throwing.py KIND START COUNT PATH`. KIND is a key of `TARGETS`. The calls are numbered from START
+on. Each call is written to PATH before it is made, so that the last one is known after a crash.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ EXPECTED = (
 )
 MEMORY = 2 << 30
 SECONDS = 20
-"""Of processors, for one call; the process is ended then, and the note says by which."""
+"""CPU seconds for one call. The process is ended after that, and the note in PATH names the call."""
 ROWS: dict[str, list[Any]] = {}
 for _row in all_rows():
     ROWS.setdefault(_row.name, []).append(_row)
 
 
 class Offence(Exception):
-    """What a call may not do."""
+    """Raised if a call violates a rule."""
 
 
 class Throw:
-    """Makes calls, and says when one does not end as calls should."""
+    """Makes calls, and raises if one ends in a way that no call may."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(b" " * 8192)
@@ -72,7 +72,7 @@ class Throw:
         self.number = 0
 
     def __call__(self, what: str, f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """The result of a call, or None when it was refused."""
+        """Returns the result of a call, or None if the call was refused."""
         text = (
             f"{self.number}: {what}({', '.join([*map(shown, args), *(f'{k}={shown(v)}' for k, v in kwargs.items())])})"
         )
@@ -95,7 +95,7 @@ class Throw:
 
 
 def state(x: Any) -> np.ndarray | None:
-    """The values, which a refused call leaves as they were; none where they are cleared."""
+    """Returns the values, which a refused call may not change. None if they are cleared."""
     data = x.data if isinstance(x, nn.Variable) else x
     if data.clear_called:
         return None
@@ -105,7 +105,7 @@ def state(x: Any) -> np.ndarray | None:
 
 
 def shown(x: Any) -> str:
-    """An argument as a message shows it."""
+    """Formats an argument for a message."""
     if isinstance(x, (nn.Variable, nn.NdArray, np.ndarray)):
         kind = (
             ""
@@ -115,12 +115,12 @@ def shown(x: Any) -> str:
         return f"{type(x).__name__}({x.shape}{kind})"
     try:
         return repr(x)[:200]
-    except EXPECTED as e:  # of what was made of garbage
+    except EXPECTED as e:  # from an object made of random data
         return f"{type(x).__name__}, whose repr raises {type(e).__name__}"
 
 
 def follow(throw: Throw, what: str, y: Any) -> None:
-    """Runs what came out of a call: forward, backward, the gradient as a graph."""
+    """Runs the result of a call: forward, backward, and the gradient as a graph."""
     for y_ in y if isinstance(y, tuple) else (y,):
         if isinstance(y_, nn.Variable) and y_.size < 10**6 and y_.parent is not None:
             throw(f"forward of {what}", y_.forward, True)
@@ -133,7 +133,7 @@ def follow(throw: Throw, what: str, y: Any) -> None:
 
 
 def functions(throw: Throw, choose: Choose) -> None:
-    """A registered operation with operands and arguments that need not fit."""
+    """Calls a registered operation with inputs and arguments that need not fit."""
     name, _, inputs, args, _ = choose(_core.declarations())
     operands, given = choose([spoiled, made_up])(name, inputs, args, choose)
     if choose([False] * 9 + [True]):
@@ -144,7 +144,7 @@ def functions(throw: Throw, choose: Choose) -> None:
 
 
 def made_up(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any], dict[str, Any]]:
-    """Operands and arguments that have nothing to do with each other."""
+    """Returns unrelated inputs and arguments."""
     wild = choose([False, False, True])
     operands = []
     for _, kind in inputs:
@@ -159,7 +159,7 @@ def made_up(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any
 
 
 def spoiled(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any], dict[str, Any]]:
-    """A row of the table of operations with a thing or two changed."""
+    """Returns a row of the table of operations with one or two changes."""
     row = choose(ROWS.get(name, [None]))
     if row is None:
         return made_up(name, inputs, args, choose)
@@ -183,7 +183,7 @@ def spoiled(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any
 
 
 def fitting(annotation: str, choose: Choose) -> Any:
-    """A value of the type that a declaration asks for, not often a sensible one."""
+    """Returns a value of the declared type, rarely a sensible one."""
     if "None" in annotation and choose([True, False, False]):
         return None
     if annotation.startswith("bool"):
@@ -221,7 +221,7 @@ ALONE = [
 
 
 def members(throw: Throw, choose: Choose) -> None:
-    """A method, a property or an operator of a variable, an array or a function."""
+    """Uses a method, a property or an operator of a variable, an array or a function."""
     x = variable(choose)
     if isinstance(x, nn.Variable) and x.parent is not None and choose([True, False]):
         x = x.parent
@@ -241,7 +241,7 @@ def members(throw: Throw, choose: Choose) -> None:
 
 
 def index(choose: Choose) -> Any:
-    """What stands in brackets."""
+    """Returns an index."""
     slices = [slice(None), slice(1, None, 2), slice(None, None, -1), slice(5, 2), slice(0, 10, 0), slice(2**70)]
     one = [0, -1, 5, None, ..., True, *slices]
     if choose([True, False, False]):
@@ -268,7 +268,7 @@ def member(throw: Throw, choose: Choose, x: Any) -> None:
 
 
 def solvers(throw: Throw, choose: Choose) -> None:
-    """A solver: its arguments, and its methods in any order."""
+    """Calls a solver: its constructor, then its methods in any order."""
     import kinnor.solvers as S
 
     name = choose([n for n in S.__all__ if n != "SolverState"])
@@ -294,7 +294,7 @@ CALLABLES = [
 
 
 def constructors(throw: Throw, choose: Choose) -> None:
-    """Classes and plain functions of the package."""
+    """Calls classes and plain functions of the package."""
     f = choose(CALLABLES)
     y = throw(getattr(f, "__qualname__", repr(f)), f, *(anything(choose) for _ in range(choose([0, 1, 1, 2, 3, 4]))))
     follow(throw, "constructors", y)
@@ -305,12 +305,12 @@ TAKEN = ("hooks.set", "nn.set_function", "nn.set_solver", "nn.unset", "hooks.uns
 
 
 def names(throw: Throw, choose: Choose) -> None:
-    """Any public name, with any arguments, and what comes out of it."""
+    """Calls any public name with any arguments, and uses the result."""
     name = choose(sorted(NAMES))
     f = NAMES[name]
     given = [public_names.argument(choose) for _ in range(choose([0, 1, 1, 2, 2, 3, 4]))]
     if name.startswith(TAKEN) and given:
-        given[0] = "x"  # a key that can be taken back
+        given[0] = "x"  # a key that can be removed again
     by_name = {}
     with contextlib.suppress(ValueError, TypeError):
         keys = [k for k in inspect.signature(f).parameters if k not in ("args", "kwargs")]
@@ -332,7 +332,7 @@ TARGETS = {
 
 
 def main(kind: str, start: int, count: int, path: str) -> None:
-    """Throws, and raises at the first offence."""
+    """Makes the calls, and raises at the first violation."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     logging.disable()

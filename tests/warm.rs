@@ -1,5 +1,5 @@
-//! A static step or prediction that has run before allocates nothing: neither on the heap nor for buffers.
-#![cfg(not(feature = "python"))] // which brings an allocator of its own
+//! A static training step or inference that has run before does not allocate, neither on the heap nor buffers.
+#![cfg(not(feature = "python"))] // the Python feature has an allocator of its own
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use kinnor::solvers::{Existing, Hooks, find};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counting what all threads ask for: one test at a time.
+/// The system's allocator with a count of allocations of all threads. Tests run one at a time.
 struct Counting;
 
-// SAFETY: all is the system's.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,17 +31,19 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
+/// Returns a leaf of this shape.
 fn leaf(shape: &[usize], need_grad: bool) -> Variable {
     let size: usize = shape.iter().product();
     let values: Vec<f64> = (0..size).map(|i| ((i * 7919 % 1000) as f64 - 500.0) / 5000.0).collect();
     Variable::from_values(shape, &values).expect("fits").with_need_grad(need_grad)
 }
 
+/// Returns the first output of an operation.
 fn one(name: &str, x: &[&Variable], arguments: &[Value]) -> Variable {
     apply(name, x, arguments).expect("builds").remove(0)
 }
 
-/// Heap allocations while `f` runs, and bytes of buffers that it had beside those from before.
+/// Returns the number of heap allocations while `f` runs, and the peak bytes of its new buffers.
 fn allocations(f: impl FnOnce()) -> (usize, usize) {
     let live = memory_stats().live;
     reset_peak_memory();
@@ -51,9 +53,10 @@ fn allocations(f: impl FnOnce()) -> (usize, usize) {
     (count, memory_stats().peak - live)
 }
 
-/// A loss, and the parameters that it is trained by.
+/// A loss and its parameters.
 type Net = (Variable, Vec<Variable>);
 
+/// A network of affine layers.
 fn mlp() -> Net {
     let x = leaf(&[64, 300], false);
     let t = Variable::from_values([64, 1], &[3.0; 64]).expect("fits");
@@ -66,27 +69,29 @@ fn mlp() -> Net {
     (one("mean", &[&one("softmax_cross_entropy", &[&y, &t], &[])], &[]), parameters)
 }
 
-/// Builds a net layer by layer.
+/// Builds a network layer by layer.
 struct Layers {
     h: Variable,
     parameters: Vec<Variable>,
-    /// Normalization is by the statistics of the batch, not by running ones.
+    /// Normalize by batch statistics, not by running statistics.
     batch_stat: bool,
 }
 
 impl Layers {
+    /// Adds a parameter.
     fn parameter(&mut self, shape: &[usize]) -> Variable {
         self.parameters.push(leaf(shape, true));
         self.parameters[self.parameters.len() - 1].clone()
     }
 
+    /// Applies an operation to the last result.
     fn then(&mut self, name: &str, others: &[&Variable], arguments: &[Value]) -> &mut Self {
         let h = self.h.clone();
         self.h = one(name, &[&[&h], others].concat(), arguments);
         self
     }
 
-    /// A convolution to so many maps with a bias, `relu` and batch normalization.
+    /// Adds a convolution with bias, `relu` and batch normalization.
     fn convolution(
         &mut self,
         name: &str,
@@ -111,17 +116,19 @@ impl Layers {
     }
 }
 
+/// A convolutional network with batch statistics.
 fn convolutions() -> Net {
     convolutions_by(true)
 }
 
+/// A convolutional network that covers several algorithms.
 fn convolutions_by(batch_stat: bool) -> Net {
     let mut net = Layers { h: leaf(&[4, 3, 80, 80], false), parameters: Vec::new(), batch_stat };
     let two = || Value::Ints(vec![2; 2]);
     net.convolution("convolution", &[16, 3, 11, 11], 16, [5, 2, 1]) // a large kernel
-        .convolution("convolution", &[32, 16, 3, 3], 32, [1, 1, 1]) // directly
+        .convolution("convolution", &[32, 16, 3, 3], 32, [1, 1, 1]) // direct
         .then("max_pooling", &[], &[two()])
-        .convolution("convolution", &[32, 32, 3, 3], 32, [1, 1, 1]) // in Winograd's way
+        .convolution("convolution", &[32, 32, 3, 3], 32, [1, 1, 1]) // Winograd
         .convolution("depthwise_convolution", &[32, 3, 3], 32, [1, 1, 1])
         .convolution("depthwise_convolution", &[32, 7, 7], 32, [3, 2, 1])
         .convolution("convolution", &[48, 32, 1, 1], 48, [0, 1, 1])
@@ -129,7 +136,7 @@ fn convolutions_by(batch_stat: bool) -> Net {
         .convolution("convolution", &[48, 48, 1, 1], 48, [0, 2, 1])
         .convolution("deconvolution", &[48, 32, 3, 3], 32, [1, 2, 1])
         .convolution("convolution", &[64, 32, 3, 3], 64, [1, 2, 1])
-        .convolution("convolution", &[64, 64, 3, 3], 64, [1, 1, 1]) // with few tiles
+        .convolution("convolution", &[64, 64, 3, 3], 64, [1, 1, 1]) // Winograd with few tiles
         .then("average_pooling", &[], &[Value::Ints(vec![3; 2])]);
     let (w, b) = (net.parameter(&[64, 10]), net.parameter(&[10]));
     let t = Variable::from_values([4, 1], &[3.0; 4]).expect("fits");
@@ -137,7 +144,7 @@ fn convolutions_by(batch_stat: bool) -> Net {
     (net.h, net.parameters)
 }
 
-/// One weight in several products, which stays packed between them.
+/// A weight in several products, which stays packed between them.
 fn recurrent() -> Net {
     let (w, b) = (leaf(&[200, 200], true), leaf(&[200], true));
     let mut h = leaf(&[32, 200], false);
@@ -176,7 +183,7 @@ fn a_warm_step_allocates_nothing() {
             assert_eq!(buffers, 0, "{n} threads: bytes of buffers");
         }
     }
-    // Predictions, with functions done along with those before them: in the same test, since all threads are counted.
+    // Inference with fused functions. In the same test, because allocations of all threads are counted.
     for n in [1, 2] {
         threads::set_num_threads(n);
         let (loss, _) = convolutions_by(false);

@@ -1,6 +1,7 @@
-"""Every way to write an array, in every array of several networks, before every way to run: what a run must then see.
+"""All ways to write an array, in every array of several networks, before all ways to run.
 
-`combinations()` lists them all, with the type of the arrays and that of the context. `check` plays one.
+Each run must see the write. `combinations()` lists all cases, with the type of the arrays and the type of the
+context. `check` plays one.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ TYPES: dict[str, tuple[Any, str]] = {
     "float32 in bfloat16": (np.float32, "bfloat16"),
 }
 
-# Networks: the shapes of their arrays, and what they compute of them.
+# Networks: the shapes of their arrays, and their results.
 
 
 def constant(values: Any) -> nn.Variable:
+    """Returns a variable without gradient."""
     return nn.Variable.from_numpy_array(np.asarray(values))
 
 
 def lstm(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any) -> Any:
+    """Two steps of an LSTM."""
     for _ in range(2):
         i, f, o, g = F.split(F.reshape(F.affine(x, w) + F.affine(h, u) + b, (3, 4, 4)), axis=1)
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
@@ -47,19 +50,23 @@ def lstm(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any) -> Any:
 
 
 def attention(q: Any, k: Any, v: Any, w: Any) -> Any:
+    """Attention with an output layer."""
     return F.affine(F.batch_matmul(F.softmax(F.batch_matmul(q, k, transpose_b=True), axis=2), v), w, base_axis=2)
 
 
 def mlp(x: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """A perceptron of three layers."""
     return F.affine(F.relu(F.affine(F.tanh(F.affine(x, a, b)), c, d)), e)
 
 
 def residual(x: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """A residual block of two convolutions."""
     h = F.relu(F.convolution(x, a, b, pad=(1, 1)))
     return x + F.convolution(h, c, d, pad=(1, 1))
 
 
 def normalized(x: Any, beta: Any, gamma: Any, mean: Any, variance: Any) -> Any:
+    """Batch normalization with running statistics."""
     return F.batch_normalization(x, beta, gamma, mean, variance, batch_stat=False)
 
 
@@ -100,7 +107,7 @@ NETWORKS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
 
 
 class Net:
-    """A network on arrays of its own."""
+    """A network with arrays of its own."""
 
     def __init__(self, name: str, arrays: Sequence[Any]) -> None:
         self.name = name
@@ -108,11 +115,13 @@ class Net:
         self.loss = self.build()
 
     def build(self) -> Any:
+        """Builds the loss."""
         y = NETWORKS[self.name][1](*self.leaves)
         return F.sum(F.sin(y * 0.3)) + F.sum(F.pow_scalar(y, 2.0))
 
 
 def numbers(*arrays: Any) -> list[Any]:
+    """Returns copies of arrays."""
     return [np.array(a.get_data("r")) for a in arrays]
 
 
@@ -120,11 +129,13 @@ def numbers(*arrays: Any) -> list[Any]:
 
 
 def forward(net: Net) -> list[Any]:
+    """Static forward run."""
     net.loss.forward()
     return numbers(net.loss.data)
 
 
 def clearing(net: Net) -> list[Any]:
+    """Static training step with cleared buffers."""
     net.loss.forward(clear_no_need_grad=True)
     wanted = [x for x in net.leaves if x.need_grad]
     if not wanted:
@@ -136,6 +147,7 @@ def clearing(net: Net) -> list[Any]:
 
 
 def predicting(net: Net) -> list[Any]:
+    """Inference without gradients, in a new graph."""
     with nn.no_grad():
         y = net.build()
         y.forward()
@@ -143,12 +155,14 @@ def predicting(net: Net) -> list[Any]:
 
 
 def at_once(net: Net) -> list[Any]:
+    """Eager run."""
     with nn.auto_forward():
         y = net.build()
     return numbers(y.data)
 
 
 def differentiating(net: Net) -> list[Any]:
+    """Gradients by `autodiff.grad`."""
     net.loss.forward()
     wanted = [x for x in net.leaves if x.need_grad]
     found = autodiff.grad(net.loss, wanted, allow_unused=True) if wanted else ()
@@ -156,6 +170,7 @@ def differentiating(net: Net) -> list[Any]:
 
 
 def without_graph(net: Net) -> list[Any]:
+    """Eager run without gradients."""
     with nn.auto_forward(), nn.no_grad():
         y = net.build()
     return numbers(y.data)
@@ -167,7 +182,7 @@ RUNS = [forward, clearing, predicting, at_once, differentiating, without_graph]
 
 
 def dropped(view: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
-    """Writes through a view that was there during a run, and is not any more in the next."""
+    """Writes through a view that exists during one run and is dropped before the next."""
 
     def write(array: Any, new: Any, run: Callable[[], Any]) -> None:
         seen = view(array)
@@ -178,6 +193,7 @@ def dropped(view: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
 
 
 def parts(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Writes through views of two parts."""
     half = new.shape[0] // 2
     views = [array.narrow(0, 0, half).data, array.narrow(0, half, new.shape[0] - half).data]
     run()
@@ -185,12 +201,14 @@ def parts(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def address(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Writes by address."""
     place = array.data_ptr(new.dtype)
     run()
     ctypes.memmove(place, np.ascontiguousarray(new).ctypes.data, new.nbytes)
 
 
 def borrowed(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Writes to borrowed memory."""
     own = np.zeros_like(new)
     from_dlpack(own, array)
     run()
@@ -198,7 +216,7 @@ def borrowed(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def between(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """No run while the view is there."""
+    """Writes through a view that exists between runs only."""
     array.data[...] = new
     run()
     array.data[...] = new[::-1]
@@ -206,6 +224,7 @@ def between(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def in_steps(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Writes in several steps with runs between them."""
     view = array.data
     step = -(-new.shape[0] // 2)
     for i in range(0, new.shape[0], step):
@@ -214,17 +233,19 @@ def in_steps(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def assigned(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Assigns the values."""
     array.data = new
     run()
 
 
 def by_bytes(array: Any, new: Any, run: Callable[[], Any]) -> None:
+    """Writes through a view of bytes."""
     view = memoryview(array.data.view(np.uint8)).cast("B")
     run()
     view[:] = np.ascontiguousarray(new).tobytes()
 
 
-# What is known by its address is never trusted again, so that it comes last.
+# Comes last: an array whose address was taken is never cached again.
 WRITES: dict[str, Callable[[Any, Any, Any], None]] = {
     "data": dropped(lambda array: array.data),
     "asarray": dropped(np.asarray),
@@ -241,7 +262,7 @@ WRITES: dict[str, Callable[[Any, Any, Any], None]] = {
 
 
 class Combination(NamedTuple):
-    """One of them."""
+    """A type, a network, an array of it, a way to write and a way to run."""
 
     kind: str
     network: str
@@ -251,14 +272,14 @@ class Combination(NamedTuple):
 
 
 def fits(kind: str, network: str, leaf: int, write: str) -> bool:
-    """Whether there is such a write: a row has no halves, and NumPy does not lend bfloat16."""
+    """True if the write is possible. A single row cannot be halved, and NumPy cannot lend bfloat16."""
     return not (write == "parts" and NETWORKS[network][0][leaf][0] < 2) and (
         write != "borrowed" or TYPES[kind][0] is not ml_dtypes.bfloat16
     )
 
 
 def combinations(kinds: Sequence[str] = tuple(TYPES)) -> Iterator[Combination]:
-    """All of them."""
+    """Yields all combinations."""
     for kind, (network, (shapes, _)) in itertools.product(kinds, NETWORKS.items()):
         for leaf, write, run in itertools.product(range(len(shapes)), WRITES, range(len(RUNS))):
             if fits(kind, network, leaf, write):
@@ -266,14 +287,14 @@ def combinations(kinds: Sequence[str] = tuple(TYPES)) -> Iterator[Combination]:
 
 
 def values(combination: Combination, seed: int) -> list[Any]:
-    """Arrays of a network, of the type."""
+    """Returns the arrays of a network in the type of the combination."""
     rng, dtype = np.random.default_rng(seed), TYPES[combination.kind][0]
     arrays = [rng.uniform(0.2, 1.0, shape) for shape in NETWORKS[combination.network][0]]
     return [np.round(a * 4).astype(dtype) if dtype == np.int32 else a.astype(dtype) for a in arrays]
 
 
 def check_in_turn(kind: str, network: str, run: int) -> None:
-    """One network, every array of which is written in every way, one way after the other."""
+    """Writes every array of one network in every way, in turn."""
     with nn.context_scope(nn.Context([f"cpu:{TYPES[kind][1]}"])):
         net = Net(network, values(Combination(kind, network, 0, "", run), 0))
         for seed, (name, write) in enumerate(WRITES.items(), 1):
@@ -290,7 +311,7 @@ def check_in_turn(kind: str, network: str, run: int) -> None:
 
 
 def check(combination: Combination) -> None:
-    """Runs, writes, runs twice more: as a network that was made of the new values."""
+    """Runs, writes, and runs twice more. They must equal the results of a network built from the new values."""
     run, write = RUNS[combination.run], WRITES[combination.write]
     with nn.context_scope(nn.Context([f"cpu:{TYPES[combination.kind][1]}"])):
         old, new = values(combination, 0), values(combination, 1)

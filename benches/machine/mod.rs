@@ -1,4 +1,4 @@
-//! What benches measure against: the best time of many calls, and what the multipliers of this machine can do.
+//! References for benches: the best time of many calls, and the peak of this machine's multipliers.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -9,19 +9,19 @@ use kinnor::kernels::threads::{num_threads, parallel};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Seconds on the clock, or with one thread seconds of the processor, which other programs do not take.
+/// Seconds of the clock. With one thread, seconds of processor time, which other programs do not affect.
 fn now() -> f64 {
     #[cfg(unix)]
     if num_threads() == 1 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the structure is there to be written.
+        // SAFETY: the pointer is to a valid structure.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
         return time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
     }
     START.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
-/// Seconds of the best of many calls.
+/// Returns the seconds of the fastest of many calls.
 pub fn best(mut call: impl FnMut()) -> f64 {
     let (start, mut best) = (Instant::now(), f64::INFINITY);
     while start.elapsed() < Duration::from_millis(200) {
@@ -32,8 +32,8 @@ pub fn best(mut call: impl FnMut()) -> f64 {
     best
 }
 
-/// Seconds of the best of many calls of each, called in turn so that a busy moment of the machine meets them all.
-#[allow(dead_code)] // not every bench compares
+/// Returns the seconds of the fastest call of each. The calls take turns, so that a disturbance affects all.
+#[allow(dead_code)] // not used by every bench
 pub fn best_of_each(calls: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
     let (start, mut best) = (Instant::now(), vec![f64::INFINITY; calls.len()]);
     while start.elapsed() < Duration::from_millis(200) * calls.len() as u32 {
@@ -46,7 +46,7 @@ pub fn best_of_each(calls: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
     best
 }
 
-/// Multiply-adds in registers only: many rounds of independent ones of the widest kind. Returns their number.
+/// Runs many rounds of independent multiply-adds in the widest registers. Returns the number of multiply-adds.
 #[cfg(target_arch = "x86_64")]
 fn multiply_adds() -> usize {
     use std::arch::x86_64::{
@@ -75,7 +75,7 @@ fn multiply_adds() -> usize {
         }
         black_box(sums.map(|s| _mm256_cvtss_f32(s)));
     }
-    // SAFETY: `isa` says what the machine has.
+    // SAFETY: `isa` says which instructions the machine has.
     unsafe {
         match isa() {
             Isa::Avx512 => {
@@ -96,7 +96,7 @@ fn multiply_adds() -> usize {
     0
 }
 
-/// GFLOP/s of multiply-adds on all threads; zero where it is not known.
+/// GFLOP/s of multiply-adds on all threads, zero if unknown.
 pub fn peak() -> f64 {
     let threads = num_threads();
     let count = multiply_adds();

@@ -1,1 +1,1 @@
-"""Training steps beside those of other frameworks: `make peers`, or `python -m benches.peers --help`."""
+"""Training steps compared with other frameworks: `make peers`, or `python -m benches.peers --help`."""

@@ -1,6 +1,6 @@
-"""Train in Kinnor and in whichever peers are installed, and say who is faster.
+"""Trains in Kinnor and in all installed peers, and reports which is faster.
 
-Each framework has a process of its own; the processes take turns, so that a noisy minute meets all of them alike.
+Each framework has a process of its own. The processes take turns, so that a disturbance affects all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def options() -> argparse.Namespace:
-    """What the user asks for."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(prog="python -m benches.peers", description=__doc__)
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-peers/bin/python", help="that has the peers")
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="leave out the others; none: Kinnor alone")
@@ -42,7 +42,7 @@ def options() -> argparse.Namespace:
 
 
 def peers_of(chosen: argparse.Namespace) -> list[str]:
-    """The peers that take part; ends the program if there are none and none was not what was asked for."""
+    """Returns the peers to compare with. Ends the program if there are none, unless none were requested."""
     if chosen.peers == []:
         return []
     found = [name for name in installed(chosen.python) if chosen.peers is None or name in chosen.peers]
@@ -55,7 +55,7 @@ def peers_of(chosen: argparse.Namespace) -> list[str]:
 
 
 def attempt(contender: Contender, what: str, *arguments: float) -> None:
-    """Have a contender do something, unless it has failed before; note it if it fails now."""
+    """Calls a method of a contender, unless it has failed before. Records a failure."""
     if contender.row.failure:
         return
     try:
@@ -65,7 +65,7 @@ def attempt(contender: Contender, what: str, *arguments: float) -> None:
 
 
 def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, bar: tqdm) -> list[Row]:
-    """All rows of one workload on one number of threads."""
+    """Returns all rows of one workload at one number of threads."""
     workload = WORKLOADS[name](chosen.quick)
     contenders: list[Contender] = []
     try:
@@ -78,7 +78,7 @@ def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, b
                 attempt(contender, "start")
                 bar.update()
         for turn in range(chosen.rounds):
-            # Nobody always comes after the same other.
+            # Rotate the order, so that no contender always follows the same one.
             for contender in contenders[turn % len(contenders) :] + contenders[: turn % len(contenders)]:
                 bar.set_description(f"{name}, {threads} threads: round {turn + 1}")
                 attempt(contender, "measure", chosen.seconds)
@@ -92,21 +92,21 @@ def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, b
 
 
 def steps(chosen: argparse.Namespace, peers: list[str]) -> int:
-    """How far the bar goes."""
+    """Returns the length of the progress bar."""
     made = [WORKLOADS[name](True) for name in chosen.only]
     starts = sum(len(forms(f, workload, chosen.compile)) for workload in made for f in ("kinnor", *peers))
     return starts * (1 + chosen.rounds) * len(chosen.threads)
 
 
 def groups(chosen: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """Workload and number of threads of each group of rows."""
+    """Yields workload and number of threads of each group of rows."""
     for threads in chosen.threads:
         for name in chosen.only:
             yield name, threads
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measures, prints and writes the results."""
     chosen = options()
     peers = peers_of(chosen)
     rows: list[Row] = []

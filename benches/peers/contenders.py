@@ -1,4 +1,4 @@
-"""Who takes part, and the processes that run them; knows no table."""
+"""The contenders of the comparison, and the processes that run them. Does not format results."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PEERS = ("torch", "jax", "tensorflow")
 PLAIN, NAMED = "static", "static, named"
 DYNAMIC, DYNAMIC_NAMED = "dynamic", "dynamic, named"
 RUN_AT_ONCE = (DYNAMIC, DYNAMIC_NAMED, "eager", "channels last")
-"""Forms that compute while the program builds its network, which is what dynamic mode is compared with."""
+"""Forms that compute while the program builds the network. Dynamic mode is compared with these."""
 
 LIMIT = 300.0
-"""Seconds after which a process that has not answered is given up."""
+"""Timeout in seconds for an answer of a process."""
 
 
 class Failed(Exception):
-    """A process that ended or was given up."""
+    """Raised if a process ended or did not answer in time."""
 
 
 def forms(framework: str, workload: Workload, with_compile: bool) -> list[str]:
-    """The forms in which a framework takes part in a workload."""
+    """Returns the forms in which a framework runs a workload."""
     if framework == "kinnor":
         return [PLAIN, NAMED, DYNAMIC, DYNAMIC_NAMED]
     if framework == "jax":
@@ -44,7 +44,7 @@ def forms(framework: str, workload: Workload, with_compile: bool) -> list[str]:
 
 
 def installed(python: Path) -> list[str]:
-    """The peers that `python` can import; none if there is no such interpreter."""
+    """Returns the peers that `python` can import. Empty if the interpreter does not exist."""
     if not python.exists():
         return []
     program = f"import importlib.util as u; print(*(n for n in {PEERS} if u.find_spec(n)))"
@@ -53,15 +53,15 @@ def installed(python: Path) -> list[str]:
 
 @dataclass
 class Row:
-    """What was measured of one form of one workload.
+    """Measurements of one form of one workload.
 
     Attributes:
-        losses: The losses of the first steps.
+        losses: Losses of the first steps.
         wall: Milliseconds of a step, one figure for each round.
-        cpu: Milliseconds of all processors together, likewise.
-        baseline: MiB in use once the framework was imported.
-        peak: The most MiB in use after that.
-        failure: Why there are no figures, if so.
+        cpu: Milliseconds of all processors together, for each round.
+        baseline: MiB in use after importing the framework.
+        peak: The peak in MiB after that.
+        failure: The reason, if there are no figures.
     """
 
     workload: str
@@ -82,17 +82,17 @@ class Row:
         return f"{self.framework} {self.form}"
 
     def facts(self) -> dict[str, Any]:
-        """For a file."""
+        """The fields as a dictionary, for a file."""
         return asdict(self)
 
 
 class Contender:
-    """A process that trains, and the row of what it says.
+    """A process that trains, and the row for its results.
 
     Args:
-        row: Which workload, framework, form and number of threads; figures are added to it.
+        row: Workload, framework, form and number of threads. Figures are added to it.
         python: Interpreter that has the framework.
-        is_small: Whether to train the small form of the workload.
+        is_small: True for the small form of the workload.
     """
 
     def __init__(self, row: Row, python: Path | str = sys.executable, is_small: bool = False) -> None:
@@ -111,7 +111,7 @@ class Contender:
         )
 
     def answer(self) -> dict[str, Any]:
-        """The next line of facts; frameworks may print others."""
+        """Returns the next line of JSON. Other output of the framework is skipped."""
         assert self.process.stdout is not None
         timer = Timer(LIMIT, self.process.kill)
         timer.start()
@@ -126,15 +126,15 @@ class Contender:
         raise Failed((self.errors.read().strip().splitlines() or [f"gave up after {LIMIT:g} s"])[-1])
 
     def start(self) -> None:
-        """Wait until the first steps are taken."""
+        """Waits until the first steps are done."""
         facts = self.answer()
         self.row.losses = facts["losses"]
         self.row.build_seconds = facts["build_seconds"]
 
     def measure(self, seconds: float) -> None:
-        """Take steps for a while; the others wait."""
+        """Runs steps for some seconds, while the other processes wait."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # `answer` says why
+        with suppress(BrokenPipeError):  # `answer` raises the reason
             self.process.stdin.write(f"measure {seconds}\n")
             self.process.stdin.flush()
         facts = self.answer()
@@ -142,7 +142,7 @@ class Contender:
         self.row.cpu.append(1e3 * facts["cpu"])
 
     def finish(self) -> None:
-        """Ask for the memory, and end the process."""
+        """Reads the memory figures, and ends the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         if not self.row.failure:
@@ -151,7 +151,7 @@ class Contender:
         self.close()
 
     def close(self) -> None:
-        """End the process, however it is."""
+        """Ends the process in any state."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.errors):

@@ -1,8 +1,8 @@
-"""What a framework costs before it does anything: seconds to import, and MiB on the disk.
+"""The size of a framework: seconds to import, and MiB on disk.
 
     python -m benches.peers.footprint DISTRIBUTION
 
-prints the MiB of a distribution with all that it requires, and of itself alone, as installed in this environment.
+Prints the MiB of an installed distribution with all its requirements, and of itself alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow_cpu"
 
 @dataclass(frozen=True)
 class Footprint:
-    """Of a framework: seconds to import it in a fresh process, MiB with all that it requires, MiB of its own."""
+    """Seconds to import a framework in a new process, MiB with all requirements, and MiB of its own."""
 
     name: str
     seconds: float
@@ -37,7 +37,7 @@ class Footprint:
 
 
 def of_package(name: str) -> float:
-    """MiB of a package's folder; a development install has its files nowhere else."""
+    """Returns the MiB of a package's folder. Used for development installs, whose files are only there."""
     found = util.find_spec(name)
     folder = Path(found.origin).parent if found and found.origin else None
     files = folder.rglob("*") if folder else []
@@ -45,13 +45,13 @@ def of_package(name: str) -> float:
 
 
 def of_distribution(name: str) -> float:
-    """MiB of the files that a distribution installed."""
+    """Returns the MiB of the files that a distribution installed."""
     files = [Path(str(f.locate())) for f in metadata.files(name) or [] if "__pycache__" not in f.parts]
     return sum(f.stat().st_size for f in files if f.is_file()) / 2**20
 
 
 def required(name: str, found: set[str] | None = None) -> set[str]:
-    """The distribution and all installed ones that it requires, extras left out."""
+    """Returns the distribution and all installed ones that it requires, without extras."""
     found = set() if found is None else found
     key = re.sub(r"[-_.]+", "-", name).lower()
     try:
@@ -68,7 +68,7 @@ def required(name: str, found: set[str] | None = None) -> set[str]:
 
 
 def main() -> None:
-    """Print both figures."""
+    """Prints both figures."""
     name = sys.argv[1]
     names = DISTRIBUTIONS.get(name, (name,))
     if name == "kinnor":
@@ -80,14 +80,14 @@ def main() -> None:
 
 
 def seconds(command: list[str]) -> float:
-    """How long a program runs."""
+    """Returns the seconds that a program runs."""
     started = time.perf_counter()
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     return time.perf_counter() - started
 
 
 def measure(pythons: Mapping[str, Path | str], rounds: int = 5) -> list[Footprint]:
-    """The footprint of each framework, given the interpreter that has it; rounds go through all of them in turn."""
+    """Measures the footprint of each framework with its interpreter, in alternating rounds."""
     taken: dict[str, list[float]] = {name: [] for name in pythons}
     for _ in range(rounds + 1):
         for name, python in pythons.items():
@@ -97,7 +97,7 @@ def measure(pythons: Mapping[str, Path | str], rounds: int = 5) -> list[Footprin
     for name, python in pythons.items():
         command = [str(python), "-m", "benches.peers.footprint", name]
         total, own = subprocess.check_output(command, text=True, cwd=ROOT).split()
-        # The first round may have read the files from the disk.
+        # The first round may read the files from disk.
         found.append(Footprint(name, median(taken[name][1:]), float(total), float(own)))
     return found
 

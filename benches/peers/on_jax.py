@@ -1,4 +1,4 @@
-"""The workloads in JAX: one jitted function for a step, solvers from Optax, images with channels last."""
+"""The models of `workloads` in JAX: a jitted step, solvers from Optax, images with channels last."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ Arrays = tuple[jax.Array, jax.Array]
 
 
 def set_threads(n: int) -> None:
-    """XLA takes as many threads as the process has processors; `worker` has set those."""
+    """Does nothing: XLA uses all processors of the process, and `worker` has limited those."""
 
 
 def affine(w: Weights, name: str, x: jax.Array) -> jax.Array:
+    """Affine layer with the weights called `name`."""
     return x @ w[f"{name}.w"] + w[f"{name}.b"]
 
 
 def convolution(w: Weights, name: str, x: jax.Array, pad: int, stride: int = 1, groups: int = 1) -> jax.Array:
+    """Convolution with the weights called `name`."""
     filters = w[f"{name}.w"]
     if groups > 1:
         filters = filters[:, :, None, :]
@@ -46,6 +48,7 @@ def convolution(w: Weights, name: str, x: jax.Array, pad: int, stride: int = 1, 
 
 
 def deconvolution(w: Weights, name: str, x: jax.Array) -> jax.Array:
+    """Deconvolution with stride 2 and the weights called `name`."""
     h = jax.lax.conv_transpose(
         x, w[f"{name}.w"], (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), transpose_kernel=True
     )
@@ -53,18 +56,20 @@ def deconvolution(w: Weights, name: str, x: jax.Array) -> jax.Array:
 
 
 def normalization(w: Weights, name: str, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Batch or layer normalization; what a running mean would cost is left out in JAX's favour."""
+    """Batch or layer normalization, without the cost of running statistics, in JAX's favour."""
     mean = x.mean(axes, keepdims=True)
     variance = x.var(axes, keepdims=True)
     return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * w[f"{name}.gamma"] + w[f"{name}.beta"]
 
 
 def convolution_and_norm(w: Weights, name: str, x: jax.Array, pad: int, stride: int = 1, groups: int = 1) -> jax.Array:
+    """Convolution and batch normalization."""
     h = convolution(w, f"{name}_conv", x, pad, stride, groups)
     return normalization(w, f"{name}_norm", h, (0, 1, 2))
 
 
 def max_pool(x: jax.Array) -> jax.Array:
+    """Max pooling over 2x2 windows."""
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
@@ -161,20 +166,20 @@ MODELS: dict[str, Callable[[Weights, jax.Array, Sizes], jax.Array]] = {
 
 
 def solver_of(workload: Workload) -> optax.GradientTransformation:
-    """The workload's solver."""
+    """Returns the solver of the workload."""
     if workload.solver == "adam":
         return optax.adam(workload.rate)
     return optax.sgd(workload.rate, momentum=0.9 if workload.solver == "momentum" else None)
 
 
 def arrays(batch: Batch) -> Arrays:
-    """Arrays on the device, with labels as Optax wants them."""
+    """Returns arrays on the device, with labels in the form that Optax expects."""
     x, t = (jnp.asarray(array) for array in batch)
     return x, t[:, 0] if t.dtype == jnp.int32 else t
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Arrays], jax.Array], list[Arrays]]:
-    """A function that takes one step and returns the loss from before it, and its batches."""
+    """Returns a function that runs one step and returns the loss before it, and its batches."""
     workload = workload.channels_last()
     model = partial(MODELS[workload.model], sizes=workload.sizes)
     solver = solver_of(workload)

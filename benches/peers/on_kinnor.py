@@ -1,4 +1,4 @@
-"""The workloads in Kinnor: static and dynamic, and both with every intermediate variable held by a name."""
+"""The models of `workloads` in Kinnor: static and dynamic, each also with all intermediate variables held by names."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SOLVERS = {"adam": S.Adam, "momentum": S.Momentum, "sgd": S.Sgd}
 
 
 def set_threads(n: int) -> None:
-    """Compute on `n` threads."""
+    """Sets the number of threads."""
     nn.set_num_threads(n)
 
 
 class Model:
-    """A network. Each intermediate variable goes through `keep`, which holds it where names are to be held."""
+    """A network. `keep` is called on each intermediate variable, and holds it if names are to be held."""
 
     def __init__(self, workload: Workload, holds_names: bool) -> None:
         self.sizes = workload.sizes
@@ -42,7 +42,7 @@ class Model:
         return F.mean(self.keep(self.loss(self.keep(y), t)))
 
     def keep(self, v: nn.Variable) -> nn.Variable:
-        """Hold `v`, as a cell of a notebook does, until the network is built again."""
+        """Holds `v` until the network is built again, as a cell of a notebook does."""
         if self.holds_names:
             self.names.append(v)
         return v
@@ -104,6 +104,7 @@ class Model:
         return PF.affine(h, 10, name="affine0")
 
     def convolution_and_norm(self, x: nn.Variable, outputs: int, kernel: int, stride: int, name: str) -> nn.Variable:
+        """Convolution without bias and batch normalization."""
         h = PF.convolution(
             x,
             outputs,
@@ -194,16 +195,16 @@ class Model:
 
 
 def set_weights(workload: Workload) -> None:
-    """Give each parameter its initial weights; raises KeyError if the network and the workload differ."""
+    """Sets the initial weights of each parameter. Raises KeyError if the network and the workload differ."""
     for path, parameter in nn.get_parameters().items():
         layer, *_, part = path.split("/")
         parameter.d = workload.weights[f"{layer}.{part.lower()}"].reshape(parameter.shape)
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variable], list[Batch]]:
-    """A function that takes one step and returns the loss from before it, and its batches.
+    """Returns a function that runs one step and returns the loss before it, and its batches.
 
-    These stay in NumPy: to copy them in is part of a step.
+    The batches stay in NumPy, because copying them in is part of a step.
     """
     mode, _, naming = form.partition(", ")
     holds_names = bool(naming)
@@ -215,10 +216,11 @@ def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variab
     set_weights(workload)
     solver = SOLVERS[workload.solver](workload.rate)
     solver.set_parameters(nn.get_parameters())
-    # A notebook that looks at its variables does not let them be cleared.
+    # A notebook that reads its variables needs runs that do not clear them.
     clears = not holds_names
 
     def static(batch: Batch) -> nn.Variable:
+        """A step of a static graph."""
         x.d, t.d = batch
         loss.forward(clear_no_need_grad=clears)
         solver.zero_grad()
@@ -227,6 +229,7 @@ def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variab
         return loss
 
     def dynamic(batch: Batch) -> nn.Variable:
+        """A step in dynamic mode."""
         loss = model(*(nn.Variable.from_numpy_array(array) for array in batch))
         solver.zero_grad()
         loss.backward(clear_buffer=clears)

@@ -1,4 +1,4 @@
-"""The workloads in TensorFlow: `tf.function` over variables, solvers from Keras, images with channels last."""
+"""The models of `workloads` in TensorFlow: `tf.function` over variables, solvers from Keras, channels last."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ Tensors = tuple[tf.Tensor, tf.Tensor]
 
 
 def set_threads(n: int) -> None:
-    """Compute on `n` threads."""
+    """Sets the number of threads."""
     tf.config.threading.set_intra_op_parallelism_threads(n)
     tf.config.threading.set_inter_op_parallelism_threads(n)
 
 
 def affine(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
+    """Affine layer with the weights called `name`."""
     return tf.matmul(x, w[f"{name}.w"]) + w[f"{name}.b"]
 
 
 def padded(x: tf.Tensor, pad: int) -> tf.Tensor:
+    """Pads height and width with zeros."""
     return tf.pad(x, [[0, 0], [pad, pad], [pad, pad], [0, 0]])
 
 
 def convolution(w: Weights, name: str, x: tf.Tensor, pad: int, stride: int = 1) -> tf.Tensor:
-    """TensorFlow's "SAME" is the padding asked for only where the stride is 1 or the kernel even."""
+    """Convolution with explicit padding, since TensorFlow's "SAME" differs if the stride is 2 and the kernel odd."""
     filters = w[f"{name}.w"]
     if stride == 1 or filters.shape[0] % 2 == 0:
         h = tf.nn.conv2d(x, filters, stride, "SAME")
@@ -44,6 +46,7 @@ def convolution(w: Weights, name: str, x: tf.Tensor, pad: int, stride: int = 1) 
 
 
 def deconvolution(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
+    """Deconvolution with stride 2 and the weights called `name`."""
     filters = w[f"{name}.w"]
     n, height, width, _ = x.shape
     h = tf.nn.conv2d_transpose(x, filters, (n, 2 * height, 2 * width, filters.shape[2]), 2, "SAME")
@@ -51,20 +54,23 @@ def deconvolution(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
 
 
 def batch_norm(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
-    """The fused kernel; what a running mean would cost is left out in TensorFlow's favour."""
+    """Fused batch normalization, without the cost of running statistics, in TensorFlow's favour."""
     return tf.compat.v1.nn.fused_batch_norm(x, w[f"{name}.gamma"], w[f"{name}.beta"], epsilon=1e-5)[0]
 
 
 def layer_norm(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
+    """Layer normalization over the last axis."""
     mean, variance = tf.nn.moments(x, [2], keepdims=True)
     return tf.nn.batch_normalization(x, mean, variance, w[f"{name}.beta"], w[f"{name}.gamma"], 1e-5)
 
 
 def convolution_and_norm(w: Weights, name: str, x: tf.Tensor, pad: int, stride: int = 1) -> tf.Tensor:
+    """Convolution and batch normalization."""
     return batch_norm(w, f"{name}_norm", convolution(w, f"{name}_conv", x, pad, stride))
 
 
 def depthwise_and_norm(w: Weights, name: str, x: tf.Tensor, stride: int) -> tf.Tensor:
+    """Depthwise convolution and batch normalization."""
     filters = w[f"{name}_conv.w"][..., None]
     if stride == 1:
         h = tf.nn.depthwise_conv2d(x, filters, [1, 1, 1, 1], "SAME")
@@ -167,20 +173,20 @@ MODELS: dict[str, Callable[[Weights, tf.Tensor, Sizes], tf.Tensor]] = {
 
 
 def solver_of(workload: Workload) -> tf.keras.optimizers.Optimizer:
-    """The workload's solver."""
+    """Returns the solver of the workload."""
     if workload.solver == "adam":
         return tf.keras.optimizers.Adam(workload.rate, epsilon=1e-8)
     return tf.keras.optimizers.SGD(workload.rate, momentum=0.9 * (workload.solver == "momentum"))
 
 
 def tensors(batch: Batch) -> Tensors:
-    """Tensors, with labels as TensorFlow wants them."""
+    """Returns tensors, with labels in the form that TensorFlow expects."""
     x, t = (tf.constant(array) for array in batch)
     return x, t[:, 0] if t.dtype == tf.int32 else t
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], tf.Tensor], list[Tensors]]:
-    """A function that takes one step and returns the loss from before it, and its batches."""
+    """Returns a function that runs one step and returns the loss before it, and its batches."""
     workload = workload.channels_last()
     model = MODELS[workload.model]
     weights = {name: tf.Variable(w) for name, w in workload.weights.items()}

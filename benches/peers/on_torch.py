@@ -1,4 +1,4 @@
-"""The workloads in PyTorch: eager, and through `torch.compile`."""
+"""The models of `workloads` in PyTorch: eager, and compiled by `torch.compile`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tensors = tuple[torch.Tensor, torch.Tensor]
 
 
 def set_threads(n: int) -> None:
-    """Compute on `n` threads."""
+    """Sets the number of threads."""
     torch.set_num_threads(n)
 
 
@@ -50,7 +50,7 @@ def tiny(sizes: dict[str, int]) -> nn.Module:
 
 
 class Chain(nn.Module):
-    """A thousand elementwise functions."""
+    """A chain of elementwise functions."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def vgg(sizes: dict[str, int]) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """Two convolutions round which the input skips."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def separable(sizes: dict[str, int]) -> nn.Module:
 
 
 class Transformer(nn.Module):
-    """Encoder block that normalizes first."""
+    """Transformer encoder block with normalization first."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class Transformer(nn.Module):
 
 
 class Lstm(nn.Module):
-    """`nn.LSTM`, the fused one, and a classifier."""
+    """The fused `nn.LSTM`, and a classifier."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Lstm(nn.Module):
 
 
 class Text(nn.Module):
-    """Mean of vectors, and two layers."""
+    """The mean of word vectors, and two layers."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ MODELS: dict[str, Callable[[dict[str, int]], nn.Module]] = {
 
 
 def set_weights(model: nn.Module, workload: Workload) -> None:
-    """Give modules with weights the workload's, which come in the same order."""
+    """Copies the weights of the workload to the modules, in the order of both."""
     layers: dict[str, dict[str, np.ndarray]] = {}
     for name, array in workload.weights.items():
         layer, part = name.split(".")
@@ -225,20 +225,20 @@ def set_weights(model: nn.Module, workload: Workload) -> None:
 
 
 def optimizer(workload: Workload, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """The workload's solver, in the form that PyTorch finds the fastest on this machine's kind."""
+    """Returns the solver of the workload, in PyTorch's fastest form for CPUs."""
     if workload.solver == "adam":
         return torch.optim.Adam(parameters, lr=workload.rate, fused=True)
     return torch.optim.SGD(parameters, lr=workload.rate, momentum=0.9 * (workload.solver == "momentum"), fused=True)
 
 
 def tensors(batch: Batch) -> Tensors:
-    """Tensors that share the batch's memory, with labels as PyTorch wants them."""
+    """Returns tensors that share the memory of the batch, with labels in the form that PyTorch expects."""
     x, t = (torch.from_numpy(array) for array in batch)
     return x, t[:, 0].long() if t.dtype == torch.int32 else t
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], torch.Tensor], list[Tensors]]:
-    """A function that takes one step and returns the loss from before it, and its batches."""
+    """Returns a function that runs one step and returns the loss before it, and its batches."""
     model = MODELS[workload.model](workload.sizes)
     set_weights(model, workload)
     batches = [tensors(batch) for batch in workload.batches]

@@ -1,6 +1,6 @@
-"""The measured rows that the page about speed shows: the file that holds them, its figures, and the page's table.
+"""The measured rows on the page about speed: their file, the figures, and the table of the page.
 
-`python -m benches.peers --publish` writes all of them after measuring; `python -m benches.peers.published` draws the
+`python -m benches.peers --publish` measures and writes all of them. `python -m benches.peers.published` draws the
 figures and the table again from the file.
 """
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "docs/guide"
 ROWS = ROOT / "benches/results/peers.json"
-"""The rows that the page shows."""
+"""The file of the rows."""
 OURS, PEER, GREY = "#3f7fd9", "#d9713f", "#8a8f98"
-"""Colours that can be seen on white and on black."""
+"""Colours that are visible on white and on black."""
 
 TIME, MEMORY = "speed-time.svg", "speed-memory.svg"
 BEGIN, END = "<!-- measured rows -->", "<!-- end of measured rows -->"
 
 
 def machine() -> str:
-    """The processor and the system, in words."""
-    told = Path("/proc/cpuinfo")  # Linux alone has it
+    """Describes the processor and the system."""
+    told = Path("/proc/cpuinfo")  # exists on Linux only
     names = re.findall(r"^model name\s*: (.+)$", told.read_text(), re.MULTILINE) if told.exists() else []
     processor = names[0] if names else platform.processor() or platform.machine()
     return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
 
 
 def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
-    """What is published of comparisons on one number of threads: those that have a peer and count in the mean.
+    """Returns the published facts of comparisons at one number of threads.
 
-    `time` has our time of a step over that of the fastest peer, one number for each run, or null if a row was not in
-    that run; `memory` has our peak and that peer's in MiB, or is null if it was not written down. `notes` are sentences
-    that the page shows below.
+    Only comparisons that have a peer and count in the mean are published. `time` has our time of a step over the
+    time of the fastest peer, one number for each run. It is null for a run without the row. `memory` has both
+    peaks in MiB, or is null if unknown. `notes` are sentences that the page shows below.
     """
     now = datetime.now(timezone.utc)
     rows = [
@@ -64,7 +64,7 @@ def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
 
 
 def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], line: float | None = None) -> None:
-    """Draw a group of bars for each row, on a logarithmic axis unless a line at a value is wanted."""
+    """Draws a group of bars for each row, on a logarithmic axis unless there is a line at a value."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -92,7 +92,7 @@ def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], l
 
 
 def draw(facts: dict[str, Any], folder: Path) -> list[str]:
-    """Draw the figures; the names of their files are returned: that of memory only if memory is known."""
+    """Draws the figures and returns the names of their files. Memory is drawn only if it is known."""
     rows = facts["rows"]
     times = [(row["workload"], row["time"]) for row in rows]
     bars(folder / TIME, "time of a step / time of the fastest peer", times, (OURS, "#4aa564", "#8a63d2"), line=1.0)
@@ -105,7 +105,7 @@ def draw(facts: dict[str, Any], folder: Path) -> list[str]:
 
 
 def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
-    """The table of the rows and the figures, as the page has them."""
+    """Returns the table of the rows and the figures in Markdown."""
     rows = facts["rows"]
     runs = len(rows[0]["time"])
     has_memory = any(row["memory"] for row in rows)
@@ -133,7 +133,7 @@ def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
 
 
 def publish(folder: Path = FOLDER, rows: Path = ROWS) -> None:
-    """Draw the figures of the file `rows`, and write its table into `speed.md`, between the two comments there."""
+    """Draws the figures of the file `rows`, and writes its table into `speed.md`, between the two comments there."""
     facts = json.loads(rows.read_text())
     page = folder / "speed.md"
     before, _, rest = page.read_text().partition(BEGIN)
@@ -142,7 +142,7 @@ def publish(folder: Path = FOLDER, rows: Path = ROWS) -> None:
 
 
 def write(comparisons: Sequence[Comparison], threads: int, folder: Path = FOLDER, rows: Path = ROWS) -> None:
-    """Write these comparisons to the file `rows`, and publish it."""
+    """Writes these comparisons to the file `rows`, and publishes it."""
     facts = facts_of(comparisons, threads)
     rows.write_text(json.dumps(facts, indent=1) + "\n")
     publish(folder, rows)

@@ -1,4 +1,4 @@
-"""From rows to ratios, tables and a chart; measures nothing."""
+"""Computes ratios, tables and charts from measured rows."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ if TYPE_CHECKING:
     from .footprint import Footprint
 
 TOLERANCE = 1e-3
-"""How far losses may be apart, relative to Kinnor's."""
+"""Relative tolerance of losses to Kinnor's."""
 
 MOST_WITH_NAMES = 1.3
-"""What holding every variable by a name may cost."""
+"""Limit of the relative time with every variable held by a name."""
 
 COLOURS = {"kinnor": "#c0392b", "torch": "#e08e0b", "jax": "#2e86c1", "tensorflow": "#7d6608"}
 
 
 def agree(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether two lists of losses are the same but for rounding."""
+    """True if two lists of losses are equal up to rounding."""
     return len(a) == len(b) and all(abs(x - y) <= TOLERANCE * abs(y) for x, y in zip(a, b, strict=True))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The mean of ratios; not a number if there are none."""
+    """Returns the geometric mean, NaN if there are no values."""
     logs = [log(value) for value in values]
     return exp(sum(logs) / len(logs)) if logs else float("nan")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A form of Kinnor's beside the fastest peer.
+    """A form of Kinnor's and the fastest peer.
 
     Attributes:
         ours: Kinnor's row.
-        named: The same with every variable held by a name.
+        named: The same form with every variable held by a name.
         peer: The fastest peer that computes the same, if any.
-        is_target: Whether it counts in the mean: static forms do, dynamic ones where calls cost more than arithmetic.
+        is_target: True if it counts in the mean: static forms, and dynamic ones where calls cost more than
+            arithmetic.
     """
 
     ours: Row
@@ -56,7 +57,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Our time over the peer's."""
+        """Our time over the peer's time."""
         return time(self.ours) / time(self.peer) if self.peer else float("nan")
 
     def __str__(self) -> str:
@@ -75,12 +76,15 @@ class Comparison:
 
 
 def time(row: Row) -> float:
-    """Milliseconds of a step."""
+    """Returns the milliseconds of a step."""
     return median(row.wall)
 
 
 def void(rows: Iterable[Row]) -> list[Row]:
-    """Rows of one workload without figures, or whose losses are not Kinnor's; the reason is put into them."""
+    """Returns the rows of one workload that do not count, and sets their reason.
+
+    A row does not count if it has no figures, or if its losses differ from Kinnor's.
+    """
     rows = list(rows)
     reference = next((row.losses for row in rows if row.form == PLAIN and not row.failure), [])
     for row in rows:
@@ -90,7 +94,7 @@ def void(rows: Iterable[Row]) -> list[Row]:
 
 
 def compare(rows: Sequence[Row], is_small_work: bool) -> list[Comparison]:
-    """The comparisons within the rows of one workload on one number of threads."""
+    """Returns the comparisons within the rows of one workload at one number of threads."""
     valid = [row for row in rows if not row.failure]
     ours = {row.form: row for row in valid if row.framework == "kinnor"}
     peers = [row for row in valid if row.framework != "kinnor"]
@@ -104,11 +108,12 @@ def compare(rows: Sequence[Row], is_small_work: bool) -> list[Comparison]:
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table that reads well both as Markdown and as it is: the first column to the left, the others to the right."""
+    """Returns a table in aligned Markdown: the first column to the left, the others to the right."""
     lines = [head, *lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
 
     def written(line: Sequence[str]) -> str:
+        """Formats a line."""
         cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
         cells[0] = line[0].ljust(widths[0])
         return f"| {' | '.join(cells)} |"
@@ -118,7 +123,7 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def ratios(comparisons: Iterable[Comparison]) -> str:
-    """The table of ratios."""
+    """Returns the table of ratios."""
     head = [
         "workload",
         "form",
@@ -152,7 +157,7 @@ def ratios(comparisons: Iterable[Comparison]) -> str:
 
 
 def everything(rows: Iterable[Row]) -> str:
-    """The table of all that was measured."""
+    """Returns the table of all measurements."""
     head = [
         "workload",
         "who",
@@ -182,13 +187,13 @@ def everything(rows: Iterable[Row]) -> str:
 
 
 def footprints(found: Iterable[Footprint]) -> str:
-    """The table of what importing and installing costs."""
+    """Returns the table of import times and sizes."""
     head = ("what", "import s", "installed MiB", "of these its own")
     return table(head, [(f.name, f"{f.seconds:.2f}", f"{f.total:.0f}", f"{f.own:.0f}") for f in found])
 
 
 def conclusion(comparisons: Sequence[Comparison], n_threads: int) -> str:
-    """The means and what is above the limits, for one number of threads."""
+    """Returns the means, and the rows above the limits, for one number of threads."""
     here = [c for c in comparisons if c.ours.threads == n_threads]
     counted = [c for c in here if c.peer and c.is_target]
     others = [c.ratio for c in here if c.peer and not c.is_target]
@@ -206,10 +211,11 @@ def conclusion(comparisons: Sequence[Comparison], n_threads: int) -> str:
 
 
 def chart(rows: Sequence[Row], path: Path, title: str, of_memory: bool = False) -> None:
-    """Bars of time, or of peak memory, in units of the fastest peer's, on a logarithmic axis."""
+    """Draws bars of time or of peak memory relative to the fastest peer, on a logarithmic axis."""
     from matplotlib.figure import Figure
 
     def value(row: Row) -> float:
+        """Returns the length of a bar."""
         return row.peak if of_memory else time(row)
 
     valid = [row for row in rows if not row.failure]
@@ -236,7 +242,7 @@ def chart(rows: Sequence[Row], path: Path, title: str, of_memory: bool = False) 
 
 
 def write(rows: Sequence[Row], comparisons: Sequence[Comparison], found: Sequence[Footprint], folder: Path) -> None:
-    """Write `peers.json`, `peers.csv`, `peers.md`, and charts of time and of memory for each number of threads."""
+    """Writes `peers.json`, `peers.csv`, `peers.md`, and charts of time and of memory for each number of threads."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = {"rows": [row.facts() for row in rows], "footprints": [vars(f) for f in found]}
     (folder / "peers.json").write_text(json.dumps(facts, indent=1) + "\n")

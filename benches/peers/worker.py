@@ -1,9 +1,9 @@
-"""One process of the comparison: trains one workload in one framework, and answers to the process that asks.
+"""One process of the comparison: trains one workload in one framework, on request of its parent.
 
     python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--small]
 
-It writes a line of JSON once the first steps are taken, one for each `measure SECONDS` that it reads, and a last one
-when its input ends.
+It writes a line of JSON after the first steps, and one for each `measure SECONDS` that it reads. It writes the
+last one at the end of its input.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import median
 
 N_LOSSES = 3
-"""Losses that all frameworks must agree on."""
+"""Number of losses that all frameworks must agree on."""
 
 CHUNK = 0.02
-"""Seconds that steps are taken without a look at the clock: calls that only queue work may run ahead that far."""
+"""Seconds of steps between two reads of the clock. Calls that only queue work can run ahead by this time."""
 
 OF_ALL = {
     "OMP_NUM_THREADS": "{}",
@@ -36,28 +36,28 @@ OF_ALL = {
 
 
 def memory(what: str) -> float:
-    """MiB of this process: `VmRSS`, what it has now, or `VmHWM`, the most it has had. Not a number outside Linux."""
+    """Returns MiB of this process: `VmRSS`, the current use, or `VmHWM`, the peak. NaN outside Linux."""
     status = Path("/proc/self/status")
     if not status.exists():
         return float("nan")
-    # Not getrusage: what that calls the maximum includes what the parent had before this program was loaded.
+    # `getrusage` does not fit: its maximum includes memory of the parent from before this program was loaded.
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
     return int(fields[what].split()[0]) / 1024
 
 
 def forget_peak() -> None:
-    """Let `VmHWM` start again from what is in use, where the system can do that."""
+    """Resets `VmHWM` to the current use, if the system supports it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def say(**facts: object) -> None:
-    """Answer."""
+    """Writes an answer."""
     print(json.dumps(facts), flush=True)
 
 
 def main() -> None:
-    """Train as told."""
+    """Trains on request."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("framework")
     parser.add_argument("form")
@@ -69,7 +69,7 @@ def main() -> None:
     for name, value in OF_ALL.items():
         os.environ[name] = value.format(arguments.threads)
     if hasattr(os, "sched_setaffinity"):
-        # XLA has no other way to be told.
+        # XLA has no other setting for this.
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
 
     from .workloads import WORKLOADS
@@ -77,7 +77,7 @@ def main() -> None:
     workload = WORKLOADS[arguments.workload](arguments.small)
     started = time.perf_counter()
     if arguments.framework == "kinnor":
-        # Such as that of a value which changed before its gradient was taken: then the numbers are not to be believed.
+        # A warning can mean wrong numbers, such as a value that changed before its gradient was computed.
         warnings.simplefilter("error", UserWarning)
         from . import on_kinnor as framework
     elif arguments.framework == "torch":
@@ -97,7 +97,7 @@ def main() -> None:
     built = time.perf_counter()
 
     def chunk(n: int) -> tuple[float, float]:
-        """Seconds and processor seconds of one of `n` steps."""
+        """Returns wall seconds and processor seconds of one of `n` steps."""
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(n):
             loss = step(next(source))
@@ -110,7 +110,7 @@ def main() -> None:
 
     for line in sys.stdin:
         until = time.perf_counter() + float(line.split()[1])
-        chunk(n)  # after the others have used the caches
+        chunk(n)  # warms the caches after other processes have run
         times = [chunk(n)]
         while time.perf_counter() < until:
             times.append(chunk(n))

@@ -1,9 +1,8 @@
-"""What is trained: names, sizes, data and initial weights, all from NumPy; knows no framework.
+"""The workloads: names, sizes, data and initial weights, all in NumPy and independent of frameworks.
 
-A weight is called `layer.part`, in NNabla's layout: `w` of an affine layer (inputs, outputs), of a convolution
-(outputs, inputs, height, width), of a depthwise one (channels, height, width), of a deconvolution (inputs, outputs,
-height, width). Images are (batch, channels, height, width). `channels_last` gives the same for frameworks that order
-axes otherwise.
+A weight is called `layer.part`. The layouts are NNabla's: affine `w` is (inputs, outputs), convolution (outputs,
+inputs, height, width), depthwise convolution (channels, height, width), deconvolution (inputs, outputs, height,
+width). Images are (batch, channels, height, width). `channels_last` converts to the other order of axes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 Batch = tuple[np.ndarray, np.ndarray]
 
 N_BATCHES = 4
-"""Steps take these batches in turn, so that no framework can profit from input that never changes."""
+"""Number of batches. Steps use them in turn, so that no framework can profit from constant input."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,12 @@ class Workload:
         model: Name of the function that builds the network in each framework.
         solver: "adam", "momentum" (0.9) or "sgd".
         rate: Learning rate.
-        is_classifier: Whether the loss is softmax cross entropy with labels; otherwise the mean squared error.
+        is_classifier: True if the loss is softmax cross entropy with labels, false for the mean squared error.
         weights: Initial weights.
         batches: Inputs and targets.
         flattened: (channels, height, width) of images that are flattened before the layer of that name.
-        sizes: What the model has to know besides the shapes of its weights.
-        is_small_work: Whether calls cost more than arithmetic here: dynamic mode is then a target of its own.
+        sizes: Sizes that the model needs besides the shapes of its weights.
+        is_small_work: True if calls cost more than arithmetic. Dynamic mode is then a target of its own.
     """
 
     model: str
@@ -51,9 +50,13 @@ class Workload:
     is_small_work: bool = False
 
     def channels_last(self) -> Workload:
-        """The same with images (batch, height, width, channels) and filters (height, width, inputs, outputs)."""
+        """Returns the workload with the channel axis last.
+
+        Images are then (batch, height, width, channels), and filters (height, width, inputs, outputs).
+        """
 
         def turned(name: str, w: np.ndarray) -> np.ndarray:
+            """Converts a weight."""
             layer = name.partition(".")[0]
             if layer in self.flattened:
                 c, height, width = self.flattened[layer]
@@ -61,6 +64,7 @@ class Workload:
             return {4: lambda: w.transpose(2, 3, 1, 0), 3: lambda: w.transpose(1, 2, 0)}.get(w.ndim, lambda: w)().copy()
 
         def image(x: np.ndarray) -> np.ndarray:
+            """Converts a batch of images."""
             return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if x.ndim == 4 else x
 
         weights = {name: turned(name, w) for name, w in self.weights.items()}
@@ -68,42 +72,49 @@ class Workload:
 
 
 class _Weights:
-    """Draws initial weights of the size that keeps a signal's variance through a rectified layer."""
+    """Random initial weights, scaled to keep the variance of a signal through rectified layers."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(7)
         self.arrays: Arrays = {}
 
     def normal(self, name: str, shape: tuple[int, ...], inputs: int, gain: float = 2.0) -> None:
+        """Adds a normal weight."""
         deviation = (gain / inputs) ** 0.5
         self.arrays[f"{name}.w"] = self.rng.normal(0, deviation, shape).astype(np.float32)
 
     def zeros(self, name: str, part: str, size: int) -> None:
+        """Adds a part of zeros."""
         self.arrays[f"{name}.{part}"] = np.zeros(size, np.float32)
 
     def affine(self, name: str, inputs: int, outputs: int, gain: float = 2.0) -> None:
+        """Adds the weights of an affine layer."""
         self.normal(name, (inputs, outputs), inputs, gain)
         self.zeros(name, "b", outputs)
 
     def convolution(self, name: str, inputs: int, outputs: int, kernel: int, with_bias: bool = True) -> None:
+        """Adds the weights of a convolution."""
         self.normal(name, (outputs, inputs, kernel, kernel), inputs * kernel**2)
         if with_bias:
             self.zeros(name, "b", outputs)
 
     def normalization(self, name: str, size: int) -> None:
+        """Adds a shift and a scale."""
         self.zeros(name, "beta", size)
         self.arrays[f"{name}.gamma"] = np.ones(size, np.float32)
 
     def convolution_and_norm(self, name: str, inputs: int, outputs: int, kernel: int) -> None:
+        """Adds the weights of a convolution without bias and its normalization."""
         self.convolution(f"{name}_conv", inputs, outputs, kernel, with_bias=False)
         self.normalization(f"{name}_norm", outputs)
 
 
 def _data(x: tuple[int, ...], target: tuple[int, ...] | int) -> list[Batch]:
-    """Random inputs of shape `x` with targets of a shape, or labels below a number."""
+    """Returns batches of random inputs of shape `x`. Targets have a shape, or are labels below a number."""
     rng = np.random.default_rng(11)
 
     def one() -> Batch:
+        """Returns one batch."""
         inputs = rng.normal(size=x).astype(np.float32)
         if isinstance(target, int):
             return inputs, rng.integers(0, target, (x[0], 1)).astype(np.int32)
@@ -113,7 +124,7 @@ def _data(x: tuple[int, ...], target: tuple[int, ...] | int) -> list[Batch]:
 
 
 def mlp(batch: int, is_small: bool) -> Workload:
-    """784-512-256-10 with rectifiers, Adam."""
+    """784-512-256-10 with ReLU, Adam."""
     weights = _Weights()
     sizes = (784, 32, 16, 10) if is_small else (784, 512, 256, 10)
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
@@ -149,7 +160,7 @@ def lenet(is_small: bool) -> Workload:
 
 
 def vgg(is_small: bool) -> Workload:
-    """Pairs of 3x3 convolutions with 64, 128 and 256 channels on 32x32, batch 16, momentum."""
+    """Pairs of 3x3 convolutions with 64, 128 and 256 channels on 32x32 images, batch 16, momentum."""
     weights = _Weights()
     inputs = 3
     for i, outputs in enumerate((64, 64, 128, 128, 256, 256)):
@@ -198,7 +209,7 @@ def separable(is_small: bool) -> Workload:
 
 
 def transformer(is_small: bool) -> Workload:
-    """Encoder block: 8 x 128 tokens of width 256, 4 heads, layer normalization first, gelu, Adam."""
+    """Encoder block: 8 x 128 tokens of width 256, 4 heads, layer normalization first, GELU, Adam."""
     width, heads, batch, tokens = (16, 2, 2, 8) if is_small else (256, 4, 8, 128)
     weights = _Weights()
     weights.normalization("norm0", width)
@@ -224,7 +235,7 @@ def lstm(is_small: bool) -> Workload:
 
 
 def text(is_small: bool) -> Workload:
-    """Mean of 64 words' vectors out of 10,000, and an MLP with four classes, batch 64, Adam."""
+    """Mean of the vectors of 64 words out of 10,000, and an MLP with four classes, batch 64, Adam."""
     n_words, batch, length = (50, 4, 6) if is_small else (10_000, 64, 64)
     weights = _Weights()
     weights.normal("embed", (n_words, 64), 64, gain=64.0)
@@ -261,4 +272,4 @@ WORKLOADS: dict[str, Callable[[bool], Workload]] = {
     "autoencoder": autoencoder,
     "vgg": vgg,
 }
-"""Makers of the workloads; each takes whether it is to be small, which is for trying whether all works."""
+"""Makers of the workloads. The argument selects the small form, which only tests that all works."""

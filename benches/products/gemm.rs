@@ -1,7 +1,9 @@
-//! Products of matrices beside other crates, in GFLOP/s and as a share of what the machine's multipliers can do: `gemm` and
-//! `matrixmultiply`, and with `--features faer` that one too: `cargo bench --manifest-path benches/products/Cargo.toml --features faer`.
+//! Matrix products compared with the crates `gemm` and `matrixmultiply`, in GFLOP/s and as a share of the machine's
+//! peak.
 //!
-//! The peak is measured in the same run: chains of fused multiply-adds in registers, on one thread and on all.
+//! With `--features faer`, that crate too: `cargo bench --manifest-path benches/products/Cargo.toml --features faer`.
+//!
+//! The peak is measured in the same run, by chains of fused multiply-adds in registers, on one thread and on all.
 
 #[path = "../machine/mod.rs"]
 mod machine;
@@ -15,7 +17,7 @@ use kinnor::kernels::simd::isa;
 use kinnor::kernels::threads::{num_threads, set_num_threads};
 use machine::{best_of_each, peak};
 
-/// Rows, columns, terms, and which of the two matrices is stored transposed.
+/// Rows, columns, terms, and the operand that is stored transposed.
 const SHAPES: [(usize, usize, usize, &str); 17] = [
     (64, 64, 64, "NN"),
     (128, 128, 128, "NN"),
@@ -36,6 +38,7 @@ const SHAPES: [(usize, usize, usize, &str); 17] = [
     (64, 10, 256, "NN"),
 ];
 
+/// A matrix, and if it is stored transposed.
 struct Matrix {
     buffer: Buffer,
     row: isize,
@@ -46,7 +49,7 @@ impl Matrix {
     fn new(rows: usize, cols: usize, transposed: bool) -> Self {
         let buffer = Buffer::new(rows * cols * 4).expect("memory");
         for i in 0..rows * cols {
-            // SAFETY: the buffer has that many numbers.
+            // SAFETY: the buffer has this number of elements.
             unsafe {
                 buffer.ptr().add(4 * i).cast::<f32>().write_unaligned((i * 7 % 31) as f32 / 16.0 - 1.0);
             };
@@ -136,7 +139,7 @@ fn faer_crate(m: usize, n: usize, k: usize, a: &Matrix, b: &Matrix, c: &Matrix) 
 
 type Multiply = fn(usize, usize, usize, &Matrix, &Matrix, &Matrix);
 
-/// The crates beside ours; `matrixmultiply`, the last, on one thread alone.
+/// The other crates. `matrixmultiply`, the last one, runs on one thread only.
 const CRATES: &[(&str, Multiply)] = &[
     ("gemm", gemm_crate),
     #[cfg(feature = "faer")]
@@ -144,7 +147,7 @@ const CRATES: &[(&str, Multiply)] = &[
     ("matrixmultiply", matrixmultiply_crate),
 ];
 
-/// One row a shape: GFLOP/s of each, ours as a share of the peak and of the best other.
+/// Prints one row for each shape: GFLOP/s of each crate, ours as a share of the peak and of the best other.
 fn table(threads: usize, crates: &[(&str, Multiply)]) {
     set_num_threads(threads);
     let peak = peak();
@@ -200,7 +203,10 @@ fn products(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(500)).sample_size(20);
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(500))
+        .sample_size(20);
     targets = products
 }
 criterion_main!(benches);

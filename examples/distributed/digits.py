@@ -1,7 +1,7 @@
 """Trains the digits with several processes: `python -m kinnor.launch -n 2 examples/distributed/digits.py`.
 
-Each process has a copy of the network and trains it on its part of each batch; gradients are summed while backward
-runs. The first process shows progress, and draws the learning curve to `--output`.
+Each process has a copy of the network and trains it on its part of each batch. Gradients are summed while
+backward runs. The first process shows progress, and draws the learning curve to `--output`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main():
         curve.append(float(loss.d))
     batches.close()
 
-    # Each process tests every comm.size-th image; the sums are everybody's.
+    # Each process tests every comm.size-th image. The sums are global.
     mine = slice(comm.rank, None, comm.size)
     with nn.no_grad(), nn.auto_forward():
         y = lenet(nn.Variable.from_numpy_array(test_images[mine]))
@@ -78,16 +78,17 @@ def main():
 
 
 def progress(steps, shown):
-    """A bar of one process for all of them."""
+    """Returns a progress bar that only one process shows."""
     try:
         from tqdm import tqdm
     except ImportError:
         return steps
-    return tqdm(steps, file=sys.stdout, disable=None if shown else True)  # mpirun has no terminal as standard error
+    # under mpirun, standard error is not a terminal
+    return tqdm(steps, file=sys.stdout, disable=None if shown else True)
 
 
 def draw(losses, path):
-    """The loss of each step."""
+    """Draws the loss of each step."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""Classification of digits with augmented images; the trained network goes to a .nnp file and comes back from it."""
+"""Classifies digits with augmented images. The trained network is saved to a .nnp file and loaded from it."""
 
 import argparse
 
@@ -15,12 +15,14 @@ from kinnor.datasets import digits
 
 
 def augmented(x):
+    """Random crops, scales, rotations and noise, without gradient."""
     x = F.image_augmentation(x, shape=(1, 8, 8), pad=(1, 1), min_scale=0.9, max_scale=1.1, angle=0.15, noise=0.02)
     x.need_grad = False
     return x
 
 
 def network(x, test):
+    """Two convolutions with pooling, and an affine layer."""
     with nn.parameter_scope("classifier"):
         h = F.relu(PF.batch_normalization(PF.convolution(x, 16, (3, 3), pad=(1, 1), name="conv1"), batch_stat=not test))
         h = F.max_pooling(h, (2, 2))
@@ -41,6 +43,7 @@ def main():
     train_images, train_labels = images[~held_out], labels[~held_out]
 
     def load(i):
+        """Returns an image and its label."""
         return train_images[i], train_labels[i : i + 1]
 
     data = data_iterator_simple(load, len(train_images), 64, shuffle=True, rng=np.random.RandomState(0))

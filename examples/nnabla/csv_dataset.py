@@ -1,4 +1,4 @@
-"""A data set in a CSV file: digits are written as rows of numbers, and a network learns from the file."""
+"""A data set in a CSV file: writes digits as rows of numbers, and trains a network from the file."""
 
 import argparse
 import csv
@@ -15,7 +15,7 @@ from kinnor.datasets import digits
 
 
 def write(path, images, labels):
-    """One row for each image: 64 numbers and a label."""
+    """Writes one row for each image: 64 numbers and a label."""
     with Path(path).open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow([*(f"x__{i}" for i in range(64)), "y:digit"])
@@ -23,6 +23,7 @@ def write(path, images, labels):
 
 
 def network(x):
+    """A perceptron with one hidden layer."""
     return PF.affine(F.relu(PF.affine(x, 64, name="hidden")), 10, name="classes")
 
 

@@ -1,4 +1,4 @@
-"""A DCGAN of digits whose discriminator has spectrally normalized weights."""
+"""A DCGAN of digits, with spectrally normalized weights in the discriminator."""
 
 import argparse
 
@@ -14,6 +14,7 @@ BATCH, LATENT = 64, 16
 
 
 def generator(z):
+    """Generates images from noise."""
     with nn.parameter_scope("gen"):
         h = F.reshape(PF.affine(z, (32, 2, 2), name="first"), (z.shape[0], 32, 2, 2))
         h = F.relu(PF.batch_normalization(h, name="bn1"))
@@ -23,10 +24,12 @@ def generator(z):
 
 
 def normalized(dim):
+    """Returns a function that normalizes a weight by its spectral norm."""
     return lambda w: PF.spectral_norm(w, dim=dim)
 
 
 def discriminator(x):
+    """Scores images as real or fake."""
     with nn.parameter_scope("dis"):
         h = x
         for i, maps in enumerate((16, 32)):
@@ -36,6 +39,7 @@ def discriminator(x):
 
 
 def solver_of(scope):
+    """Returns a solver for the parameters of a scope."""
     solver = S.Adam(2e-3, beta1=0.5)
     with nn.parameter_scope(scope):
         solver.set_parameters(nn.get_parameters())
@@ -43,12 +47,13 @@ def solver_of(scope):
 
 
 def distance(fake, real):
-    """Mean squared distance of each image to the real one that is nearest."""
+    """Returns the mean squared distance of each image to the nearest real one."""
     fake, real = fake.reshape(len(fake), -1), real.reshape(len(real), -1)
     return np.mean([np.min(np.sum((real - image) ** 2, axis=1)) for image in fake])
 
 
 def step(loss, solver):
+    """Runs backward and an update."""
     solver.zero_grad()
     loss.backward(clear_buffer=True)
     solver.update()

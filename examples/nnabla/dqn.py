@@ -12,24 +12,24 @@ ROWS, COLUMNS, GAMMA, BATCH = 6, 5, 0.9, 32
 
 
 class Catch:
-    """The ball begins in any column, the paddle in the middle; the reward at the bottom is 1 or -1."""
+    """The game. The ball starts in any column, the paddle in the middle. The reward at the bottom is 1 or -1."""
 
     def __init__(self, rng):
         self.rng = rng
 
     def reset(self):
-        """A new ball; what is seen of it."""
+        """Starts a new ball. Returns the observation."""
         self.row, self.ball, self.paddle = 0, self.rng.randint(COLUMNS), COLUMNS // 2
         return self.seen()
 
     def seen(self):
-        """A picture of the ball and one of the paddle."""
+        """Returns an image of the ball and one of the paddle."""
         field = np.zeros((2, ROWS, COLUMNS), np.float32)
         field[0, self.row, self.ball] = field[1, -1, self.paddle] = 1
         return field.ravel()
 
     def step(self, action):
-        """What is seen next, the reward, and whether the ball is down; action 0 goes left, 2 right."""
+        """Moves: action 0 goes left, 2 right. Returns the observation, the reward, and true if the ball is down."""
         self.row += 1
         self.paddle = int(np.clip(self.paddle + action - 1, 0, COLUMNS - 1))
         done = self.row == ROWS - 1
@@ -37,11 +37,13 @@ class Catch:
 
 
 def q_values(x, scope):
+    """Returns the value of each action."""
     with nn.parameter_scope(scope):
         return PF.affine(F.relu(PF.affine(x, 64, name="hidden")), 3, name="out")
 
 
 def copy_parameters():
+    """Copies the parameters of the network to the target network."""
     with nn.parameter_scope("q"):
         source = nn.get_parameters()
     with nn.parameter_scope("target"):
@@ -50,7 +52,7 @@ def copy_parameters():
 
 
 class Agent:
-    """Takes the action that the network values most, or any."""
+    """Chooses the action with the highest value, or a random one."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -58,7 +60,7 @@ class Agent:
         self.q = q_values(self.x, "q")
 
     def act(self, seen, epsilon):
-        """An action; one at random with probability `epsilon`."""
+        """Returns an action, a random one with probability `epsilon`."""
         if self.rng.rand() < epsilon:
             return self.rng.randint(3)
         self.x.d = seen
@@ -67,6 +69,7 @@ class Agent:
 
 
 def mean_return(agent, game, episodes=100):
+    """Returns the mean reward of greedy play."""
     total = 0.0
     for _ in range(episodes):
         seen, done = game.reset(), False

@@ -1,4 +1,4 @@
-"""A language model of characters, an LSTM of two layers, which reads the source of a module of Python's own."""
+"""A language model of characters: a two-layer LSTM, trained on the source of a module of Python."""
 
 import argparse
 import textwrap
@@ -14,6 +14,7 @@ STEPS, BATCH, HIDDEN = 24, 32, 64
 
 
 def network(x, n_characters):
+    """Embedding, two LSTM layers and an affine layer."""
     h0 = F.constant(0, (2, 1, BATCH, HIDDEN))
     c0 = F.constant(0, (2, 1, BATCH, HIDDEN))
     y = PF.embed(x, n_characters, 24)

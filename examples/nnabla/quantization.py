@@ -1,4 +1,4 @@
-"""Quantization-aware training: weights and activations of four bits while the network learns."""
+"""Quantization-aware training with weights and activations of four bits."""
 
 import argparse
 
@@ -15,11 +15,13 @@ LEVELS = 2**4 - 1
 
 
 def activation(h, name):
+    """ReLU, quantized with a learned range."""
     least, greatest = ConstantInitializer(0), ConstantInitializer(4)
     return PF.min_max_quantize(F.relu(h), 0, LEVELS, qr_min_init=least, qr_max_init=greatest, name=name)
 
 
 def network(x):
+    """A convolution and two affine layers with quantized weights."""
     low, high = ConstantInitializer(-0.5), ConstantInitializer(0.5)
     args = {"ql_max_w": LEVELS, "qr_min_w_init": low, "qr_max_w_init": high, "quantize_b": False}
     h = PF.min_max_quantized_convolution(x, 16, (3, 3), stride=(2, 2), pad=(1, 1), name="conv", **args)
@@ -58,6 +60,7 @@ def main():
     used = []
 
     def count(f):
+        """Counts the distinct weights of a layer."""
         if f.name.startswith(("Affine", "Convolution")):
             used.append(len(np.unique(f.inputs[1].d)))
 

@@ -1,4 +1,4 @@
-"""Quantization-aware training by a scheduler: a network learns, ranges are recorded, it learns on in eight bits."""
+"""Quantization-aware training by a scheduler: training, recording of ranges, and training in eight bits."""
 
 import argparse
 
@@ -13,6 +13,7 @@ from kinnor.datasets import digits
 
 
 def network(x, training):
+    """A convolution with batch normalization, and two affine layers."""
     h = PF.convolution(x, 16, (3, 3), stride=(2, 2), pad=(1, 1), name="conv")
     h = F.relu(PF.batch_normalization(h, batch_stat=training, name="bn"))
     h = F.relu(PF.affine(h, 48, name="affine1"))

@@ -1,4 +1,4 @@
-"""A siamese network: digits of one kind come near to one another, others are kept apart."""
+"""A siamese network: embeddings of equal digits move together, others move apart."""
 
 import argparse
 
@@ -14,12 +14,14 @@ MARGIN = 2.0
 
 
 def embedded(x):
+    """Returns the embedding of images."""
     with nn.parameter_scope("siamese"):
         h = F.max_pooling(F.relu(PF.convolution(x, 16, (3, 3), pad=(1, 1))), (2, 2))
         return PF.affine(F.relu(PF.affine(h, 64, name="hidden")), 8, name="place")
 
 
 def contrastive(a, b, same):
+    """The contrastive loss: squared distance for equal digits, a margin for others."""
     squared = F.sum((a - b) ** 2, axis=1, keepdims=True)
     apart = F.maximum_scalar(MARGIN - (squared + 1e-6) ** 0.5, 0) ** 2
     return F.mean(same * squared + (1 - same) * apart)

@@ -1,4 +1,4 @@
-"""Super-resolution of digits: `interpolate` to twice the size, and a network for what it misses."""
+"""Super-resolution of digits: `interpolate` to twice the size, and a network for the residual."""
 
 import argparse
 
@@ -12,6 +12,7 @@ from kinnor.datasets import digits
 
 
 def network(small):
+    """Returns the interpolated and the improved image."""
     large = F.interpolate(small, scale=(2, 2), mode="linear", align_corners=False, half_pixel=True)
     h = large
     for i, maps in enumerate((16, 16)):
@@ -21,7 +22,7 @@ def network(small):
 
 
 def ratio(x, y):
-    """Peak signal-to-noise ratio in decibels, of images from 0 to 1."""
+    """Returns the peak signal-to-noise ratio in decibels, for images from 0 to 1."""
     return -10 * np.log10(np.mean((x - y) ** 2))
 
 

@@ -14,7 +14,7 @@ WIDTH = 32
 
 
 def network(x, train):
-    """Images of shape (batch, 8, 8), each a sequence of eight rows."""
+    """Classifies images of shape (batch, 8, 8), each a sequence of eight rows."""
     y = PF.affine(F.transpose(x, (1, 0, 2)), WIDTH, base_axis=2, name="rows")
     place = nn.parameter.get_parameter_or_create("place", (8, 1, WIDTH), nn.initializer.NormalInitializer(0.1))
     y = y + F.broadcast(place, y.shape)

@@ -14,7 +14,7 @@ LATENT = 8
 
 
 def bound(x):
-    """Less the evidence lower bound: error of the image that comes back, and distance of the code from a normal one."""
+    """The negative evidence lower bound: reconstruction error plus divergence of the code from a normal one."""
     h = F.relu(PF.affine(x, 128, name="encoder"))
     mean, log_var = PF.affine(h, LATENT, name="mean"), PF.affine(h, LATENT, name="log_var")
     z = mean + F.exp(0.5 * log_var) * F.randn(shape=mean.shape)

@@ -1,6 +1,6 @@
-"""The table of operations: for each, sample inputs, arguments and the same thing in NumPy.
+"""The table of operations: sample inputs, arguments and a NumPy reference for each.
 
-Every property of `test_operations*.py` runs over every row, so that a row is all that a new operation needs.
+The tests in `test_operations*.py` check every property on every row, so a new operation needs only a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 SHAPES = ((2, 3), (), (1,), (0, 3), (5, 1, 7))
-"""Shapes for operations that work element by element: usual, scalar, one element, empty, odd."""
+"""Shapes for elementwise operations: ordinary, scalar, one element, empty, odd."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,18 @@ class Row:
 
     Attributes:
         name: Name of the function.
-        inputs: Its arrays in float64, integers where it reads indices, None where one is left out.
-        reference: The same in NumPy: takes the arrays and the arguments, gives an array or a tuple of them.
+        inputs: Its arrays in float64, integers for indices, None for an omitted input.
+        reference: The NumPy equivalent: takes the arrays and the arguments, returns an array or a tuple of
+            arrays.
         args: Its arguments.
-        by: Numbers of the inputs that it is differentiated by, all of real numbers by default.
-        gradient: What takes the place of the derivative, where the operation has a gradient that is none: takes the
-            gradients of the outputs and the arrays, gives those of the inputs `by`.
-        second: Whether the gradient can be differentiated again and has no jumps nearby.
-        tolerance: Relative and absolute error allowed in float32.
-        writes: Numbers of the inputs that running it changes.
-        random: Whether the outputs are drawn; `reference` then gives a check of what was drawn.
-        shares: Whether the output is the memory of the input, whatever type that has.
+        by: Indices of the inputs to differentiate by. All inputs of real numbers by default.
+        gradient: Replaces the numeric derivative if the operation defines its own gradient. Takes the gradients
+            of the outputs and the arrays, returns the gradients of the inputs `by`.
+        second: True if the gradient is differentiable and has no jumps nearby.
+        tolerance: Relative and absolute tolerance in float32.
+        writes: Indices of the inputs that the operation changes.
+        random: True if the outputs are random. `reference` then returns a check of the drawn values.
+        shares: True if the output aliases the input, of any type.
     """
 
     name: str
@@ -52,19 +53,19 @@ class Row:
     shares: bool = False
 
     def __post_init__(self) -> None:
-        """Makes arrays of what NumPy made numbers of."""
+        """Converts NumPy scalars to arrays."""
         object.__setattr__(self, "inputs", tuple(x if x is None else np.asarray(x) for x in self.inputs))
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """Numbers of the inputs that it is differentiated by."""
+        """Indices of the inputs to differentiate by."""
         if self.by is not None:
             return self.by
         return tuple(i for i, x in enumerate(self.inputs) if x is not None and x.dtype.kind == "f")
 
     @property
     def expected(self) -> tuple[np.ndarray, ...]:
-        """The outputs by the reference."""
+        """The outputs of the reference."""
         y = self.reference(*(None if x is None else x.copy() for x in self.inputs), **self.args)
         return tuple(map(np.asarray, y)) if isinstance(y, tuple) else (np.asarray(y),)
 
@@ -75,14 +76,14 @@ class Row:
 
 
 def still(gy: np.ndarray, *x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Gradient of what has none: zeros."""
+    """Gradient of an operation without one: zeros."""
     return tuple(np.zeros_like(each) for each in x)
 
 
 def sample(
     *shape: int, low: float = -2.0, high: float = 2.0, away: Sequence[float] = (), gap: float = 0.05, seed: int = 0
 ) -> np.ndarray:
-    """Numbers from `low` to `high`, the same at each call, none nearer than `gap` to those in `away`."""
+    """Returns fixed random numbers in [`low`, `high`), at least `gap` away from each number in `away`."""
     random = np.random.RandomState(zlib.crc32(repr((shape, seed)).encode()))
     x = np.asarray(random.uniform(low, high, shape))
     for kink in away:
@@ -91,27 +92,27 @@ def sample(
 
 
 def distinct(*shape: int, seed: int = 0) -> np.ndarray:
-    """Numbers no two of which are nearer than a tenth: what is the largest stays so under small changes."""
+    """Returns numbers at least a tenth apart, so that small changes do not move the maximum."""
     n = int(np.prod(shape))
     random = np.random.RandomState(zlib.crc32(repr((shape, seed)).encode()))
     return (random.permutation(n) * 0.13 - n * 0.06 + 0.01).reshape(shape)
 
 
 def whole(*shape: int, below: int, seed: int = 0) -> np.ndarray:
-    """Indices from 0 up to but not including `below`."""
+    """Returns indices in [0, `below`)."""
     return np.random.RandomState(zlib.crc32(repr((shape, seed)).encode())).randint(0, below, shape).astype(np.int64)
 
 
 def unary(
     name: str, reference: Callable[..., Any], shapes: Iterable[tuple[int, ...]] = SHAPES, **how: Any
 ) -> list[Row]:
-    """Rows of an operation on each element of one input; `low`, `high`, `away` say what the input holds."""
+    """Returns rows of an elementwise operation of one input. `low`, `high` and `away` bound the values."""
     within = {k: how.pop(k) for k in ("low", "high", "away") if k in how}
     return [Row(name, (sample(*shape, **within),), reference, **how) for shape in shapes]
 
 
 BROADCASTS = (((2, 3), (2, 3)), ((), ()), ((1,), (1,)), ((0, 3), (1, 3)), ((4, 1, 5), (1, 3, 5)), ((5,), (2, 3, 1)))
-"""Pairs of shapes that broadcast, usual ones first."""
+"""Pairs of shapes that broadcast, ordinary ones first."""
 
 
 def binary(
@@ -120,12 +121,12 @@ def binary(
     shapes: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = BROADCASTS,
     **how: Any,
 ) -> list[Row]:
-    """Rows of an operation on pairs of elements; `first` and `second_input` say what the inputs hold."""
+    """Returns rows of an elementwise operation of two inputs. `first` and `second_input` bound the values."""
     first, other = how.pop("first", {}), how.pop("other", {})
     return [Row(name, (sample(*a, **first), sample(*b, seed=1, **other)), reference, **how) for a, b in shapes]
 
 
 def all_rows() -> list[Row]:
-    """Every row of every family."""
+    """Returns every row of every family."""
     families = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return [row for name in families for row in importlib.import_module(f"{__name__}.{name}").ROWS]

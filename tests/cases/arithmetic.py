@@ -1,4 +1,4 @@
-"""Rows of operations on pairs and lists of arrays: arithmetic, comparisons, logic, losses of pairs."""
+"""Rows of operations on pairs and lists of arrays: arithmetic, comparisons, logic, pairwise losses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LOGIC = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xo
 
 
 def steps(*shape, seed=0):
-    """A few whole numbers, many of them equal."""
+    """Returns a few integers, many of them equal."""
     return np.round(sample(*shape, low=-1.4, high=1.4, seed=seed)) + 0.0
 
 
 def ordered(name, f):
-    """Rows of the larger and the smaller one, the two kept apart."""
+    """Returns rows of a maximum or minimum of two inputs that are never nearly equal."""
     rows = []
     for a, b in BROADCASTS:
         x0 = np.round(sample(*a), 1)
@@ -47,7 +47,7 @@ def ordered(name, f):
 
 
 def margin(x, margins):
-    """Pairs whose difference keeps away from where a loss has a kink."""
+    """Returns pairs whose difference stays away from the kinks of a loss."""
     other = sample(*x.shape, seed=1)
     d = x - other
     for kink in margins:
@@ -56,15 +56,18 @@ def margin(x, margins):
 
 
 def huber(x0, x1, delta=1.0):
+    """NumPy reference of `huber_loss`."""
     d = np.abs(x0 - x1)
     return np.where(d < delta, d * d, delta * (2 * d - delta))
 
 
 def towards_zero(x0, x1, epsilon):
+    """NumPy reference of `epsilon_insensitive_loss`."""
     return np.maximum(np.abs(x0 - x1) - epsilon, 0)
 
 
 def entropy(x, t):
+    """NumPy reference of `binary_cross_entropy`."""
     return -(t * np.log(x) + (1 - t) * np.log(1 - x))
 
 

@@ -1,4 +1,4 @@
-"""Rows of operations that move elements: shapes, order, repetition, joining, cutting, framing."""
+"""Rows of operations that move elements: reshape, transpose, repeat, concatenate, slice, pad."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ slice_ = slice
 
 
 def diagonals(x):
+    """NumPy reference of `matrix_diag`."""
     return x[..., None] * np.eye(x.shape[-1])
 
 
 def shifted(x, shifts, border_mode="nearest"):
-    """The array moved along its last axes, one axis after the other."""
+    """NumPy reference of `shift`: shifts the last axes, one after the other."""
     for axis, by in enumerate(shifts, x.ndim - len(shifts)):
         n = x.shape[axis]
         at = np.arange(n) - by
@@ -25,6 +26,7 @@ def shifted(x, shifts, border_mode="nearest"):
 
 
 def framed(x, pad_width, mode="constant", constant_value=0.0):
+    """NumPy reference of `pad`."""
     pairs = [pad_width[i : i + 2] for i in range(0, len(pad_width), 2)]
     pairs = [(0, 0)] * (x.ndim - len(pairs)) + pairs
     if mode == "constant":
@@ -33,23 +35,26 @@ def framed(x, pad_width, mode="constant", constant_value=0.0):
 
 
 def cut(x, start=None, stop=None, step=None):
+    """NumPy reference of `slice`."""
     each = zip(*(v or (None,) * x.ndim for v in (start, stop, step)), strict=True)
     return x[tuple(slice_(*v) for v in each)]
 
 
 def sorted_along(x, axis=-1, reverse=False, with_index=False, only_index=False):
+    """NumPy reference of `sort`, with indices if requested."""
     at = np.argsort(-x if reverse else x, axis, kind="stable")
     y = np.take_along_axis(x, at, axis)
     return at if only_index else (y, at) if with_index else y
 
 
 def joined_parts(*x, axis, along, start, stop):
+    """NumPy reference of a concatenation along `axis` of slices of the inputs along `along`."""
     parts = zip(x, start, stop, strict=True)
     return np.concatenate([a.take(np.arange(first, last), along) for a, first, last in parts], axis)
 
 
 def spread(x, y, axis=-1):
-    """`broadcast_to` with the axis of `x` at which `y` starts."""
+    """NumPy reference of `broadcast_to` with the axis of `x` where `y` starts."""
     after = 0 if axis < 0 else x.ndim - axis - y.ndim
     return np.broadcast_to(y.reshape(y.shape + (1,) * after), x.shape)
 

@@ -1,4 +1,4 @@
-"""Rows of operations on each element: activations, mathematics, numbers on either side."""
+"""Rows of elementwise operations: activations, mathematics, rounding."""
 
 from __future__ import annotations
 
@@ -30,32 +30,34 @@ NAMED = {
 
 
 def straight(gy, x):
-    """The gradient of what rounds: as if it did not."""
+    """Straight-through gradient of an operation that rounds."""
     return (gy,)
 
 
 def nothing(gy, x):
-    """The gradient of what lets none through."""
+    """Gradient of an operation that blocks gradients: zeros."""
     return (np.zeros_like(x),)
 
 
 def special_values(*shape):
-    """Numbers with what is none and what is infinite among them."""
+    """Returns numbers that include NaN and infinities."""
     x = sample(*shape).ravel()
     x[::5], x[1::5], x[2::5] = np.nan, np.inf, -np.inf
     return x.reshape(shape)
 
 
 def holes(bad):
-    """The gradient of what replaces some elements."""
+    """Returns the gradient of an operation that replaces the elements that `bad` selects."""
     return lambda gy, x: (np.where(bad(x), 0.0, gy),)
 
 
 def crelu(x, axis=1):
+    """NumPy reference of `crelu`."""
     return np.concatenate((np.maximum(x, 0), np.maximum(-x, 0)), axis)
 
 
 def celu(x, axis=1, alpha=1.0):
+    """NumPy reference of `celu`."""
     return np.concatenate([np.where(s >= 0, s, alpha * np.expm1(s)) for s in (x, -x)], axis)
 
 
@@ -116,7 +118,7 @@ ROWS: list[Row] = [
     *unary("pow_scalar", lambda x: x),
     *unary("pow_scalar", lambda x, val: x**val, args={"val": 2.0}),
     *unary("pow_scalar", lambda x, val: x**val, args={"val": -1.5}, low=0.5, high=3.0, tolerance=5e-6),
-    # NumPy takes the root of minus infinity, which is no number; C's `pow` is infinite there.
+    # The square root of minus infinity is NaN, but C's `pow(-inf, 0.5)` is infinite.
     *unary(
         "pow_scalar",
         lambda x, val: np.where(x == -np.inf, np.inf, x**val),

@@ -1,4 +1,4 @@
-"""Rows of operations that read or write at indices and masks."""
+"""Rows of operations that read or write at indices or masks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from . import Row, sample, still, whole
 
 
 def mask(*shape, seed=0):
+    """Returns a random mask of zeros and ones."""
     return (sample(*shape, seed=seed + 7) > 0).astype(float)
 
 
 def gather(x, at, axis=0, batch_dims=0):
+    """NumPy reference of `gather`."""
     if batch_dims:
         axis = axis % x.ndim
         return np.stack([gather(a, b, axis - 1, batch_dims - 1) for a, b in zip(x, at, strict=True)])
@@ -19,6 +21,7 @@ def gather(x, at, axis=0, batch_dims=0):
 
 
 def scatter_add(x, at, values, axis=0):
+    """NumPy reference of `scatter_add`."""
     y = x.copy()
     within = np.indices(at.shape)
     places = list(within)
@@ -28,6 +31,7 @@ def scatter_add(x, at, values, axis=0):
 
 
 def scatter_nd(data, at, out=None, shape=None, add=False):
+    """NumPy reference of `scatter_nd`."""
     y = np.zeros(shape) if out is None else out.copy()
     if add:
         np.add.at(y, tuple(at), data)
@@ -37,12 +41,14 @@ def scatter_nd(data, at, out=None, shape=None, add=False):
 
 
 def bool_scatter(x, m, out=None):
+    """NumPy reference of `bool_scatter`."""
     y = np.zeros(m.shape + x.shape[1:]) if out is None else out.copy()
     y[m != 0] = x
     return y
 
 
 def one_hot(x, shape):
+    """NumPy reference of `one_hot`."""
     y = np.zeros(x.shape[:-1] + shape)
     for i in np.ndindex(x.shape[:-1]):
         y[(*i, *x[i])] = 1
@@ -50,11 +56,13 @@ def one_hot(x, shape):
 
 
 def where(condition, x, y):
+    """NumPy reference of `where`."""
     condition = condition.reshape(condition.shape + (1,) * (x.ndim - condition.ndim))
     return np.where(condition != 0, x, y)
 
 
 def searchsorted(sequence, values, right=False):
+    """NumPy reference of `searchsorted`."""
     side = "right" if right else "left"
     y = np.zeros(values.shape, np.int64)
     for i in np.ndindex(values.shape[:-1]):
@@ -63,7 +71,7 @@ def searchsorted(sequence, values, right=False):
 
 
 def places(shape, lengths, seed=0):
-    """Indices along the first axes, no place twice."""
+    """Returns distinct indices along the first axes."""
     n = int(np.prod(shape))
     flat = np.random.RandomState(seed).permutation(int(np.prod(lengths)))[:n]
     return np.stack(np.unravel_index(flat, lengths)).reshape(len(lengths), *shape).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Rows of levels of 8 bits: layers on them, and what lies between layers."""
+"""Rows of operations on 8-bit quantized arrays: layers, and operations between layers."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from .layers import affine, batch_matmul, convolution
 
 
 def uint8(*shape, seed=0):
-    """Levels."""
+    """Returns unsigned levels."""
     return whole(*shape, below=256, seed=seed).astype(np.uint8)
 
 
 def int8(*shape, seed=0):
-    """Signed levels."""
+    """Returns signed levels."""
     return (whole(*shape, below=256, seed=seed) - 128).astype(np.int8)
 
 
 def rounded(numbers, y_zero=0, least=0, most=255):
+    """Rounds numbers to unsigned 8-bit levels between `least` and `most`, around a zero point."""
     return np.clip(np.round(numbers) + y_zero, least, most).astype(np.uint8)
 
 
 def finished(numbers, y_zero=None, least=0, most=255):
-    """Levels, or numbers if they have no zero point."""
+    """Requantizes the result of a layer if it has a zero point, else returns the numbers."""
     return numbers if y_zero is None else rounded(numbers, y_zero, least, most)
 
 
 def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=None, dilation=None, group=1, **how):
+    """NumPy reference of `quantized_convolution`."""
     w_zero = w_zero.reshape(-1, 1, 1, 1)
     sums = convolution(
         x.astype(float) - x_zero,
@@ -43,17 +45,19 @@ def quantized_convolution(x, w, x_zero, w_zero, bias, scale, pad=None, stride=No
 
 
 def quantized_affine(x, w, x_zero, w_zero, bias, scale, shift=None, **how):
+    """NumPy reference of `quantized_affine`."""
     sums = affine(x.astype(float) - x_zero, w.astype(float) - w_zero, base_axis=x.ndim - 1)
     return finished((sums + bias) * scale + (0 if shift is None else shift), **how)
 
 
 def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how):
+    """NumPy reference of `quantized_batch_matmul`."""
     products = batch_matmul(a.astype(float) - a_zero, b.astype(float) - b_zero, False, transpose_b)
     return finished(products * scale, **how)
 
 
 def windows(x, kernel, stride):
-    """What each place of a window holds, for all windows."""
+    """Returns, for each position within a window, the elements of all windows. Channels are last."""
     out = [(x.shape[i - 3] - k) // s + 1 for i, (k, s) in enumerate(zip(kernel, stride, strict=True))]
     return [
         x[..., i : i + (out[0] - 1) * stride[0] + 1 : stride[0], j : j + (out[1] - 1) * stride[1] + 1 : stride[1], :]
@@ -62,20 +66,24 @@ def windows(x, kernel, stride):
 
 
 def max_pooling(x, kernel, stride=None, pad=(0, 0)):
+    """NumPy reference of max pooling of levels."""
     x = np.pad(x, [(0, 0)] * (x.ndim - 3) + [(pad[0],) * 2, (pad[1],) * 2, (0, 0)])
     return np.max(windows(x, kernel, stride or kernel), axis=0)
 
 
 def average_pooling(x, kernel, stride=None, scale=1.0, x_zero=0, **how):
+    """NumPy reference of average pooling of levels."""
     return rounded(np.mean(windows(x.astype(float) - x_zero, kernel, stride or kernel), axis=0) * scale, **how)
 
 
 def padded(x, pad_width, level=0):
+    """NumPy reference of padding of levels."""
     pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
     return np.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, constant_values=level) if x.ndim else x
 
 
 def dynamic(x):
+    """NumPy reference of dynamic quantization. Returns levels, scale and zero point."""
     least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
     scale = (most - least) / 255 or 1.0
     zero = int(np.round(-least / scale))
@@ -83,7 +91,7 @@ def dynamic(x):
 
 
 def layers():
-    """Convolutions, affine maps and products; the scale is chosen so that sums are some hundred levels."""
+    """Yields rows of convolutions, affine maps and products. The scale makes sums span some hundred levels."""
     ways = ({}, {"y_zero": 100}, {"y_zero": 7, "least": 7, "most": 200})
     for x, w, args in (
         ((2, 5, 6, 3), (4, 3, 3, 3), {"pad": (1, 1)}),

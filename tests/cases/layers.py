@@ -10,6 +10,7 @@ from . import Row, distinct, sample
 
 
 def affine(x, w, b=None, base_axis=1):
+    """NumPy reference of `affine`."""
     base_axis = base_axis % x.ndim if base_axis < 0 else base_axis
     batch = x.shape[:base_axis]
     features = int(np.prod(x.shape[base_axis:]))
@@ -18,15 +19,17 @@ def affine(x, w, b=None, base_axis=1):
 
 
 def batch_matmul(a, b, transpose_a=False, transpose_b=False):
+    """NumPy reference of `batch_matmul`."""
     return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
 
 
 def each(value, n, default):
+    """Expands an argument that may be None or one number to `n` numbers."""
     return (default,) * n if value is None else (value,) * n if np.isscalar(value) else tuple(value)
 
 
 def taps(kernel, dilation, stride, out):
-    """For each place in a kernel, the part of the padded input that it meets."""
+    """Yields each position in a kernel with the part of the padded input that it reads."""
     for t in itertools.product(*map(range, kernel)):
         yield (
             t,
@@ -37,6 +40,7 @@ def taps(kernel, dilation, stride, out):
 
 
 def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False):
+    """NumPy reference of `convolution`."""
     if channel_last:
         x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
     kernel, batch = w.shape[2:], x.shape[:base_axis]
@@ -59,6 +63,7 @@ def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None,
 
 
 def modulated(x, w, s, b=None, base_axis=1, channel_last=False, **where):
+    """NumPy reference of `modulated_convolution`: input channels are scaled by `s`."""
     n = w.ndim - 2
     s = s.reshape(*s.shape[:-1], *(1,) * n, s.shape[-1]) if channel_last else s.reshape(*s.shape, *(1,) * n)
     return convolution(x * s, w, b, base_axis, channel_last=channel_last, **where)
@@ -67,6 +72,7 @@ def modulated(x, w, s, b=None, base_axis=1, channel_last=False, **where):
 def deconvolution(
     x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False, output_padding=None
 ):
+    """NumPy reference of `deconvolution`."""
     if channel_last:
         x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
     kernel, batch, sizes = w.shape[2:], x.shape[:base_axis], x.shape[base_axis + 1 :]
@@ -90,15 +96,17 @@ def deconvolution(
 
 
 def depthwise(x, w, b=None, base_axis=1, multiplier=1, **where):
+    """NumPy reference of `depthwise_convolution`."""
     return convolution(x, w[:, None], b, base_axis, group=x.shape[base_axis], **where)
 
 
 def depthwise_back(x, w, b=None, base_axis=1, divisor=1, **where):
+    """NumPy reference of `depthwise_deconvolution`."""
     return deconvolution(x, w[:, None], b, base_axis, group=x.shape[base_axis] // divisor, **where)
 
 
 def windows(x, kernel, stride=None, ignore_border=True, pad=None, channel_last=False):
-    """For each place in the output its window of `x` and how many elements it has with the padding."""
+    """Yields, for each output position, its window of `x` and the size of the window including padding."""
     n = len(kernel)
     stride, pad = stride or kernel, each(pad, n, 0)
     sizes = x.shape[-n:]
@@ -115,7 +123,7 @@ def windows(x, kernel, stride=None, ignore_border=True, pad=None, channel_last=F
 
 
 def pooled(f):
-    """A pooling from what it makes of a window, given as `f(values, axes, elements with padding)`."""
+    """Returns the reference of a pooling with `f(values, axes, window size with padding)`."""
 
     def reference(x, kernel, channel_last=False, including_pad=True, **where):
         n = len(kernel)
@@ -131,10 +139,12 @@ def pooled(f):
 
 
 def average(values, axes, count):
+    """Returns the mean of a window, over `count` elements if given."""
     return values.sum(axes) / (count or np.prod(values.shape[-len(axes) :]))
 
 
 def max_pooling_backward(gy, x, kernel, channel_last=False, **where):
+    """NumPy reference of `max_pooling_backward`."""
     n = len(kernel)
     gy, x = (np.moveaxis(a, -1, -n - 1) if channel_last else a for a in (gy, x))
     gx = np.zeros_like(x)
@@ -147,13 +157,14 @@ def max_pooling_backward(gy, x, kernel, channel_last=False, **where):
 
 
 def unpooling(x, kernel, channel_last=False):
+    """NumPy reference of `unpooling`."""
     for i, k in enumerate(kernel):
         x = np.repeat(x, k, x.ndim - len(kernel) + i - channel_last)
     return x
 
 
 def positions(old, new, mode, align_corners, half_pixel, half_pixel_for_nn):
-    """Where the elements of a resized axis lie on the old one."""
+    """Returns the positions of the elements of a resized axis on the old axis."""
     d = np.arange(new)
     step = (old - 1) / max(new - 1, 1) if align_corners else old / new
     if mode == "nearest" and half_pixel_for_nn:
@@ -173,6 +184,7 @@ def interpolate(
     half_pixel_for_nn=False,
     channel_last=False,
 ):
+    """NumPy reference of `interpolate`."""
     n = len(scale or output_size)
     first = x.ndim - n - channel_last
     for i in range(n):
@@ -187,7 +199,7 @@ def interpolate(
 
 
 CONVOLUTIONS = (
-    # Shape of x, of the weight, arguments.
+    # Shape of the input, shape of the weight, arguments.
     ((2, 2, 5), (3, 2, 3), {}),
     ((2, 2, 5, 4), (3, 2, 3, 3), {"pad": (1, 1)}),
     ((1, 3, 5, 6), (2, 3, 1, 1), {}),
@@ -231,17 +243,19 @@ POOLINGS = (
 
 
 def bias_of(w, args, transposed=False):
+    """Returns a bias for a weight of shape `w`."""
     maps = w[-1 if args.get("channel_last") else 1] * args.get("group", 1) if transposed else w[0]
     return sample(maps, seed=2)
 
 
 def scale_of(x, args):
+    """Returns a scale for each input channel of an input of shape `x`."""
     base = args.get("base_axis", 1)
     return sample(*x[:base], x[-1 if args.get("channel_last") else base], seed=3)
 
 
 def layer(name, reference, table, transposed=False):
-    """Rows with and without bias."""
+    """Returns the rows of a layer, with and without bias."""
     for x, w, args in table:
         operands = sample(*x), sample(*w, seed=1)
         yield Row(name, operands, reference, args, tolerance=1e-5)

@@ -1,4 +1,4 @@
-"""Rows of decompositions of matrices, and of normalizations that take an array as a matrix or as samples."""
+"""Rows of matrix decompositions, and of normalizations that treat an array as a matrix or as samples."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ from . import Row, sample
 
 
 def well(*shape):
-    """Matrices far from singular ones."""
+    """Returns well-conditioned matrices."""
     return sample(*shape) + 3 * np.eye(shape[-1]) * np.where(np.arange(shape[-1]) % 2, 1, -1)
 
 
 def positive(*shape):
+    """Returns symmetric positive definite matrices."""
     x = sample(*shape)
     return x @ x.swapaxes(-1, -2) + np.eye(shape[-1])
 
 
 def lower_half(x):
+    """Returns the symmetric matrix with the lower triangle of `x`."""
     low = np.tril(x)
     return low + np.tril(low, -1).swapaxes(-1, -2)
 
 
 def cholesky(x, upper=False):
+    """NumPy reference of `cholesky`, which reads the lower triangle."""
     y = np.linalg.cholesky(lower_half(x)) if x.size else x
     return y.swapaxes(-1, -2) if upper else y
 
 
 def cholesky_gradient(upper=False):
-    """Symmetric, as Murray has it (2016), where each element of a pair has half of the derivative by both."""
+    """Returns the symmetric gradient of `cholesky` (Murray, 2016): each of two mirrored elements has half of it."""
 
     def gradient(gy, x):
         if not x.size:
@@ -44,7 +47,7 @@ def cholesky_gradient(upper=False):
 
 
 def iterate(w, u, dim=0, itr=1, eps=1e-12):
-    """The matrix, and its singular vectors."""
+    """Returns the matrix of a weight and its singular vectors after `itr` power iterations."""
     m = np.moveaxis(w, dim, 0).reshape(w.shape[dim], -1)
     for _ in range(itr):
         v = m.T @ u
@@ -55,12 +58,14 @@ def iterate(w, u, dim=0, itr=1, eps=1e-12):
 
 
 def spectral_norm(w, u, dim=0, itr=1, eps=1e-12, test=False, output_u=False):
+    """NumPy reference of `spectral_norm`."""
     m, left, right = iterate(w, u, dim, itr, eps)
     y = w / (left @ m @ right)
     return (y, u) if output_u else y
 
 
 def spectral_gradient(**how):
+    """Returns the gradient of `spectral_norm`, which treats the singular vectors as constants."""
     how = {k: v for k, v in how.items() if k in ("dim", "itr", "eps")}
 
     def gradient(gy, *rest):
@@ -75,6 +80,7 @@ def spectral_gradient(**how):
 
 
 def mean_subtraction(x, mean, t, base_axis=1, update_running_mean=True):
+    """NumPy reference of `mean_subtraction`."""
     base_axis %= x.ndim
     if not update_running_mean:
         return x - mean

@@ -9,35 +9,41 @@ from . import Row, distinct, sample, whole
 
 
 def pick(x, target, axis):
-    """The elements of the labelled classes; zero where a label is negative."""
+    """Returns the elements of the target classes, zero where a target is negative."""
     chosen = np.take_along_axis(x, np.maximum(target, 0), axis)
     return np.where(target < 0, 0.0, chosen)
 
 
 def softmax_cross_entropy(x, target, axis=-1):
+    """NumPy reference of `softmax_cross_entropy`."""
     return -pick(special.log_softmax(x, axis), target, axis)
 
 
 def categorical_cross_entropy(x, target, axis=-1):
+    """NumPy reference of `categorical_cross_entropy`."""
     return -pick(np.log(x), target, axis)
 
 
 def top_n_error(x, target, axis=-1, n=1):
+    """NumPy reference of `top_n_error`."""
     chosen = np.take_along_axis(x, np.maximum(target, 0), axis)
     better = (x >= chosen).sum(axis, keepdims=True) - 1
     return np.where(target < 0, 0.0, better >= n)
 
 
 def probabilities(*shape, axis=-1, seed=0):
+    """Returns distributions along `axis`."""
     return special.softmax(sample(*shape, seed=seed), axis)
 
 
 def kl(p, q, base_axis=1):
+    """NumPy reference of `kl_multinomial`."""
     base_axis = base_axis % p.ndim
     return (p * np.log((p + 1e-8) / (q + 1e-8))).sum(tuple(range(base_axis, p.ndim))).reshape(*p.shape[:base_axis], 1)
 
 
 def still(gy, x, target):
+    """Gradient of a function that has none: zeros."""
     return (np.zeros_like(x),)
 
 
@@ -53,6 +59,7 @@ LABELLED = (
 
 
 def labels(x, target, args):
+    """Returns target classes for an input of shape `x`."""
     return whole(*target, below=x[args.get("axis", -1)])
 
 

@@ -9,12 +9,14 @@ from .layers import convolution
 
 
 def normalize(x, over, beta, gamma, eps=1e-5, output_stat=False):
+    """Normalizes `x` over the axes `over`, then scales and shifts. Returns the statistics too if requested."""
     mean, variance = x.mean(over, keepdims=True), x.var(over, keepdims=True)
     y = (x - mean) / np.sqrt(variance + eps) * (1 if gamma is None else gamma) + (0 if beta is None else beta)
     return (y, mean, variance) if output_stat else y
 
 
 def others(x, axes):
+    """Returns all axes of `x` except these."""
     axes = {a % x.ndim for a in np.atleast_1d(axes)}
     return tuple(a for a in range(x.ndim) if a not in axes)
 
@@ -22,6 +24,7 @@ def others(x, axes):
 def batch(
     x, beta=None, gamma=None, mean=None, variance=None, axes=(1,), decay_rate=0.9, batch_stat=True, eps=1e-5, **how
 ):
+    """NumPy reference of `batch_normalization`."""
     if batch_stat:
         return normalize(x, others(x, axes), beta, gamma, eps, how.get("output_stat") or how.get("n_outputs") == 3)
     y = (x - mean) / np.sqrt(variance + eps) * (1 if gamma is None else gamma)
@@ -29,18 +32,22 @@ def batch(
 
 
 def tensor(x, beta=None, gamma=None, axes=(1,), **how):
+    """NumPy reference of `tensor_normalization`."""
     return normalize(x, others(x, axes), beta, gamma, **how)
 
 
 def layer(x, beta=None, gamma=None, batch_axis=0, **how):
+    """NumPy reference of `layer_normalization`."""
     return normalize(x, others(x, batch_axis), beta, gamma, **how)
 
 
 def instance(x, beta=None, gamma=None, channel_axis=1, batch_axis=0, **how):
+    """NumPy reference of `instance_normalization`."""
     return normalize(x, others(x, (*np.atleast_1d(batch_axis), channel_axis)), beta, gamma, **how)
 
 
 def group(x, beta=None, gamma=None, num_groups=1, channel_axis=1, batch_axis=0, eps=1e-5, output_stat=False):
+    """NumPy reference of `group_normalization`."""
     c = channel_axis % x.ndim
     samples = {a % x.ndim for a in np.atleast_1d(batch_axis)}
     split = x.reshape(*x.shape[:c], num_groups, x.shape[c] // num_groups, *x.shape[c + 1 :])
@@ -51,16 +58,20 @@ def group(x, beta=None, gamma=None, num_groups=1, channel_axis=1, batch_axis=0, 
 
 
 def standardize(w, channel_axis=0, eps=1e-5, output_stat=False):
+    """NumPy reference of `weight_standardization`."""
     return normalize(w, others(w, channel_axis), None, None, eps, output_stat)
 
 
 def weight_normalization(w, g, dim=0, eps=1e-12):
+    """NumPy reference of `weight_normalization`."""
     shape = [1] * w.ndim
     shape[dim] = -1
     return g.reshape(shape) * w / np.sqrt((w * w).sum(others(w, dim), keepdims=True) + eps)
 
 
 def clipped_norm(clip_norm=1.0, axes=None):
+    """Returns the gradient of `clip_grad_by_norm`."""
+
     def gradient(gy, x):
         norm = np.sqrt((gy * gy).sum(axes, keepdims=True))
         return (clip_norm * gy / np.where(norm == 0, 1, norm),)
@@ -69,12 +80,14 @@ def clipped_norm(clip_norm=1.0, axes=None):
 
 
 def fused(x, beta=None, gamma=None, mean=None, variance=None, z=None, nonlinearity="relu", **how):
+    """NumPy reference of `fused_batch_normalization`."""
     y, *found = as_list(batch(x, beta, gamma, mean, variance, **how))
     y = np.maximum(y if z is None else y + z, 0)
     return (y, *found) if found else y
 
 
 def fused_convolution(x, w, b=None, beta=None, gamma=None, mean=None, variance=None, z=None, **how):
+    """NumPy reference of `fused_convolution`."""
     of_batch = {k: how.pop(k) for k in ("decay_rate", "eps", "batch_stat") if k in how}
     nonlinearity, args = how.pop("nonlinearity", "relu"), how.pop("nonlinearity_args", ())
     mode, value = how.pop("pad_mode", "constant"), how.pop("constant_value", 0.0)
@@ -99,18 +112,22 @@ def fused_convolution(x, w, b=None, beta=None, gamma=None, mean=None, variance=N
 
 
 def synchronous(x, *parts, comm=None, group="world", **how):
+    """NumPy reference of `sync_batch_normalization` in a single process."""
     return batch(x, *parts, **how)
 
 
 def as_list(found):
+    """Returns the outputs of a reference as a list."""
     return list(found) if isinstance(found, tuple) else [found]
 
 
 def beta_gamma(*shape):
+    """Returns a shift and a scale of this shape."""
     return sample(*shape, seed=1), sample(*shape, seed=2, low=0.5, high=2.0)
 
 
 def statistics(*shape):
+    """Returns a running mean and a running variance of this shape."""
     return sample(*shape, seed=3), sample(*shape, seed=4, low=0.5, high=2.0)
 
 
@@ -241,7 +258,7 @@ ROWS: list[Row] = [
         )
         for s in ((2, 3), (), (1,), (0, 3), (5, 1, 7))
     ),
-    # Bounds that have changed places: the upper one holds, unless the gradient is at or below both.
+    # With swapped bounds the upper one wins, unless the gradient is at or below both.
     Row(
         "clip_grad_by_value",
         (sample(4, 6), sample(4, 6, low=0.9, high=1.4, seed=1), sample(4, 6, low=-0.4, high=0.6, seed=2)),

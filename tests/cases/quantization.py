@@ -1,4 +1,4 @@
-"""Rows of quantized, binary and pruned values, and of layers of such weights."""
+"""Rows of quantized, binary and pruned values, and of layers with such weights."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ from .layers import affine, convolution
 
 
 def rounded(x):
-    """To the nearest whole number, halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero."""
     return np.trunc(x + np.copysign(0.5, x))
 
 
 def clipped(yes):
-    """The gradient of a number that becomes its sign: `yes` between -1 and 1."""
+    """Returns the straight-through gradient of a binarization: `gy`, times `yes`, where the input is in (-1, 1)."""
     return lambda gy, x: (np.where(np.abs(x) < 1, yes * gy, 0.0),)
 
 
 def fixed_point_range(sign=True, n=8, delta=0.0625):
+    """Returns the smallest and largest value of a fixed-point format."""
     return (-(2 ** (n - 1) - 1) * delta, (2 ** (n - 1) - 1) * delta) if sign else (0.0, (2**n - 1) * delta)
 
 
 def fixed_point(x, sign=True, n=8, delta=0.0625, ste_fine_grained=True):
+    """NumPy reference of `fixed_point_quantize`."""
     return np.clip(rounded(x / delta) * delta, *fixed_point_range(sign, n, delta))
 
 
 def fixed_point_gradient(ste_fine_grained=True, **args):
+    """Returns the straight-through gradient of `fixed_point_quantize`."""
     low, high = fixed_point_range(**args)
     return lambda gy, x: (np.where((x >= low) & (x <= high), gy, 0.0) if ste_fine_grained else gy,)
 
 
 def pow2_bits(sign=True, with_zero=True, n=8):
+    """Returns the number of bits of the exponent."""
     return n - sign - with_zero
 
 
 def pow2(x, sign=True, with_zero=True, n=8, m=1, ste_fine_grained=True):
+    """NumPy reference of `pow2_quantize`."""
     low = m - (2 ** pow2_bits(sign, with_zero, n) - 1)
     size = np.abs(x)
     with np.errstate(divide="ignore"):
@@ -46,6 +51,8 @@ def pow2(x, sign=True, with_zero=True, n=8, m=1, ste_fine_grained=True):
 
 
 def pow2_gradient(sign=True, m=1, ste_fine_grained=True, **_):
+    """Returns the straight-through gradient of `pow2_quantize`."""
+
     def gradient(gy, x):
         within = (np.abs(x) < 2.0 ** (m + 0.5)) & (sign | (x >= 0))
         return (np.where(within, gy, 0.0) if ste_fine_grained else gy,)
@@ -54,7 +61,7 @@ def pow2_gradient(sign=True, m=1, ste_fine_grained=True, **_):
 
 
 def off_thresholds(*shape, seed=0):
-    """Numbers from -4 to 4, none near the geometric mean of two powers of two."""
+    """Returns numbers in [-4, 4], none near the geometric mean of two neighbouring powers of two."""
     x = sample(*shape, low=-4, high=4, seed=seed)
     exponent = np.log2(np.abs(x) + 1e-9)
     near = np.abs(exponent - np.floor(exponent) - 0.5) < 0.1
@@ -62,6 +69,7 @@ def off_thresholds(*shape, seed=0):
 
 
 def prune(x, rate=0.9):
+    """NumPy reference of `prune`."""
     if not x.size or rate == 1:
         return np.zeros_like(x)
     threshold = np.sort(np.abs(x).ravel())[int((x.size - 1) * rate)]
@@ -69,19 +77,20 @@ def prune(x, rate=0.9):
 
 
 def quantize_linear(x, scale, zero_point, round_mode="HALF_AWAY_FROM_ZERO", narrow_range=False, dtype=1):
+    """NumPy reference of `quantize_linear`."""
     to_whole = rounded if round_mode == "HALF_AWAY_FROM_ZERO" else np.round
     low, high = (-128 + narrow_range, 127) if dtype == 1 else (0 + narrow_range, 255)
     return np.clip(to_whole(x / scale) + np.clip(to_whole(zero_point), low, high), low, high)
 
 
 def levels(*shape, low, high, seed=0):
-    """Numbers within 0.3 of whole ones."""
+    """Returns numbers within 0.3 of an integer."""
     x = sample(*shape, low=low, high=high, seed=seed)
     return np.round(x) + 0.3 * np.sin(7 * x)
 
 
 def ranges(x, qr_min, qr_max, ql_min, ql_max, decay=0.999, x_min_max=False, ema=False, eps=0.01, **_):
-    """Smallest and largest number and the distance of levels."""
+    """Returns the smallest number, the largest number and the step of the levels."""
     axes = tuple(i for i, n in enumerate(ql_min.shape) if n == 1)
     if x_min_max and x.size:
         low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
@@ -94,11 +103,14 @@ def ranges(x, qr_min, qr_max, ql_min, ql_max, decay=0.999, x_min_max=False, ema=
 
 
 def min_max(x, *parameters, **args):
+    """NumPy reference of `min_max_quantize`."""
     low, high, scale = ranges(x, *parameters, **args)
     return rounded((np.clip(x, low, high) - low) / scale) * scale + low
 
 
 def min_max_gradient(ste_fine_grained=True, **args):
+    """Returns the gradient of `min_max_quantize`, also by the bounds if they are learned."""
+
     def gradient(gy, x, *parameters):
         low, high, _ = ranges(x, *parameters, **args)
         axes = tuple(i for i, n in enumerate(parameters[0].shape) if n == 1)
@@ -110,6 +122,7 @@ def min_max_gradient(ste_fine_grained=True, **args):
 
 
 def min_max_rows():
+    """Yields rows of `min_max_quantize`."""
     for shape, of in (
         ((4, 3, 5), (1, 1, 1)),
         ((4, 3, 5), (1, 3, 1)),
@@ -145,10 +158,13 @@ def min_max_rows():
 
 
 def signs(w, zero=1.0):
+    """Returns the signs of `w`, with `zero` as the sign of 0."""
     return np.where(w > 0, 1.0, np.where(w < 0, -1.0, zero))
 
 
 def binary_connect(of):
+    """Returns the reference of a layer `of` with weights replaced by their signs."""
+
     def reference(x, w, _, b=None, quantize_zero_to=1.0, **args):
         return of(x, signs(w, quantize_zero_to), b, **args)
 
@@ -156,12 +172,15 @@ def binary_connect(of):
 
 
 def scaled(w, rows):
+    """Returns the signs of `w`, scaled by the mean magnitude of each row or column."""
     flat = w.reshape(w.shape[0], -1)
     alpha = np.abs(flat).mean(1 if rows else 0, keepdims=True)
     return (signs(w).reshape(flat.shape) * alpha).reshape(w.shape)
 
 
 def binary_weight(of, rows):
+    """Returns the reference of a layer `of` with weights replaced by scaled signs."""
+
     def reference(x, w, _, __, b=None, quantize_zero_to=1.0, **args):
         return of(x, scaled(w, rows), b, **args)
 
@@ -169,7 +188,7 @@ def binary_weight(of, rows):
 
 
 def powers(w, fixed, num_bits=4):
-    """The weights that are fixed as powers of two, the exponent of the largest being that of the largest weight."""
+    """Rounds the weights that `fixed` selects to powers of two. The largest weight sets the largest exponent."""
     most = np.abs(w).max() or 1.0
     with np.errstate(divide="ignore"):
         exponent = np.where(w == 0, -100, np.floor(np.log2(np.abs(w) / 0.75)))
@@ -180,6 +199,8 @@ def powers(w, fixed, num_bits=4):
 
 
 def incremental(of):
+    """Returns the reference of a layer `of` with incrementally quantized weights."""
+
     def reference(x, w, fixed, b=None, num_bits=4, inq_iterations=(), selection_algorithm="", seed=-1, **args):
         fixed = fixed.copy()
         if 0 in inq_iterations:
@@ -194,7 +215,7 @@ def incremental(of):
 
 
 def by_units(f, gy, x):
-    """The gradient of what is linear in `x`: what each element alone gives."""
+    """Returns the gradient of a function `f` that is linear in `x`, by applying it to unit vectors."""
     gx = np.zeros_like(x)
     for at in np.ndindex(x.shape):
         unit = np.zeros_like(x)
@@ -204,7 +225,7 @@ def by_units(f, gy, x):
 
 
 def through(of, place, bias):
-    """The gradient of a layer whose weight is replaced: that by what takes its place."""
+    """Returns the straight-through gradient of a layer with a replaced weight: the gradient by the replacement."""
 
     def gradient(gy, x, w, *others):
         w = place(w, *others)
@@ -234,9 +255,10 @@ LAYERS = (
 
 
 def layer_rows():
+    """Yields rows of layers with quantized weights."""
     for of, kind, rows, (x, w, b, args) in LAYERS:
         xs, weight = sample(*x), sample(*w, seed=1, away=(0.0,))
-        # Away from where a power of two gives way to the next.
+        # Keep away from the midpoint between two powers of two.
         weight = np.where(np.abs(np.log2(np.abs(weight) / 0.75) % 1 - 0.5) > 0.4, weight * 1.1, weight)
         weight.flat[:1] = 1.2
         zeros, bias = np.zeros(w), sample(*b, seed=2)

@@ -1,4 +1,4 @@
-"""Rows of operations that draw random numbers; their references look at what was drawn."""
+"""Rows of operations that draw random numbers. Their references check properties of the drawn values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import Row, sample
 
 
 def within(low, high, mean, deviation):
-    """A check that numbers lie in a range and that their mean is right, to five standard errors."""
+    """Returns a check of the range of numbers, and of their mean to five standard errors."""
 
     def check(y):
         assert np.all((y >= low) & (y <= high))
@@ -21,6 +21,8 @@ def within(low, high, mean, deviation):
 
 
 def dropped(x, p=0.5):
+    """Returns a check of `dropout`: kept elements are scaled, and the kept fraction matches `p`."""
+
     def check(y):
         kept = y != 0
         np.testing.assert_allclose(y[kept], (x / (1 - p))[kept], rtol=1e-6)
@@ -40,7 +42,7 @@ def erased(
     channel_last=False,
     **_,
 ):
-    """Patches hold numbers from a range, on the same places of all channels if those share them."""
+    """Returns a check of `random_erase`: patches hold numbers in range, at the same place in all channels if shared."""
 
     def check(y):
         changed = np.abs(y - x) > 1e-6
@@ -58,7 +60,8 @@ def erased(
 
 
 def chosen(x, w, shape=(), replace=True, seed=-1):
-    """Samples are elements of positive weight of their population; by their weights, and none twice if so asked."""
+    """Returns a check of `random_choice`: samples have positive weight, match the weights, and may have to be
+    unique."""
 
     def check(y):
         assert y.shape == (*x.shape[:-1], *(shape or (1,)))
@@ -80,7 +83,7 @@ def chosen(x, w, shape=(), replace=True, seed=-1):
 
 
 def moved(places):
-    """Each sample is the input at one of the places that `places` gives: arrays of the sample's shape."""
+    """Returns the reference of an operation whose samples are each one of the arrays that `places` yields."""
 
     def reference(x, base_axis=1, **args):
         def check(y):
@@ -129,6 +132,7 @@ def turns(axis, n, m, axes=None, seed=-1):
 
 
 def crops(x, shape=None, seed=-1):
+    """Yields every crop of this shape."""
     sizes = x.shape[: x.ndim - len(shape or ())] + tuple(shape or ())
     sizes = sizes[-x.ndim :] if x.ndim else ()
     for start in np.ndindex(*(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))):
@@ -136,12 +140,14 @@ def crops(x, shape=None, seed=-1):
 
 
 def flips(x, axes=None, seed=-1):
+    """Yields every combination of flips."""
     axes = [-1] if axes is None else [a if a < 0 else a - x.ndim - 1 for a in axes]
     for tosses in np.ndindex(*[2] * len(axes)):
         yield np.flip(x, [a for a, toss in zip(axes, tosses, strict=True) if toss])
 
 
 def shifts(x, shifts=None, border_mode="nearest", constant_value=0.0, seed=-1):
+    """Yields every shift."""
     mode = {"nearest": {"mode": "edge"}, "reflect": {"mode": "symmetric"}}.get(
         border_mode, {"mode": "constant", "constant_values": constant_value}
     )
@@ -152,7 +158,7 @@ def shifts(x, shifts=None, border_mode="nearest", constant_value=0.0, seed=-1):
 
 
 def augmented(x, shape=None, **args):
-    """In its place, an image is between its least and largest number, by contrast and brightness wider."""
+    """Returns a check of `image_augmentation`: the range of an image widens only by contrast and brightness."""
 
     def check(y):
         lead = x.ndim - len(shape or x.shape)
@@ -174,6 +180,7 @@ def augmented(x, shape=None, **args):
 
 
 def drawn(name, check, **args):
+    """Returns rows of a generator without inputs."""
     return [
         Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True)
         for shape in ((40, 50), (), (0, 3), (2, 1, 7))

@@ -1,4 +1,4 @@
-"""Rows of recurrent networks, packed sequences, and attention."""
+"""Rows of recurrent networks, packed sequences and attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ sigmoid = special.expit
 
 
 def step(kind, x, h, c, w, b, nonlinearity):
-    """State and cell after one time step of one direction of one layer."""
+    """Returns state and cell after one time step of one direction of one layer."""
     n = x.shape[1]
     sums = [x @ each[:, :n].T for each in w]
     own = [h @ each[:, n:].T for each in w]
@@ -29,7 +29,7 @@ def step(kind, x, h, c, w, b, nonlinearity):
 
 
 def network(kind):
-    """The function `kind`, its arguments in its order."""
+    """Returns the reference of `rnn`, `gru` or `lstm`."""
 
     def reference(x, h, *rest, num_layers=1, nonlinearity="tanh", dropout=0.0, bidirectional=False, training=True):
         cells, rest = (rest[0], rest[1:]) if kind == "lstm" else (None, rest)
@@ -57,7 +57,7 @@ def network(kind):
 
 
 def recurrent(kind, size=(3, 2, 3, 2), layers=1, directions=1, bias=True, **args):
-    """A row: lengths of time, batch, inputs and state."""
+    """Returns a row. `size` is time steps, batch, inputs and state."""
     steps, batch, inputs, hidden = size
     gates = () if kind == "rnn" else (GATES[kind],)
     biases = () if kind == "rnn" else (4,)
@@ -84,6 +84,7 @@ def recurrent(kind, size=(3, 2, 3, 2), layers=1, directions=1, bias=True, **args
 
 
 def packed(padded_sequence, lengths, batch_first=False):
+    """NumPy reference of `pack_padded_sequence`."""
     x = padded_sequence.swapaxes(0, 1) if batch_first else padded_sequence
     sizes = np.array([(lengths > t).sum() for t in range(len(x))], np.int64)
     rows = [x[t, :n] for t, n in enumerate(sizes)]
@@ -91,6 +92,7 @@ def packed(padded_sequence, lengths, batch_first=False):
 
 
 def padded(packed_sequence, batch_sizes, batch_first=False, padding_value=None, total_length=None):
+    """NumPy reference of `pad_packed_sequence`."""
     steps = len(batch_sizes) if total_length is None or total_length < 0 else total_length
     y = np.full((steps, batch_sizes.max(initial=0), *packed_sequence.shape[1:]), padding_value or 0.0)
     at = np.cumsum([0, *batch_sizes])
@@ -101,6 +103,7 @@ def padded(packed_sequence, batch_sizes, batch_first=False, padding_value=None, 
 
 
 def attention(query, key, value, mask=None, causal=False, dropout=0.0, scale=None, seed=-1):
+    """NumPy reference of `scaled_dot_product_attention`."""
     products = query @ key.swapaxes(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
     products = products if mask is None else products + mask
     if causal:
@@ -109,11 +112,12 @@ def attention(query, key, value, mask=None, causal=False, dropout=0.0, scale=Non
 
 
 def heads(batch, queries, keys, width, depth):
+    """Returns query, key and value."""
     return sample(*batch, queries, width), sample(*batch, keys, width, seed=1), sample(*batch, keys, depth, seed=2)
 
 
 def hidden(*shape):
-    """A mask that hides some keys but not the first."""
+    """Returns a mask that hides some keys but never the first."""
     x = sample(*shape, seed=3)
     return np.where((x > 1) & (np.arange(shape[-1]) > 0), -np.inf, x)
 

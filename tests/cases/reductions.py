@@ -9,10 +9,12 @@ from . import Row, distinct, sample
 
 
 def axes(axis):
+    """Converts a list of axes to a tuple."""
     return tuple(axis) if isinstance(axis, (list, tuple)) else axis
 
 
 def top_k(x, k, abs=False, reduce=True, base_axis=1, largest=True, with_index=False):
+    """NumPy reference of `top_k_data`."""
     base_axis %= x.ndim
     flat = x.reshape(*x.shape[:base_axis], int(np.prod(x.shape[base_axis:])))
     by = np.abs(flat) if abs else flat
@@ -26,12 +28,12 @@ def top_k(x, k, abs=False, reduce=True, base_axis=1, largest=True, with_index=Fa
 
 
 def cut_down(k, **args):
-    """The gradient of what lets the largest elements of a gradient pass."""
+    """Returns the gradient of `top_k_grad`, which passes only its largest elements."""
     return lambda gy, x: (top_k(gy, k, reduce=False, **args),)
 
 
 def extreme(pick, at):
-    """`max` or `min` with its index, the axes counted as one."""
+    """Returns the reference of `max` or `min` with indices into the reduced axes, counted as one."""
 
     def reference(x, axis=None, keepdims=False, with_index=False, only_index=False):
         chosen = tuple(range(x.ndim)) if axis is None else tuple(sorted(a % x.ndim for a in np.atleast_1d(axis)))
@@ -47,18 +49,23 @@ def extreme(pick, at):
 
 
 def along(f):
+    """Adapts a NumPy reduction to arguments of this library."""
     return lambda x, axis=None, keepdims=False: f(x, axis=axes(axis), keepdims=keepdims)
 
 
 def norm(x, p=2.0, axis=None, keepdims=False):
+    """NumPy reference of `norm`."""
     return (np.abs(x) ** p).sum(axes(axis), keepdims=keepdims) ** (1 / p)
 
 
 def norm_normalization(x, p=2.0, axes=None, eps=1e-12):
+    """NumPy reference of `norm_normalization`."""
     return x / ((np.abs(x) ** p).sum(axes, keepdims=True) + eps) ** (1 / p)
 
 
 def scan(f, start):
+    """Returns the reference of `cumsum` or `cumprod`."""
+
     def reference(x, axis=0, exclusive=False, reverse=False):
         x = np.flip(x, axis) if reverse else x
         if exclusive:

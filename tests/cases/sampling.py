@@ -1,4 +1,4 @@
-"""Rows of images that are looked up at places: warped, brought to one size, correlated; and of detected boxes."""
+"""Rows of image sampling (warping, RoI alignment, resizing, correlation) and of detected boxes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import Row, sample
 
 
 def places(size, align_corners):
-    """Places of the elements of an image between -1 and 1, as (..., x, y, z, 1)."""
+    """Returns the positions of image elements between -1 and 1, as (..., x, y, z, 1)."""
     axes = []
     for n in size:
         i = np.arange(n)
@@ -19,10 +19,12 @@ def places(size, align_corners):
 
 
 def affine_grid(theta, size, align_corners=False):
+    """NumPy reference of `affine_grid`."""
     return np.einsum("nij,...j->n...i", theta, places(size, align_corners))
 
 
 def reflected(at, low, high):
+    """Reflects positions at both bounds until they are within them."""
     width = high - low
     if width <= 0:
         return np.full_like(at, low)
@@ -31,6 +33,7 @@ def reflected(at, low, high):
 
 
 def settled(at, n, padding_mode, align_corners):
+    """Applies the padding mode to positions on an axis of `n` elements."""
     if padding_mode == "zero":
         return at
     if padding_mode == "reflect":
@@ -39,7 +42,7 @@ def settled(at, n, padding_mode, align_corners):
 
 
 def looked_up(x, at, nearest=False):
-    """Images (n, channels, spatial...) at places (n, out..., axes), in elements, along the axes in order."""
+    """Interpolates images (n, channels, spatial...) at positions (n, out..., axes), given in elements in axis order."""
     axes = at.shape[-1]
     base = np.trunc(at + np.copysign(0.5, at)) if nearest else np.floor(at)
     share = at - base
@@ -55,6 +58,7 @@ def looked_up(x, at, nearest=False):
 
 
 def warp_by_grid(x, grid, mode="linear", padding_mode="zero", align_corners=False, channel_last=False):
+    """NumPy reference of `warp_by_grid`."""
     x = np.moveaxis(x, -1, 1) if channel_last else x
     sizes = np.array(x.shape[2:])
     at = grid[..., ::-1]
@@ -65,13 +69,14 @@ def warp_by_grid(x, grid, mode="linear", padding_mode="zero", align_corners=Fals
 
 
 def warp_by_flow(data, flow):
+    """NumPy reference of `warp_by_flow`."""
     rows, columns = np.indices(data.shape[2:])
     at = np.stack([rows + flow[:, 1], columns + flow[:, 0]], -1)
     return looked_up(data, np.clip(at, 0, np.array(data.shape[2:]) - 1))
 
 
 def grid(*shape, seed=0):
-    """Places that are not near the middle of two elements of 4, 5 or 6, nor near one of them."""
+    """Returns positions away from elements and midpoints of axes of 4, 5 or 6 elements."""
     g = sample(*shape, low=-1.4, high=1.4, seed=seed)
     for n in (3, 4, 5, 6):
         for scale in (n / 2, (n - 1) / 2):
@@ -83,6 +88,7 @@ def grid(*shape, seed=0):
 
 
 def roi_align(x, boxes, output_size, spatial_scale=(1.0, 1.0), sampling_ratio=-1, channel_last=False):
+    """NumPy reference of `roi_align`."""
     x = np.moveaxis(x, -1, 1) if channel_last else x
     h, w = x.shape[2:]
     y = np.zeros((len(boxes), x.shape[1], *output_size))
@@ -100,6 +106,7 @@ def roi_align(x, boxes, output_size, spatial_scale=(1.0, 1.0), sampling_ratio=-1
 
 
 def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1, deformable_group=1, **how):
+    """NumPy reference of `deformable_convolution`."""
     pad, stride, dilation = (how.get(k) or (v, v) for k, v in (("pad", 0), ("stride", 1), ("dilation", 1)))
     batch, kernel = x.shape[:base_axis], w.shape[2:]
     x = x.reshape(-1, *x.shape[base_axis:])
@@ -107,7 +114,7 @@ def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, p, s, d in zip(x.shape[2:], kernel, pad, stride, dilation, strict=True)
     )
-    if offset.shape[base_axis + 1 :] != out:  # those of each place of the images, of which every stride-th is read
+    if offset.shape[base_axis + 1 :] != out:  # offsets may cover all image positions, with every stride-th used
         places = (..., *(slice(0, (n - 1) * s + 1, s) for n, s in zip(out, stride, strict=True)))
         offset, mask = offset[places], None if mask is None else mask[places]
     offset = offset.reshape(len(x), deformable_group, *kernel, 2, *out)
@@ -126,13 +133,13 @@ def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1
 
 
 def offsets(*shape):
-    """Places that are not near an element."""
+    """Returns offsets that do not end near an element."""
     x = sample(*shape, low=-1.5, high=1.5, seed=5)
     return np.floor(x) + 0.1 + 0.8 * (x - np.floor(x))
 
 
 def onnx_resize(x, scales=(), sizes=(), mode="nearest", coordinate_transformation_mode="half_pixel", **_):
-    """Of the modes those that NumPy can say shortly; what NNabla gives for all others was compared by hand."""
+    """NumPy reference of `onnx_resize` for its simple modes."""
     sizes = sizes or tuple(int(n * s) for n, s in zip(x.shape, scales, strict=True))
     for axis, (n, to) in enumerate(zip(x.shape, sizes, strict=True)):
         scale = scales[axis] if scales else to / n
@@ -149,6 +156,7 @@ def onnx_resize(x, scales=(), sizes=(), mode="nearest", coordinate_transformatio
 
 
 def patch_correlation(a, b, patch=(1, 1), shift=(0, 0), patch_step=(1, 1), shift_step=(1, 1), padding=(0, 0, 0, 0)):
+    """NumPy reference of `patch_correlation`."""
     top, bottom, left, right = padding
     more = [(0, 0), (shift[0], shift[0]), (shift[1], shift[1]), (0, 0)]
     a, b = (np.pad(x, [(0, 0), (top, bottom), (left, right), (0, 0)]) for x in (a, b))
@@ -165,6 +173,7 @@ def patch_correlation(a, b, patch=(1, 1), shift=(0, 0), patch_step=(1, 1), shift
 
 
 def adaptive_separable_convolution(x, v, u):
+    """NumPy reference of `adaptive_separable_convolution`."""
     h, w = x.shape[2] - v.shape[1] + 1, x.shape[3] - u.shape[1] + 1
     y = np.zeros((*x.shape[:2], h, w))
     for j, i in itertools.product(range(v.shape[1]), range(u.shape[1])):
@@ -173,7 +182,7 @@ def adaptive_separable_convolution(x, v, u):
 
 
 def overlap(a, b):
-    """The share of the union of two boxes (x, y, width, height) that is their intersection."""
+    """Returns the intersection over union of two boxes (x, y, width, height)."""
     w, h = (
         min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2) - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2) for i in (0, 1)
     )
@@ -181,6 +190,7 @@ def overlap(a, b):
 
 
 def nms_detection(x, thresh=0.5, nms=0.45, nms_per_class=True):
+    """NumPy reference of `nms_detection2d`."""
     y = x.copy()
     y[..., 4] = np.where(x[..., 4] < thresh, 0, x[..., 4])
     scores = y[..., 4:5] * x[..., 5:]
@@ -202,6 +212,7 @@ SUPPRESSION = ("center_point_box", "max_output_boxes_per_class", "iou_threshold"
 
 
 def chosen_boxes(x, center_point_box=0, max_output_boxes_per_class=0, iou_threshold=0.0, score_threshold=0.0):
+    """NumPy reference of ONNX non-maximum suppression."""
     x, scores = x[..., :4], np.swapaxes(x[..., 4:], 1, 2)
     a, b = x[..., :2], x[..., 2:]
     low, high = (a - b / 2, a + b / 2) if center_point_box else (np.minimum(a, b), np.maximum(a, b))
@@ -219,6 +230,7 @@ def chosen_boxes(x, center_point_box=0, max_output_boxes_per_class=0, iou_thresh
 
 
 def boxes(*shape):
+    """Returns detected boxes with scores."""
     x = sample(*shape, low=0.2, high=1.0)
     x[..., :4] = sample(*shape[:-1], 4, low=0.3, high=0.7, seed=2)
     return x

@@ -1,4 +1,4 @@
-"""Rows of what looks at values as wholes: unique elements, shapes, remainders, shifts of bits, confusion."""
+"""Rows of unique elements, shapes, remainders, bit shifts and confusion matrices."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from . import Row, sample, still, whole
 
 
 def unique(x, flatten=True, axis=None, sorted=True, with_index=False, with_inverse=False, with_counts=False):
+    """NumPy reference of `unique`."""
     y, index, inverse, counts = np.unique(x, True, True, True, axis=None if flatten else axis)
     inverse = inverse.ravel()
     if not sorted:
@@ -19,12 +20,12 @@ def unique(x, flatten=True, axis=None, sorted=True, with_index=False, with_inver
 
 
 def repeated(*shape):
-    """Whole numbers and halves, many of them several times."""
+    """Returns integers and halves, many of them equal."""
     return np.random.RandomState(3).randint(-3, 4, shape) / 2
 
 
 def unique_gradient(**how):
-    """The gradient of `unique` goes to the first element of each kind."""
+    """Returns the gradient of `unique`, which goes to the first occurrence of each element."""
 
     def gradient(gy, *others):
         x = others[-1]
@@ -40,6 +41,7 @@ def unique_gradient(**how):
 
 
 def confusion_matrix(x, target, axis=-1):
+    """NumPy reference of `confusion_matrix`."""
     n = x.shape[axis]
     best = np.expand_dims(x.argmax(axis), axis)
     y = np.zeros((n, n), np.int64)
@@ -48,10 +50,12 @@ def confusion_matrix(x, target, axis=-1):
 
 
 def shape(x, start=None, end=None):
+    """NumPy reference of `shape`."""
     return np.array(x.shape[start : end or None], np.int64)
 
 
 def bit_shift(x, shift, direction="LEFT", bits=63):
+    """NumPy reference of `bit_shift`."""
     return (x << shift) & ((1 << bits) - 1) if direction == "LEFT" else x >> shift
 
 

@@ -8,6 +8,8 @@ from . import Row, sample
 
 
 def transform(f):
+    """Returns the reference of `fft` or `ifft`, with real and imaginary parts on the last axis."""
+
     def reference(x, signal_ndim, normalized=False):
         axes = tuple(range(x.ndim - 1 - signal_ndim, x.ndim - 1))
         y = f(x[..., 0] + 1j * x[..., 1], axes=axes, norm="ortho" if normalized else "backward")
@@ -17,6 +19,7 @@ def transform(f):
 
 
 def window(window_size, fft_size, window_type):
+    """Returns a window, padded on both sides to `fft_size`."""
     t = np.arange(window_size)
     wave = {"hanning": (0.5, 0.5), "hamming": (0.54, 0.46), "rectangular": (1.0, 0.0)}[window_type]
     before = (fft_size - window_size) // 2
@@ -25,7 +28,7 @@ def window(window_size, fft_size, window_type):
 
 
 def squares(w, stride, frames):
-    """Sums of squared windows."""
+    """Returns the overlap-added sum of squared windows."""
     y = np.zeros((frames - 1) * stride + w.size)
     for i in range(frames):
         y[i * stride : i * stride + w.size] += w * w
@@ -33,7 +36,7 @@ def squares(w, stride, frames):
 
 
 def weights(fft_size):
-    """How often each frequency of a real signal is there, over the number of samples."""
+    """Returns how often the spectrum of a real signal holds each frequency, over the number of samples."""
     k = np.arange(fft_size // 2 + 1)
     return np.where((k == 0) | (2 * k == fft_size), 1.0, 2.0)[:, None] / fft_size
 
@@ -41,6 +44,7 @@ def weights(fft_size):
 def stft(
     x, window_size, stride, fft_size, window_type="hanning", center=True, pad_mode="reflect", as_istft_backward=False
 ):
+    """NumPy reference of `stft`."""
     w, half = window(window_size, fft_size, window_type), fft_size // 2
     if center:
         x = np.pad(x, ((0, 0), (half, half)), mode="constant" if as_istft_backward else pad_mode)
@@ -66,6 +70,7 @@ def istft(
     pad_mode="reflect",
     as_stft_backward=False,
 ):
+    """NumPy reference of `istft`."""
     w, half = window(window_size, fft_size, window_type), fft_size // 2
     frames = y_r.shape[2]
     angle = 2 * np.pi * np.outer(np.arange(half + 1), np.arange(fft_size)) / fft_size
@@ -91,6 +96,7 @@ def istft(
 
 
 def parts(frames, fft_size, batch=2):
+    """Returns random real and imaginary parts of spectra."""
     return sample(batch, fft_size // 2 + 1, frames), sample(batch, fft_size // 2 + 1, frames, seed=1)
 
 

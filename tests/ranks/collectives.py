@@ -1,4 +1,4 @@
-"""Every collective, as arrays and as functions of a graph."""
+"""Checks every collective, on arrays and as functions of a graph."""
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ total = size * (size + 1) / 2
 
 
 def array(dtype=np.float32, shape=(2, 3)):
+    """Returns an array filled with rank + 1."""
     return nn.NdArray.from_numpy_array(np.full(shape, rank + 1, dtype))
 
 
@@ -55,7 +56,7 @@ else:
     with pytest.raises(C.CommunicatorError, match="expected a process of the group 'last'"):
         comm.all_reduce(array(), group="last")
 
-# Some processes have compared what they do more often than others, which changes nothing for those together.
+# The processes may have made different numbers of consistency checks. Later collectives must still work.
 comm.new_group(("first", np.array([1, 0])))
 if rank < 2:
     a = nn.NdArray.from_numpy_array(np.full(2, rank, np.float32))
@@ -72,7 +73,7 @@ with pytest.raises(
 ):
     y.forward()
 
-# Functions: the loss of the program is the sum of all processes' losses.
+# Functions: the loss of the program is the sum of the losses of all processes.
 values = np.random.default_rng(rank).standard_normal((size, 4)).astype(np.float32)
 weights = np.random.default_rng(9).standard_normal((size, size, 4)).astype(np.float32)
 everyone = np.stack([np.random.default_rng(r).standard_normal((size, 4)).astype(np.float32) for r in range(size)])
@@ -104,17 +105,19 @@ x.grad.zero()
 y.backward(np.full(4, rank, np.float32))
 np.testing.assert_allclose(x.g, np.tile(np.arange(size)[:, None] / size, (1, 4)), rtol=1e-6)
 
-# Batch normalization over processes is that of one process with all examples.
+# Synchronous batch normalization must equal batch normalization of all examples in one process.
 batch = np.random.default_rng(3).standard_normal((4 * size, 3, 2, 2)).astype(np.float32)
 weight = np.random.default_rng(4).standard_normal(batch.shape).astype(np.float32)
 mine = slice(4 * rank, 4 * rank + 4)
 
 
 def leaf(values, need_grad=True):
+    """Returns a leaf with these values."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32), need_grad=need_grad)
 
 
 def normalized(x, weight, function, *more):
+    """Runs a batch normalization forward and backward. Returns its output, gradients and running statistics."""
     shape = (1, 3, 1, 1)
     rng = np.random.default_rng(5)
     beta, gamma = leaf(rng.standard_normal(shape)), leaf(rng.standard_normal(shape))
@@ -136,7 +139,7 @@ for n, (a, b) in enumerate(zip(one, several, strict=True)):
         b = summed.data
     np.testing.assert_allclose(a[mine] if n < 2 else a, b, rtol=2e-3, atol=2e-5)
 
-# Dropout by example: what one process draws for the whole batch.
+# Dropout by example must draw the same mask as one process with the whole batch.
 for shape in ((2 * size, 37), (size, 3, 64), (size, 1)):
     for draw in (
         lambda x: F.dropout(x, 0.4),
@@ -157,7 +160,7 @@ for shape in ((2 * size, 37), (size, 3, 64), (size, 1)):
         for a, b in zip(*results, strict=True):
             np.testing.assert_array_equal(a[rows * rank : rows * (rank + 1)], b)
 
-# Half precision on the way: errors do not add up, as what was rounded away comes with the next sum.
+# Half precision in transit: errors do not add up, since the rounding error is carried to the next sum.
 for dtype, bound in (("bfloat16", 2e-2), ("float16", 2e-3)):
     w = nn.Variable((1000,), need_grad=True)
     comm.clear_context_parameters()

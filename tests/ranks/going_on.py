@@ -1,4 +1,4 @@
-"""Trains, saves after each step, and goes on where it stopped: prints each step's loss, to the bit."""
+"""Trains, saves after each step, and resumes after a restart. Prints the loss of each step exactly."""
 
 import sys
 from pathlib import Path

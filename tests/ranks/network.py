@@ -1,4 +1,4 @@
-"""A small network whose copies train on parts of a batch, beside one that trains on the whole batch."""
+"""A small network, to compare copies on parts of a batch with one network on the whole batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES, FEATURES, CLASSES = 12, 10, 5
 
 
 class Network:
-    """Parameters of its own, for batches of a size."""
+    """A network with parameters of its own, for one batch size."""
 
     def __init__(self, batch: int, name: str) -> None:
         self.batch = batch
@@ -27,14 +27,14 @@ class Network:
             self.parameters = nn.get_parameters()
 
     def feed(self, step: int, part: int = 0) -> None:
-        """The batch of a step, or a part of it."""
+        """Writes the batch of a step, or a part of it, to the inputs."""
         rng = np.random.default_rng(step)
         rows = slice(part * self.batch, (part + 1) * self.batch)
         self.x.d = rng.standard_normal((EXAMPLES, FEATURES)).astype(np.float32)[rows]
         self.t.d = rng.integers(0, CLASSES, (EXAMPLES, 1))[rows]
 
     def step(self, solver: Any, callback: Any = None, after: bool = False) -> None:
-        """One step of training; `after` sums gradients after the run rather than during it."""
+        """Runs one training step. Gradients are summed after backward if `after`, else during it."""
         self.loss.forward()
         solver.zero_grad()
         self.loss.backward(clear_buffer=True, communicator_callbacks=None if after else callback)
@@ -44,5 +44,5 @@ class Network:
 
 
 def distance(a: Network, b: Network) -> float:
-    """The largest difference of parameters."""
+    """Returns the largest difference between the parameters of two networks."""
     return max(float(np.abs(v.d - b.parameters[name].d).max()) for name, v in a.parameters.items())

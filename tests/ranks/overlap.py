@@ -1,4 +1,4 @@
-"""Sums in a thread, while backward has collectives of its own: the same numbers as after the run, each time."""
+"""Overlapped gradient sums give the same result as sums after backward, even if backward runs collectives itself."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ comm.init()
 
 
 def training(overlap, dtype=None, more=()):
-    """A network, and a step of it."""
+    """Returns the parameters of a network, and a function that runs a training step."""
     rng = np.random.default_rng(5)
     shapes = {"low": (20, 64), "beta": (1, 64), "gamma": (1, 64), "middle": (64, 300), "high": (300, 7)}
     v = {
@@ -48,7 +48,7 @@ def training(overlap, dtype=None, more=()):
     return step
 
 
-if what == "skip":  # The last process never runs backward: the others hear of it from the run, and go on alone.
+if what == "skip":  # The last process never runs backward. The others get an error from the run, then continue alone.
     step = training("thread")
     step(0), step(1)
     if comm.rank < comm.size - 1:
@@ -61,13 +61,13 @@ if what == "skip":  # The last process never runs backward: the others hear of i
             comm.barrier()
         print("told", flush=True)
     else:
-        time.sleep(30)  # whoever ends first ends all
+        time.sleep(30)  # the first process to end stops all others
     sys.exit()
 
 if what == "raise":
 
     class Broken(nn.CommunicatorBackwardCallback):
-        """Fails in the middle of a run of the last process, while the threads of the others wait for it."""
+        """A callback that raises during a run of the last process, while threads of the others wait for it."""
 
         on = False
 
@@ -86,7 +86,8 @@ for dtype in (None, "bfloat16"):
     for n in range(6):
         expected, found = after(n), thread(n)
         assert again(n) == found
-        if comm.size == 2 or dtype is not None:  # Two numbers have one sum; halves are summed in the order of ranks.
+        # The sum of two numbers does not depend on the order. Halves are summed in rank order.
+        if comm.size == 2 or dtype is not None:
             assert found == expected, (dtype, n)
         np.testing.assert_allclose(*(np.frombuffer(b, np.float32) for b in (found, expected)), rtol=1e-4, atol=1e-6)
     told = comm._members("overlap", "world").exchange(found.hex())

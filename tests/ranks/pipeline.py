@@ -1,4 +1,4 @@
-"""A network whose layers are on several processes trains as in one process."""
+"""Trains a network with layers placed on several processes, and compares it with training in one process."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ BATCH = 12
 
 
 def network(x, t):
-    """A chain with values that skip places, and a place that sends two."""
+    """A chain of layers with skip connections across processes, and a process that sends two values."""
     first = None
     h = x
     for n in range(size):
@@ -32,6 +32,7 @@ def network(x, t):
 
 
 def batch(step):
+    """Returns the inputs and targets of a step."""
     rng = np.random.default_rng(step)
     return rng.standard_normal((BATCH, 10)).astype(np.float32), rng.integers(0, 5, (BATCH, 1))
 
@@ -76,16 +77,18 @@ for micro_batches in (1, 2, 6):
         own_solver.update()
     assert 0 < pipeline.forward(*batch(0)) < 10
 
-# Wrong use is told on every process, and leaves no parameters behind.
+# Wrong use raises on every process and leaves no parameters behind.
 shapes = [(BATCH, 10), (BATCH, 1)]
 
 
 def one_place(x, t):
+    """A network with layers on one process only."""
     with nn.place(0):
         return F.mean(PF.affine(x, 1, name="w") - t)
 
 
 def back_again(x, t):
+    """A network that returns to an earlier process."""
     with nn.place(1):
         h = PF.affine(x, 4, name="w")
     with nn.place(0):
@@ -93,11 +96,13 @@ def back_again(x, t):
 
 
 def too_far(x, t):
+    """A network with a layer on a process that does not exist."""
     with nn.place(size):
         return F.mean(PF.affine(x, 1, name="w") - t)
 
 
 def shared(x, t):
+    """A network whose processes share one parameter."""
     h = x
     for n in range(size):
         with nn.place(n):
@@ -106,6 +111,7 @@ def shared(x, t):
 
 
 def different(x, t):
+    """A network that differs between processes."""
     h = x
     for n in range(size):
         with nn.place(n):
@@ -114,6 +120,7 @@ def different(x, t):
 
 
 def broken(x, t):
+    """A network whose construction fails on the last process."""
     if rank == size - 1:
         raise KeyError("broken here")
     return network(x, t)

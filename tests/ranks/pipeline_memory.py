@@ -1,4 +1,4 @@
-"""Trains a network that needs 800 MiB: prints losses and the most bytes of arrays; its argument is a limit in MiB."""
+"""Trains a network that needs 800 MiB. Prints losses and peak bytes of arrays. The argument is a limit in MiB."""
 
 import resource
 import sys
@@ -16,7 +16,7 @@ LAYERS, WIDTH, BATCH = 52, 1024, 8
 
 comm = MultiProcessDataParallelCommunicator()
 comm.init()
-if int(sys.argv[1]):  # What the process has before it builds anything does not count.
+if int(sys.argv[1]):  # Memory used before the network is built does not count.
     lines = Path("/proc/self/status").read_text().splitlines()
     used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
     limit = used + (int(sys.argv[1]) << 20)
@@ -24,6 +24,7 @@ if int(sys.argv[1]):  # What the process has before it builds anything does not 
 
 
 def network(x, t):
+    """A deep network with its layers spread evenly over the processes."""
     h = x
     for n in range(LAYERS):
         with nn.place(n * comm.size // LAYERS):

@@ -1,8 +1,8 @@
-"""Saves networks whose layers are spread or placed, and goes on from a file of another number of processes.
+"""Saves networks with sharded or placed layers, and resumes from files of another number of processes.
 
-    saving.py FOLDER [FROM]
+saving.py FOLDER [FROM]
 
-trains a bit or loads the files `FROM.*`, writes what it has, and prints the losses of the next steps, to the bit.
+Trains a few steps, or loads the files `FROM.*`. Then saves, and prints the losses of the next steps exactly.
 """
 
 import sys
@@ -25,6 +25,7 @@ BATCH, WIDTH = 6, 8
 
 
 def spread(x, t):
+    """A network with layers sharded by columns and rows."""
     h = F.relu(CPF.affine_columns(x, 12, comm, gather=False, name="a"))
     h = CPF.affine_rows(h, WIDTH, comm, scatter=False, name="b")
     h = F.tanh(PF.batch_normalization(CPF.affine_columns(h, 8, comm, name="c")))
@@ -32,6 +33,7 @@ def spread(x, t):
 
 
 def placed(x, t):
+    """A network with layers placed on the first and last process."""
     with nn.place(0):
         h = F.relu(PF.affine(x, 12, name="a"))
     with nn.place(comm.size - 1):
@@ -40,10 +42,10 @@ def placed(x, t):
 
 
 class Trained:
-    """A network, a step of which gives the loss."""
+    """A network and its solver."""
 
     def __init__(self, name):
-        nn.seed(3 + len(before))  # Who goes on has other initial values before it loads.
+        nn.seed(3 + len(before))  # Different initial values, to be replaced by the loaded ones.
         with nn.parameter_scope(name):
             if name == "spread":
                 x, t = nn.Variable((BATCH, WIDTH)), nn.Variable((BATCH, 4))
@@ -57,6 +59,7 @@ class Trained:
         self.saved = {"parameters": self.parameters, "solvers": {"adam": self.solver}, "communicator": comm}
 
     def steps(self, *numbers):
+        """Runs training steps with these numbers. Returns their losses in hexadecimal."""
         losses = []
         for n in numbers:
             rng = np.random.default_rng(n)
@@ -68,6 +71,7 @@ class Trained:
 
 
 def run(loss, x, t, values, targets):
+    """Runs forward and backward. Returns the loss."""
     x.d, t.d = values, targets
     loss.forward()
     loss.backward()
@@ -87,7 +91,7 @@ for name in ("spread", "placed"):
     if comm.rank == 0:
         print(name, *losses)
 
-# What does not belong together is told on every process, and changes nothing.
+# Files that do not belong together raise on every process and change nothing.
 if comm.size > 1:
     with nn.parameter_scope("other"):
         w = PF.affine(nn.Variable((2, 3 + comm.rank)), 2).parent.inputs[1]

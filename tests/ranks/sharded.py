@@ -1,4 +1,4 @@
-"""What acts on all gradients or states of a spread solver: as one process with all parameters, whatever the number."""
+"""Norms, clipping and states of a sharded solver match a single process, for any number of processes."""
 
 import sys
 from pathlib import Path
@@ -14,10 +14,11 @@ import kinnor.solvers as S
 folder = Path(sys.argv[1])
 comm = C.MultiProcessDataParallelCommunicator(timeout=60)
 comm.init()
-shapes = {"a": (3, 4), "b": (5,)}  # fewer than processes
+shapes = {"a": (3, 4), "b": (5,)}  # fewer parameters than processes
 
 
 def network(make):
+    """Returns parameters, their solver and a loss."""
     rng = np.random.default_rng(1)
     v = {name: nn.Variable.from_numpy_array(rng.standard_normal(s).astype(np.float32)) for name, s in shapes.items()}
     for each in v.values():
@@ -28,6 +29,7 @@ def network(make):
 
 
 def step(solver, loss, max_norm, callback=None):
+    """Runs a training step with clipped gradients. Returns their global norm."""
     loss.forward()
     solver.zero_grad()
     loss.backward(communicator_callbacks=callback)
@@ -51,7 +53,7 @@ for value, inf, nan in ((0, False, False), (np.inf, True, False), (np.nan, False
     loss.forward(), spread_loss.forward()
     spread.zero_grad()
     spread_loss.backward(communicator_callbacks=spread.callback)
-    if "b" in spread.owned():  # one process alone sees it
+    if "b" in spread.owned():  # only the owner holds the state
         w["b"].grad.data[1] = value
     found = spread.check_inf_grad(), spread.check_nan_grad(), spread.check_inf_or_nan_grad()
     assert found == (inf, nan, inf or nan), (value, found)

@@ -1,6 +1,6 @@
-"""Copies on parts of a batch and one network on the whole batch get the same parameters, with every solver.
+"""With every solver, copies on parts of a batch and one network on the whole batch reach the same parameters.
 
-The copies get the same bits each time.
+Repeated runs of the copies give the same bits.
 """
 
 import numpy as np
@@ -36,13 +36,13 @@ for n, name in enumerate(names):
         ):
             network.feed(step, comm.rank)
             network.step(its_solver, its_callback, network is part and overlap == "after")
-    # Solvers divide by roots of squares: rounding of tiny gradients is what differs.
+    # Solvers divide by square roots, which magnifies the rounding of tiny gradients.
     scale = max(float(np.abs(v.d).max()) for v in whole.parameters.values())
     assert distance(whole, part) < 2e-5 * scale, (name, distance(whole, part))
     assert distance(part, sharded) < 2e-5 * scale, (name, distance(part, sharded))
     digest = "".join(v.d.tobytes().hex() for v in part.parameters.values())
     assert len(set(comm._members("test", "world").exchange(digest))) == 1, name
-    if n < 4:  # The same once more, to the bit, for each way to overlap.
+    if n < 4:  # Repeat with each overlap mode. The bits must not change.
         again, solver_of_again = Network(EXAMPLES // comm.size, f"again{n}"), make()
         solver_of_again.set_parameters(again.parameters)
         comm.clear_context_parameters()

@@ -1,4 +1,4 @@
-"""Layers whose weights are spread over processes compute and train as those of one process."""
+"""Layers with weights sharded over processes compute and train like layers of one process."""
 
 import numpy as np
 import pytest
@@ -20,17 +20,19 @@ targets = rng.standard_normal((BATCH, 4)).astype(np.float32)
 
 
 def network(x, first, second, third, fourth):
-    """Columns to rows without an exchange in between, then columns that are joined, then rows that are scattered."""
+    """Four layers: columns, rows without an exchange between them, columns with gathering, rows with scattering."""
     h = second(F.relu(first(x, 12)), WIDTH)
     return fourth(F.tanh(third(h, 8)), 4)
 
 
 def one(x):
+    """The network with ordinary layers."""
     layers = [lambda h, n, name=name: PF.affine(h, n, name=name) for name in "abcd"]
     return network(x, *layers)
 
 
 def spread(x):
+    """The network with sharded layers."""
     return network(
         x,
         lambda h, n: CPF.affine_columns(h, n, comm, gather=False, name="a"),
@@ -41,6 +43,8 @@ def spread(x):
 
 
 class Trained:
+    """A network, its parameters and its solver."""
+
     def __init__(self, make, scope):
         nn.seed(3)
         self.x = nn.Variable.from_numpy_array(examples, need_grad=True)
@@ -51,6 +55,7 @@ class Trained:
         self.solver.set_parameters(self.parameters)
 
     def step(self):
+        """Runs a training step and returns the loss."""
         self.loss.forward()
         self.x.grad.zero()
         self.solver.zero_grad()
@@ -60,7 +65,7 @@ class Trained:
 
 
 def part_of(name, whole):
-    """What this process keeps of a parameter."""
+    """Returns the part of a parameter that belongs to this process."""
     axis = {"a/affine/W": 1, "a/affine/b": 0, "b/affine/W": 0, "c/affine/W": 1, "c/affine/b": 0, "d/affine/W": 0}
     return np.split(whole, size, axis[name])[rank] if name in axis else whole
 
@@ -77,7 +82,7 @@ for _ in range(6):
         np.testing.assert_allclose(parts.parameters[name].g, part_of(name, v.g), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(parts.parameters[name].d, part_of(name, v.d), rtol=1e-4, atol=1e-6)
 
-# Gradients of gradients flow through the exchange.
+# Second derivatives pass through the exchange.
 penalties = []
 for trained in (whole, parts):
     (g,) = nn.grad([trained.loss], [trained.x])
@@ -90,7 +95,7 @@ np.testing.assert_allclose(*penalties, rtol=1e-4)
 for name, v in whole.parameters.items():
     np.testing.assert_allclose(parts.parameters[name].g, part_of(name, v.g), rtol=1e-3, atol=1e-6)
 
-# A batch of several axes, and no bias.
+# Inputs with several batch axes, and layers without bias.
 x = nn.Variable.from_numpy_array(examples.reshape(2, 3, WIDTH))
 results = []
 for scope, columns, rows in (
@@ -108,7 +113,7 @@ for scope, columns, rows in (
     results.append(y.d.copy())
 np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-6)
 
-# Wrong use is told on every process, before any of them waits.
+# Wrong use raises on every process before any of them waits.
 wrong_uses = [
     (lambda: CPF.affine_columns(whole.x, 4 * size + 1, comm, name="w"), "n_outmaps to be a multiple"),
     (lambda: CPF.affine_rows(nn.Variable((2, 4 * size + 1)), 3, comm, name="w"), "the inputs to be a multiple"),

@@ -1,4 +1,4 @@
-"""What goes wrong between processes: says what to do wrong by its first argument."""
+"""Errors between processes. The first argument selects the error to provoke."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Docstrings as the reference shows them: with those of the core, which its stub lacks, and examples as such."""
+"""A griffe extension: adds docstrings of the core, which its stub lacks, and headings for examples."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import facts
 import reference
 
 MADE = {"solvers": "solvers.py"}
-"""Modules whose classes are made when they are imported, and their files."""
+"""Modules whose classes are created at import, and their files."""
 
 BY_NEW = ("autodiff.graph.GradientEdge", "graph_def.tracing.ProtoVariable")
-"""Other classes that have no `__init__` which takes their arguments."""
+"""Other classes without an `__init__` that takes their arguments."""
 
 
 class Docstrings(griffe.Extension):
-    """Completes what was read from the files of the package."""
+    """Completes the docstrings that were read from the files of the package."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Runs when all files have been read."""
@@ -57,7 +57,7 @@ class Docstrings(griffe.Extension):
 
 
 def overloaded(stub: griffe.Module | griffe.Class, into: griffe.Module | griffe.Class) -> None:
-    """Makes functions of what a stub has as overloads alone; the last is the widest."""
+    """Turns functions that a stub lists as overloads only into functions. The last overload is the widest."""
     for name, forms in stub.overloads.items():
         if forms and name not in into.members:
             function = forms[-1]
@@ -70,7 +70,7 @@ def overloaded(stub: griffe.Module | griffe.Class, into: griffe.Module | griffe.
 
 
 def constructed(shown: griffe.Class, real: type) -> None:
-    """Gives a class the arguments that it has when it is called."""
+    """Gives a class the arguments of its constructor."""
     arguments = [
         griffe.Parameter(
             name,
@@ -84,7 +84,7 @@ def constructed(shown: griffe.Class, real: type) -> None:
 
 
 def fill(stub: griffe.Object, real: Any) -> None:
-    """Gives what a stub describes the docstrings that the extension module has."""
+    """Copies docstrings from the extension module to the objects of its stub."""
     for name, member in stub.members.items():
         if member.is_alias or not hasattr(real, name):
             continue
@@ -110,7 +110,7 @@ def walk(module: griffe.Object) -> None:
 
 
 def with_examples(text: str) -> str:
-    """A docstring whose examples, indented sessions after an empty line, have a heading of their own."""
+    """Adds a heading to the examples of a docstring, which are indented sessions after an empty line."""
     lines: list[str] = []
     inside = False
     for line in text.splitlines():

@@ -1,8 +1,7 @@
-"""Gradient and cost of functions, as the reference shows them.
+"""Gradient and cost of functions, for the reference.
 
-Formulas of functions that take arrays element by element are in NumPy, of the inputs and arguments by their names, the
-output `y` and the gradient `gy` of the output; what stands for a longer expression follows after `where`. The tests
-compare them with what the library computes.
+Formulas of elementwise functions are in NumPy. They use the names of inputs and arguments, `y` for the output and
+`gy` for its gradient. Abbreviations are defined after `where`. The tests compare the formulas with the library.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ ELEMENTWISE: dict[str, str | tuple[str, ...]] = {
     "tanh": "gy * (1 - y**2)",
     "tanh_shrink": "gy * np.tanh(x) ** 2",
 }
-"""The gradients by the inputs. Where the output was made larger than an input, they are summed up again."""
+"""Gradients by the inputs. If an input was broadcast, its gradient is summed over the added elements."""
 
 CONSTANT = frozenset(
     (
@@ -117,11 +116,11 @@ FAMILIES = {
     "Random numbers": "one random number for each element, or more for some distributions",
     "Quantization": ONE_PASS,
 }
-"""Cost of a page's functions that have none of their own."""
+"""Cost of functions by page, for functions without an entry of their own."""
 
 
 def gradient(name: str, inputs: list[str]) -> str:
-    """What the reference says of the gradient of a function with these inputs."""
+    """Returns the text about the gradient of a function with these inputs."""
     if name in CONSTANT:
         return "Zero." if inputs else "None, for it reads no array."
     if name not in ELEMENTWISE:
@@ -136,6 +135,6 @@ def gradient(name: str, inputs: list[str]) -> str:
 
 
 def cost(name: str, page: str) -> str:
-    """What the reference says of the cost of a function on one of its pages."""
+    """Returns the text about the cost of a function on one of its pages."""
     said = FACTS.get(name, ("", ""))[1] or FAMILIES.get(page, "")
     return f"{said[:1].upper()}{said[1:].rstrip('.')}." if said else ""

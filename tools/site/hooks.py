@@ -1,6 +1,6 @@
-"""What `make docs` adds to the pages that are written by hand: the reference, its lists, and pictures.
+"""MkDocs hooks of `make docs`: add the reference, its lists and the pictures to the written pages.
 
-MkDocs calls these functions by their names, in this order.
+MkDocs calls these functions by name, in this order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Lists the pages of the reference, and stops if a public name is on none of them."""
+    """Lists the pages of the reference. Fails if a public name is on none of them."""
     if lost := reference.missing():
         raise SystemExit(f"tools/site/reference.py: expected a page for every public name, got none for {lost}")
     listed = next(each["Reference"] for each in config.nav if "Reference" in each)
@@ -32,7 +32,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Makes the pages of the reference, and what they show."""
+    """Creates the pages of the reference and their pictures."""
     for page in reference.pages():
         files.append(File.generated(config, page.path, content=text(page)))
     for name, drawn in pictures.all_pictures().items():
@@ -41,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def text(page: reference.Page) -> str:
-    """A page of the reference, which is filled in from docstrings."""
+    """Returns a page of the reference, which docstrings complete."""
     parts = [f"# {page.title}\n\n{page.about}\n"]
     for name in page.names:
         parts.append(f"::: kinnor.{name}\n")
@@ -53,7 +53,7 @@ def text(page: reference.Page) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Adds the list of all functions to the page that is about them."""
+    """Adds the list of all functions to the page about functions."""
     if page.file.src_uri != "functions.md":
         return markdown
     parts = [markdown]

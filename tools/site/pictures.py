@@ -1,6 +1,6 @@
-"""Pictures for the reference, as SVG: curves of activations, windows of convolutions and pooling.
+"""SVG pictures for the reference: curves of activations, windows of convolutions and pooling.
 
-Colours are those that can be seen on white and on black.
+The colours are visible on white and on black.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CURVES: dict[str, Callable[[Variable], Variable]] = {
         "relu", "leaky_relu", "elu", "selu", "relu6", "hard_sigmoid", "hard_tanh", "hard_swish",
     )
 }  # fmt: skip
-"""Functions that are drawn over [-4, 4], each with its derivative."""
+"""Functions drawn over [-4, 4], each with its derivative."""
 
 WINDOWS = {
     "convolution": "Stride 1, 2, and dilation 2: what one element of the output reads.",
@@ -38,11 +38,11 @@ WINDOWS = {
     "average_pooling": "Kernel (2, 2): the mean of each window.",
     "unpooling": "Kernel (2, 2): each element is repeated.",
 }
-"""Functions that are drawn as grids, and what is said below."""
+"""Functions drawn as grids, and their captions."""
 
 
 def svg(width: float, height: float, parts: Iterable[str], title: str) -> str:
-    """A picture of this size."""
+    """Returns a picture of this size."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif" font-size="10">'
     head += f"<title>{html.escape(title)}</title>"
@@ -50,7 +50,7 @@ def svg(width: float, height: float, parts: Iterable[str], title: str) -> str:
 
 
 def curve(name: str) -> str:
-    """A function and its derivative over [-4, 4], both within [-2, 4]."""
+    """Draws a function and its derivative over [-4, 4], clipped to [-2, 4]."""
     points = np.linspace(-4, 4, 161)
     with nn.context_scope(nn.Context(["cpu:double"])), nn.auto_forward():
         x = nn.Variable.from_numpy_array(points, need_grad=True)
@@ -58,6 +58,7 @@ def curve(name: str) -> str:
         y.backward(1.0)
 
     def path(values: np.ndarray, colour: str, more: str = "") -> str:
+        """Draws a line through the values within the range."""
         at = " ".join(
             f"{20 + (p + 4) * 25:.1f},{10 + (4 - v) * 20:.1f}"
             for p, v in zip(points, values, strict=True)
@@ -73,7 +74,7 @@ def curve(name: str) -> str:
 
 
 def grid(left: float, top: float, rows: int, columns: int, colour: Callable[[int, int], str]) -> str:
-    """A grid of cells, each filled with a colour or `none`."""
+    """Draws a grid of cells, each filled with a colour or `none`."""
     cells = (
         f'<rect x="{left + j * CELL}" y="{top + i * CELL}" width="{CELL}" height="{CELL}" fill="{colour(i, j)}" '
         f'fill-opacity="0.75" stroke="{GREY}"/>'
@@ -84,12 +85,12 @@ def grid(left: float, top: float, rows: int, columns: int, colour: Callable[[int
 
 
 def arrow(left: float, top: float) -> str:
-    """An arrow to the right."""
+    """Draws an arrow to the right."""
     return f'<path d="M{left} {top}h20m-6-5l6 5l-6 5" fill="none" stroke="{GREY}" stroke-width="2"/>'
 
 
 def read_by(size: int, out: int, first: int, step: int, taps: int, apart: int, left: float, label: str) -> list[str]:
-    """An input of `size` x `size`, what one element of the output reads, and the output."""
+    """Draws an input of `size` x `size`, the elements that one output element reads, and the output."""
     places = {first * step + t * apart for t in range(taps)}
     right = left + size * CELL + 32
     return [
@@ -101,7 +102,7 @@ def read_by(size: int, out: int, first: int, step: int, taps: int, apart: int, l
 
 
 def windows(name: str) -> str:
-    """The grids of one of `WINDOWS`."""
+    """Draws the grids of one of `WINDOWS`."""
     if name == "convolution":
         kinds = [("3 x 3", 4, 1, 1, 3, 1), ("stride 2", 2, 1, 2, 3, 1), ("dilation 2", 2, 1, 1, 3, 2)]
         parts = [p for n, (label, *rest) in enumerate(kinds) for p in read_by(6, *rest, 10 + n * 235, label)]
@@ -126,7 +127,7 @@ def windows(name: str) -> str:
 
 
 def numbers(values: np.ndarray, left: float) -> list[str]:
-    """A grid with numbers in it, in four colours: one for each window of two by two."""
+    """Draws a grid with numbers in four colours, one for each window of two by two."""
     colours = (LINE, SLOPE, "#4aa564", "#a86fc9")
     size, of = len(values), 2 if len(values) == 4 else 1
     cells = grid(left, 20, size, size, lambda i, j: colours[i // of * 2 + j // of])
@@ -138,5 +139,5 @@ def numbers(values: np.ndarray, left: float) -> list[str]:
 
 
 def all_pictures() -> dict[str, str]:
-    """All, by the name of the function."""
+    """Returns all pictures by the name of the function."""
     return {name: curve(name) for name in CURVES} | {name: windows(name) for name in WINDOWS}

@@ -1,6 +1,6 @@
-"""The pages of the reference: which public name stands on which page, and which stands on none.
+"""The pages of the reference: the page of each public name, and the names without a page.
 
-Knows the package as it is imported; knows nothing of the program that builds the site (see `hooks.py`).
+Reads the imported package. Independent of the site generator (see `hooks.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAMILIES = {
     "Signals": ("signal",),
     "The graph itself": ("pointwise/special",),
 }
-"""The pages of functions, each with the folders or files of `src/ops` whose operations it shows."""
+"""Pages of functions, each with the folders or files of `src/ops` whose operations it shows."""
 
 COMPOSED = {
     "PythonFunction": "The graph itself",
@@ -52,7 +52,7 @@ COMPOSED = {
     "sync_batch_normalization": "Normalization",
     "vat_noise": "Random numbers",
 }
-"""Functions that are written in Python, and the page of each."""
+"""Functions written in Python, and the page of each."""
 
 SUBJECTS = {
     "Variables and arrays": (
@@ -221,7 +221,7 @@ SUBJECTS = {
         ("utils.py23_compatible", "utils.signature_utils"),
     ),
 }
-"""The other pages: what they are about, and what they show of `kinnor`; of a module all of its `__all__`."""
+"""Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
 
 INSIDE = {
     "compat",
@@ -237,18 +237,18 @@ INSIDE = {
     "symbolic",
     "modes",
 }
-"""Modules that no program imports: what they have for programs is in `kinnor` itself, or a command."""
+"""Modules that no program imports. Their public objects are in `kinnor` itself or behind a command."""
 
 
 PACKAGE = ROOT / "python/kinnor"
 PATHS = [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")]
 MODULES = {f"kinnor.{name.removesuffix('.__init__')}" for name in PATHS if not name.startswith("compat")}
-"""All modules of the package but NNabla's names, which change the package's ways when they are imported."""
+"""All modules of the package except NNabla's names, which change the behaviour of the package when imported."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the reference: its title, its first sentence and the names on it, with their modules."""
+    """A page of the reference: its title, its first sentence, and the names on it with their modules."""
 
     title: str
     about: str
@@ -256,12 +256,15 @@ class Page:
 
     @property
     def path(self) -> str:
-        """Where it is below `docs`."""
+        """The path of the page below `docs`."""
         return f"reference/{re.sub(r'[^a-z]+', '_', self.title.lower())}.md"
 
 
 def at(name: str) -> Any:
-    """What has this name below `kinnor`. Where a module has the name too, it is meant if more follows."""
+    """Returns the object with this name below `kinnor`.
+
+    If a module has the same name as an object, the module is used only for longer names.
+    """
     outer, _, last = name.rpartition(".")
     module = importlib.import_module(f"kinnor.{outer}") if f"kinnor.{outer}" in MODULES else nn
     if outer and module is nn:
@@ -270,7 +273,7 @@ def at(name: str) -> Any:
 
 
 def members(name: str) -> list[str]:
-    """The names that one of `SUBJECTS` stands for: of a module all that it lists."""
+    """Returns the names that one entry of `SUBJECTS` stands for. A module stands for all names that it lists."""
     if f"kinnor.{name}" not in MODULES:
         return [name]
     module = importlib.import_module(f"kinnor.{name}")
@@ -278,13 +281,13 @@ def members(name: str) -> list[str]:
 
 
 def is_documented(what: Any) -> bool:
-    """Whether something is documented by itself: a module's names are, it is not."""
+    """True if an object has documentation of its own. A module does not, but its names do."""
     return not isinstance(what, ModuleType)
 
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """All pages. What several modules list is shown once, where it is listed first."""
+    """Returns all pages. A name that several modules list is shown only where it is listed first."""
     import kinnor.functions as F
 
     declared = {}
@@ -310,7 +313,7 @@ def pages() -> tuple[Page, ...]:
 
 
 def public() -> dict[str, Any]:
-    """Every public name of the package below `kinnor`, and what it is."""
+    """Returns every public name of the package below `kinnor`, and its object."""
     found = {name: getattr(nn, name) for name in {*nn.__all__, *nn.LAZY_NAMES} if not name.startswith("_")}
     for path in sorted(MODULES - {"kinnor.__init__", "kinnor.__main__"}):
         name = path.removeprefix("kinnor.")
@@ -326,7 +329,7 @@ def public() -> dict[str, Any]:
 
 
 def missing() -> list[str]:
-    """Public names that stand on no page."""
+    """Returns the public names without a page."""
     names = {name for page in pages() for name in page.names}
     shown = {id(at(name)) for name in names}
     return sorted(name for name, each in public().items() if name not in names and id(each) not in shown)

@@ -1,4 +1,4 @@
-"""Gradient and cost of functions in words, as the reference shows them. Formulas by element are in `facts.py`."""
+"""Gradient and cost of functions in words, for the reference. Elementwise formulas are in `facts.py`."""
 
 PICKED = "Each part of `gy` goes back to where it was taken from; what was taken more than once gets the sum."
 NORMALIZED = (
@@ -384,4 +384,4 @@ FACTS = {
     ),
     "identity": ("", "A copy, or none: the memory is shared where nobody can tell."),
 }
-"""Gradient and cost; a part is empty that `facts.py` tells."""
+"""Gradient and cost. A part is empty if `facts.py` has it."""
