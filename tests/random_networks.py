@@ -562,10 +562,10 @@ def _check_file(net: Network, seed: int) -> None:
         try:
             nn.save(f"{folder}/net.nnp", h, inputs=[x])
             model = nn.load(f"{folder}/net.nnp")
+            inputs = [net.x * k for k in (1, 0.5, -1, 2)]
+            expected = [np.array(model(each)) for each in inputs]
         except (nn.Error, TypeError, ValueError):
             return  # files do not know such a network
-        inputs = [net.x * k for k in (1, 0.5, -1, 2)]
-        expected = [np.array(model(each)) for each in inputs]
         failed: list[str] = []
 
         def call(k: int) -> None:

@@ -227,7 +227,7 @@ def test_graphs_do_not_grow_in_number_with_calls(made, tmp_path):
             model(x)
 
     assert not together(work, 8)
-    from kinnor.graph_pool import _MOST
+    from kinnor._graph_pool import _MOST
 
     (pool,) = model._pools.values()
     assert 1 <= pool._n_made <= _MOST + 1
@@ -320,7 +320,7 @@ def test_copies(made, copied, tmp_path):
 def test_graphs_go_with_the_model(tmp_path):
     model = layers(tmp_path)()
     model(np.ones((3, WIDTH), np.float32))
-    from kinnor.graph_pool import _locks, _pools
+    from kinnor._graph_pool import _locks, _pools
 
     gc.collect()
     n_pools, n_locks = len(_pools), len(_locks)

@@ -4,8 +4,8 @@
     tools/prose.py                    figures of each part of the project; exit status 1 if a limit is passed
     tools/prose.py --list PATH...     every finding in these files or folders
 
-A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than 120
-columns, or a commit subject of more than 72 characters. The limits are in `LIMITS`.
+A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than
+120 columns, or a commit subject of more than 72 characters. The limits are in `LIMITS`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ def subjects(root: Path) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints figures or findings; returns 1 if a limit is passed."""
-    parser = argparse.ArgumentParser(description="Checks the English of comments, docstrings, pages and commit subjects.")
+    parser = argparse.ArgumentParser(
+        description="Checks the English of comments, docstrings, pages and commit subjects."
+    )
     parser.add_argument("--list", action="store_true", help="print every finding")
     parser.add_argument("paths", nargs="*", type=Path, help="files or folders; by default every part of the project")
     given = parser.parse_args(arguments)

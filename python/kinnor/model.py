@@ -14,9 +14,9 @@ import numpy as np
 from . import graph_def
 from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
+from ._graph_pool import BuildLock, GraphPool
 from .files import network_file
 from .graph_def import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
-from .graph_pool import BuildLock, GraphPool
 from .modes import auto_forward
 
 if TYPE_CHECKING:

@@ -24,16 +24,16 @@ use crate::{Error, graph};
 ///     ValueError: If the shape is none.
 #[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
 pub(super) struct NdArray {
-    pub(super) array: Own,
+    pub(super) array: ArrayCell,
 }
 
 /// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
-pub(super) enum Own {
+pub(super) enum ArrayCell {
     Made(graph::NdArray),
     Late(OnceLock<graph::NdArray>),
 }
 
-impl Deref for Own {
+impl Deref for ArrayCell {
     type Target = graph::NdArray;
 
     /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
@@ -51,7 +51,7 @@ impl Deref for Own {
 
 impl From<graph::NdArray> for NdArray {
     fn from(array: graph::NdArray) -> Self {
-        Self { array: Own::Made(array) }
+        Self { array: ArrayCell::Made(array) }
     }
 }
 
@@ -104,7 +104,7 @@ impl NdArray {
     ) -> PyResult<Self> {
         match cls.is(&cls.py().get_type::<Self>()) {
             true => of_arguments(shape, named).map(Self::from),
-            false => Ok(Self { array: Own::Late(OnceLock::new()) }),
+            false => Ok(Self { array: ArrayCell::Late(OnceLock::new()) }),
         }
     }
 
@@ -115,7 +115,7 @@ impl NdArray {
         shape: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let Own::Late(array) = &slf.get().array else { return Ok(()) };
+        let ArrayCell::Late(array) = &slf.get().array else { return Ok(()) };
         array.set(of_arguments(shape, named)?).map_err(|_| {
             Error::Graph("NdArray.__init__: expected one call, before the array is used, got another".into())
                 .into()

@@ -39,13 +39,13 @@ impl Variable {
 }
 
 /// The arguments of `Variable`.
-struct Given {
+struct VariableArguments {
     shape: Shape,
     need_grad: Option<bool>,
     info: Option<Py<PyAny>>,
 }
 
-impl Given {
+impl VariableArguments {
     fn of(given: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         const NAMES: [&str; 3] = ["shape", "need_grad", "info"];
         let refuse = |what: String| PyErr::from(Error::Type(format!("Variable: expected {what}")));
@@ -71,10 +71,20 @@ impl Given {
         let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
         Ok(Self {
             shape: shape.as_ref().map_or(Ok(Shape::default()), shape_from)?,
-            need_grad: need_grad.as_ref().map_or(Ok(None), some_flag)?,
+            need_grad: need_grad
+                .as_ref()
+                .map_or(Ok(None), some_flag)
+                .map_err(|error| noted(given.py(), error, "need_grad"))?,
             info: info.map(Bound::unbind),
         })
     }
+}
+
+/// An error with the note that names the argument, as errors of other arguments have it.
+fn noted(py: Python<'_>, error: PyErr, argument: &str) -> PyErr {
+    // Python before 3.11 has no notes.
+    let _ = error.value(py).call_method1("add_note", (format!("while processing '{argument}'"),));
+    error
 }
 
 /// True if a class derived from `Variable` defines a method anew.
@@ -103,7 +113,7 @@ impl Variable {
         if !is_unset && given.is_empty() && named.is_none_or(|named| named.is_empty()) {
             return Ok(());
         }
-        let given = match Given::of(given, named) {
+        let given = match VariableArguments::of(given, named) {
             Err(_) if made && !is_unset => return Ok(()),
             given => given?,
         };
@@ -148,7 +158,7 @@ impl Variable {
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         scopes::follow(cls.py());
-        let made = Given::of(given, named).and_then(|given| {
+        let made = VariableArguments::of(given, named).and_then(|given| {
             let variable = graph::Variable::new(given.shape)?;
             if let Some(on) = given.need_grad {
                 variable.set_need_grad(on);

@@ -15,10 +15,10 @@ import numpy as np
 
 from .. import parameter as parameters
 from .._core import Error, Variable
+from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from ..graph_pool import BuildLock
 from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 

@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .._core import CallError, Error, Variable
+from .._graph_pool import BuildLock, GraphPool
 from ..display import Parameters
 from ..files.progress import each
 from ..files.steady import steadily
 from ..folding import Folding
-from ..graph_pool import BuildLock, GraphPool
 from . import reading
 from .building import Builder, outputs_of
 from .containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
@@ -113,7 +113,7 @@ class Model:
         # The parameters that graphs read, also those of graphs that are kept no longer but that calls still have.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
         self._proto = reading.without_arrays(proto, moved)
-        folding = Folding(self._parameters.values())
+        folding = Folding([value.variable for value in self._constants.values() if value.dtype.kind == "f"])
         self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
 
     def __repr__(self) -> str:
@@ -243,7 +243,7 @@ class Model:
             made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
         pool = self._pools.get(self._key(given))
-        graph = pool.take() if pool is not None else None
+        graph: StaticGraph | None = pool.take() if pool is not None else None
         if pool is None or graph is None:
             with self._lock.held():
                 self._stages.begin()

@@ -97,9 +97,13 @@ class Uses:
             name: Its name.
             array: Its elements.
         """
-        if array.dtype.kind in "iub" or array.ndim == 0:
+        if array.dtype.kind in "iub":
             return False
         uses = self._uses.get(name, [])
+        if any(_is_quantization(operator) for operator, _ in uses):
+            return True  # its node is computed with levels of 8 bits, not folded
+        if array.ndim == 0:
+            return False
         if uses and all(i in _SHAPING.get(operator, ()) for operator, i in uses):
             return False
         if array.size == 1:
@@ -120,6 +124,11 @@ class Uses:
 def _nodes(graph: Any) -> Iterator[Any]:
     for held in reading.graphs(graph):
         yield from held.node
+
+
+def _is_quantization(operator: str) -> bool:
+    """True if an operator maps numbers to levels, or computes with levels."""
+    return "quantize" in operator.lower() or operator.startswith(("QLinear", "QGemm", "QAttention"))
 
 
 def _is_mask(array: NDArray[Any]) -> bool:

@@ -79,7 +79,7 @@ class Orders:
         # The first order is drawn at once, later ones from a copy: threads that read ahead draw at any time, and the
         # orders of iterators that share a generator would depend on which comes first.
         self._draw(shuffle and not first_is_plain)
-        if shuffle:
+        if shuffle and not _core.unwary():  # NNabla draws all orders from the generator itself
             self._rng = _copy(rng)
 
     def __getitem__(self, generation: int) -> NDArray[np.int64]:

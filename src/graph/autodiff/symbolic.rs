@@ -15,7 +15,7 @@ use crate::graph::handles::variable::Variable;
 use crate::graph::memory::release::Clearing;
 use crate::graph::memory::restore;
 use crate::graph::settings::modes::{self, Scope};
-use crate::graph::step::anomaly;
+use crate::graph::step::{anomaly, setup};
 use crate::ops::contract::symbol::{Builder, build};
 use crate::ops::{Op, Reads, Sym, Symbols};
 use crate::{Error, Result};
@@ -168,6 +168,9 @@ pub fn grad(
     let (roots, targets) = (edges(outputs), edges(inputs));
     let roots: Vec<&Edge> = roots.iter().collect();
     let (route, nodes) = arena::with(|a| {
+        // A leaf may need a gradient only since the graph was built.
+        let ends: Vec<Ix> = outputs.iter().map(|y| y.ix()).collect();
+        setup::follow_leaves(a, &ends);
         let route = GradientRoute::make(a, &roots, Some(&targets), 0);
         let nodes = nodes(a, &route);
         (route, nodes)

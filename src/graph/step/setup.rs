@@ -128,8 +128,15 @@ fn take_copies(a: &mut Arena, f: Ix) -> Result<()> {
     Ok(())
 }
 
-/// Has a function learn its rank, its shapes and whether gradients flow through it.
-fn renew(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+/// Derives the ranks of all functions above the variables `roots`, and whether gradients flow through them.
+pub(crate) fn follow_leaves(a: &mut Arena, roots: &[Ix]) {
+    for f in depth_first(a, roots, |_, _| true) {
+        follow_inputs(a, f);
+    }
+}
+
+/// Derives the rank of a function, and whether gradients flow through it, from its inputs.
+fn follow_inputs(a: &mut Arena, f: Ix) {
     let (mut rank, mut need_grad) = (0, false);
     for i in 0..a.functions[f].inputs.len() {
         let v = a.functions[f].inputs[i];
@@ -159,6 +166,11 @@ fn renew(a: &mut Arena, f: Ix) -> Result<(), Stop> {
             *flags = *flags & !flag::NEED_GRAD_STATE | state;
         }
     }
+}
+
+/// Derives the rank and the shapes of a function, and whether gradients flow through it.
+fn renew(a: &mut Arena, f: Ix) -> Result<(), Stop> {
+    follow_inputs(a, f);
     if a.needs_setup(f) {
         if a.facts(f).sets_up_outside {
             return Err(Stop::SetUp(f));

@@ -23,7 +23,7 @@ pub(super) const TOGETHER: usize = 4;
 
 /// The least and the largest energy of some pixels, and a sum that is finite if all are.
 #[derive(Clone, Copy)]
-pub(in crate::kernels) struct Extremes<T> {
+pub(in crate::kernels) struct EnergyRange<T> {
     pub(super) least: T,
     pub(super) most: T,
     pub(super) sum: T,
@@ -37,7 +37,7 @@ impl<T: Float> PixelEnergies<T> {
     /// # Safety
     /// The instructions of `V` are there, and so is the memory.
     #[inline(always)]
-    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) -> Extremes<T> {
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) -> EnergyRange<T> {
         let step = TOGETHER * V::WIDTH;
         // SAFETY: the caller's promise; masks keep within the pixels.
         unsafe {
@@ -68,9 +68,9 @@ impl<T: Float> PixelEnergies<T> {
             least.store(lanes[0].as_mut_ptr());
             most.store(lanes[1].as_mut_ptr());
             sum.store(lanes[2].as_mut_ptr());
-            let [least, most, sum] = lanes.map(|v| Extremes::of(&v[..V::WIDTH]));
+            let [least, most, sum] = lanes.map(|v| EnergyRange::of(&v[..V::WIDTH]));
             let four = self.width.map_or(T::ZERO, |width| self.least_four::<V>(width));
-            Extremes { least: least.least, most: most.most, sum: sum.sum, four }
+            EnergyRange { least: least.least, most: most.most, sum: sum.sum, four }
         }
     }
 
@@ -92,12 +92,12 @@ impl<T: Float> PixelEnergies<T> {
             }
             let mut lanes = [T::ZERO; 16];
             least.store(lanes.as_mut_ptr());
-            Extremes::of(&lanes[..V::WIDTH]).least
+            EnergyRange::of(&lanes[..V::WIDTH]).least
         }
     }
 
     #[inline(always)]
-    unsafe fn run_few<V: Vector<T = T>>(&self) -> Extremes<T> {
+    unsafe fn run_few<V: Vector<T = T>>(&self) -> EnergyRange<T> {
         // SAFETY: as above.
         unsafe {
             for first in (0..self.pixels).step_by(V::WIDTH) {
@@ -109,12 +109,12 @@ impl<T: Float> PixelEnergies<T> {
                 }
                 sum.store_masked(self.to.add(first), mask);
             }
-            Extremes::of(std::slice::from_raw_parts(self.to, self.pixels))
+            EnergyRange::of(std::slice::from_raw_parts(self.to, self.pixels))
         }
     }
 }
 
-impl<T: Float> Extremes<T> {
+impl<T: Float> EnergyRange<T> {
     fn of(energies: &[T]) -> Self {
         let none = Self { least: T::INFINITY, most: T::ZERO, sum: T::ZERO, four: T::ZERO };
         energies.iter().fold(none, |all, v| Self {
@@ -137,7 +137,7 @@ pub(super) fn least<T: Float>(a: T, b: T) -> T {
 }
 
 /// Carries out an order.
-pub(super) fn energies<T: Float>(order: &PixelEnergies<T>) -> Extremes<T> {
+pub(super) fn energies<T: Float>(order: &PixelEnergies<T>) -> EnergyRange<T> {
     // SAFETY: the table was chosen for this machine; the memory is the promise of those who give an order.
     unsafe { (isa::kernels::<T>().energies)(order) }
 }

@@ -3,7 +3,7 @@
 use super::depthwise_lanes::ChannelLanes;
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
-use super::energies::{Extremes, PixelEnergies};
+use super::energies::{EnergyRange, PixelEnergies};
 use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
 use super::tap_rows::TapRows;
@@ -39,7 +39,7 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     /// Unfolds an image: see [`Unfold`].
     pub(super) unfold: unsafe fn(&Unfold<'_, T>),
     /// Adds up squares over channels: see [`PixelEnergies`].
-    pub(super) energies: unsafe fn(&PixelEnergies<T>) -> Extremes<T>,
+    pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
 }
 
 macro_rules! make {
@@ -106,7 +106,7 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn energies(order: &PixelEnergies<$t>) -> Extremes<$t> {
+            unsafe fn energies(order: &PixelEnergies<$t>) -> EnergyRange<$t> {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }

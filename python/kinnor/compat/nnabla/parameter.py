@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
     if name == "current_no_grad":
         return not autodiff.is_grad_enabled()
     if name == "current_scope":
-        return parameter_tree.here().scope
+        return parameter_tree.here()
     if name == "root_scope":
         return parameter_tree.root
     raise AttributeError(absence(f"nnabla.parameter.{name}", __all__))
