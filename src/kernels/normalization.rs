@@ -146,7 +146,9 @@ pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T])
         let Moments { variance, wide, .. } = moments(layout, part, x, eps);
         let mut all: List<T> = variance.iter().map(|variance| T::of((variance + eps).sqrt())).collect();
         let first = part.first_a();
-        wide.iter().for_each(|wide| all[wide.s - first] = T::of(wide.deviation()));
+        for wide in &wide {
+            all[wide.s - first] = T::of(wide.deviation());
+        }
         // SAFETY: each statistic is in one part.
         unsafe { to.get().add(first).copy_from_nonoverlapping(all.as_ptr(), all.len()) };
     });

@@ -204,7 +204,7 @@ impl Regrid {
             match from {
                 None => {}
                 Some((from, 1)) => {
-                    gx[from..from + n].iter_mut().zip(gy).for_each(|(g, gy)| *g = add(*g, *gy))
+                    gx[from..from + n].iter_mut().zip(gy).for_each(|(g, gy)| *g = add(*g, *gy));
                 }
                 Some((from, step)) => gy.iter().enumerate().for_each(|(i, gy)| {
                     let g = &mut gx[(from as isize + i as isize * step) as usize];

@@ -122,7 +122,9 @@ fn compute<T: Float>(
 pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, wide: &[WideStatistic]) {
     let first = part.first_a();
     let mut of: List<Option<WideStatistic>> = List::repeat(None, part.span());
-    wide.iter().for_each(|wide| of[wide.s - first] = Some(*wide));
+    for wide in wide {
+        of[wide.s - first] = Some(*wide);
+    }
     let (n, (by_s, by_p)) = (part.width(), part.last_varies());
     let Target { x, gamma, beta, tail, .. } = target;
     part.walk(0..part.rows(), |s, p, i| {
@@ -160,7 +162,9 @@ pub(super) fn gradients<T: Float>(
             scale: scale[s].real(),
         })
         .collect();
-    wide.iter().for_each(|wide| of[wide.s] = *wide);
+    for wide in wide {
+        of[wide.s] = *wide;
+    }
     let (of, x, gy, gamma) = (&of[..], g.x, g.gy, &g.gamma[..]);
     let none = || [(); 2].map(|()| Zeros::new(0));
     let params = match plan.params {

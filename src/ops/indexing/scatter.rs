@@ -124,7 +124,7 @@ impl Compute for ScatterAdd {
             let mut sums: List<f64> = run.x(0).iter().map(|x| x.real()).collect();
             let to = SharedCells::of(&mut sums);
             along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| {
-                to.add(at, x1[i].real())
+                to.add(at, x1[i].real());
             })?;
             y.iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::of(*sum));
             return Ok(());

@@ -152,7 +152,8 @@ impl Form {
         // One over the deviation that was given; NaN where that is infinite.
         let scale_given = || {
             let variance = s.x(4).reshape(&stats);
-            (variance + (variance - variance) + Sym::Const(self.eps)).pow(Sym::Const(-0.5))
+            let same = variance;
+            (variance + (variance - same) + Sym::Const(self.eps)).pow(Sym::Const(-0.5))
         };
         let g = || if s.has(2) { gy * s.x(2).reshape(&params) } else { gy };
         let unit = || match given {
