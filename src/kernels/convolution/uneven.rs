@@ -263,9 +263,11 @@ fn find_dominated<T: Float>(
                     sum = sum + *v;
                 }
             }
+            // The few pixels of a tile that reaches beyond the plane are not seen by all taps.
+            let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
             let first = gy.at(at.0, at.1);
             *flag |= if sum > T::ZERO {
-                !(sum < T::INFINITY && (pixels == 1 || most <= T::all(SHARE) * (sum - most)))
+                !(sum < T::INFINITY && most <= T::all(SHARE) * others)
             } else {
                 sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
             };
