@@ -1,6 +1,7 @@
 """Memory budgets in eager mode: programs stay within them, and gradients keep the same bits."""
 
 import gc
+
 import numpy as np
 import pytest
 from budgets import (

@@ -142,7 +142,7 @@ def check(path: Path, report: Report) -> None:
             if words > WORDS:
                 report.long.append(f"{path}:{start}: {words} words: {sentence}")
             for pattern, instead in PHRASES.items():
-                found = re.search(pattern, sentence)
+                found = re.search(pattern, sentence, re.IGNORECASE)
                 if found:
                     report.phrases.append(f"{path}:{start}: `{found[0].strip()}`, write {instead}: {sentence}")
 

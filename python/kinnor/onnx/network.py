@@ -243,12 +243,12 @@ class Model:
             made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
         pool = self._pools.get(self._key(given))
-        graph: StaticGraph | None = pool.take() if pool is not None else None
-        if pool is None or graph is None:
+        taken = pool.take() if pool is not None else None
+        if pool is None or taken is None:
             with self._lock.held():
                 self._stages.begin()
-                pool, graph = self._graph(given, tensors)
-        return self._run(pool, graph, [tensors[name] for name in graph.names], tensors)
+                pool, taken = self._graph(given, tensors)
+        return self._run(pool, taken, [tensors[name] for name in taken.names], tensors)
 
     def _run(
         self,
