@@ -220,22 +220,23 @@ def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
 
 
 def test_the_error_is_at_most_twice_that_of_direct_sums() -> None:
-    """On normally distributed numbers, the root of the mean squared error and the largest error."""
-    r = np.random.default_rng(3)
+    """On normally distributed numbers, the root of the mean squared error and, on average, the largest error."""
     for images, channels, side in ((4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56)):
         shape = f"{channels}"
         SHAPES[shape] = (images, channels, channels, 1, (side, side), 1)
-        x, w, gy = (
-            r.normal(size=s).astype(np.float32)
-            for s in ((images, channels, side, side), (channels, channels, 3, 3), (images, channels, side, side))
-        )
+        largest: dict[str, list[tuple[float, float]]] = {}
         try:
-            exact = sums(shape, x, w, gy, "direct", kind="double")
-            direct, got = sums(shape, x, w, gy, "direct"), sums(shape, x, w, gy)
+            for seed in range(3, 9):
+                x, w, gy = arrays(shape, seed)
+                exact = sums(shape, x, w, gy, "direct", kind="double")
+                direct, got = sums(shape, x, w, gy, "direct"), sums(shape, x, w, gy)
+                for name, t in exact.items():
+                    a, b = direct[name] - t, got[name] - t
+                    ratio = np.sqrt(np.mean(b**2) / np.mean(a**2))
+                    assert ratio <= 2, f"{channels} channels, seed {seed}, {name}: {ratio:.2f}"
+                    largest.setdefault(name, []).append((np.abs(a).max(), np.abs(b).max()))
         finally:
             del SHAPES[shape]
-        for name, t in exact.items():
-            errors = [v[name] - t for v in (direct, got)]
-            for measure in (lambda e: np.sqrt(np.mean(e**2)), lambda e: np.abs(e).max()):
-                a, b = map(measure, errors)
-                assert b <= 2 * a, f"{channels} channels, {name}: {b / a:.2f}"
+        for name, pairs in largest.items():
+            a, b = np.mean(pairs, axis=0)
+            assert b <= 2 * a, f"{channels} channels, {name}: {b / a:.2f}"

@@ -85,7 +85,9 @@ ROWS: list[Row] = [
     *unary("relu6", lambda x: np.clip(x, 0, 6), low=-3, high=9, away=(0.0, 6.0)),
     *unary("hard_sigmoid", lambda x: np.clip(0.2 * x + 0.5, 0, 1), low=-4, high=4, away=(-2.5, 2.5)),
     *unary("hard_tanh", lambda x: np.clip(x, -1, 1), away=(-1.0, 1.0)),
-    *unary("hard_swish", lambda x: x * np.clip(x + 3, 0, 6) / 6, low=-5, high=5, away=(-3.0, 3.0)),
+    *unary(
+        "hard_swish", lambda x: np.where(x <= -3, 0, x * np.clip(x + 3, 0, 6) / 6), low=-5, high=5, away=(-3.0, 3.0)
+    ),
     *unary("abs", np.abs, away=(0.0,)),
     *unary("sign", np.sign, away=(0.0,), gradient=straight),
     Row(

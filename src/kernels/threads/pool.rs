@@ -70,6 +70,8 @@ impl Worker {
 /// What a thread and the caller tell each other.
 #[derive(Default)]
 struct Signals {
+    /// The thread has its thread-locals.
+    starts: AtomicBool,
     asleep: AtomicBool,
     /// The thread is not wanted any more.
     ends: AtomicBool,
@@ -269,6 +271,10 @@ impl Pool {
             .name(format!("kinnor-{}", index + 1))
             .spawn(move || self.serve(index, &own))
             .ok()?;
+        // What it still allocates is what was asked for, as long as nobody allocates meanwhile.
+        while !signals.starts.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
         Some(Worker { thread, signals })
     }
 
@@ -293,10 +299,11 @@ impl Pool {
         }
     }
 
-    fn serve(&self, index: usize, Signals { asleep, ends }: &Signals) {
+    fn serve(&self, index: usize, Signals { starts, asleep, ends }: &Signals) {
         let mut seen = 0;
         stop::help();
         begin_thread();
+        starts.store(true, Ordering::Release);
         while !ends.load(Ordering::Relaxed) {
             let waiting = |order| {
                 let gate = self.gate.0.load(order);
