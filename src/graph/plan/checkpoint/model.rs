@@ -89,7 +89,7 @@ pub(crate) struct ModelBackward {
 pub(crate) struct ModelRelease {
     pub(crate) block: u32,
     pub(crate) after: After,
-    /// As `unless`, for a dropped value, which other runs do not wait for.
+    /// As `after`, for a dropped value, which other runs do not wait for.
     pub(crate) unless_dropped: After,
     pub(crate) value: Option<u32>,
 }
