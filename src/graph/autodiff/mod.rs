@@ -1,5 +1,5 @@
 //! Differentiation with PyTorch's semantics: from any number of variables, to every leaf or to given targets, all or
-//! nothing. See [`run::backward`](crate::graph::run::backward) for NNabla's semantics.
+//! nothing. See `run::backward` for NNabla's semantics.
 //!
 //! There are two ways to differentiate: by the plan of a backward run, and by rules that build a graph. Both follow
 //! the same `GradientRoute` and end in the same two sinks: [`backward`] adds to the gradients of leaves, [`grad`]
