@@ -61,7 +61,7 @@ pub(super) struct Packed<'a> {
     _memory: PackedMemory<'a>,
 }
 
-#[allow(dead_code)] // memory is there while it is held
+#[allow(dead_code)] // keeps the memory alive
 enum PackedMemory<'a> {
     Kept(Lent<'a, u8>),
     Own(List<u8>),
