@@ -1,18 +1,18 @@
-//! The computation graph: variables, the functions that connect them, and the runs through it.
+//! The computation graph: variables, the functions that connect them, and runs.
 //!
-//! Reverse-mode differentiation in one paragraph: a forward run computes each function after those that feed it; a backward run
-//! visits the same functions the other way round and hands each one the gradient of its outputs, from which it makes the
-//! gradients of its inputs; where a variable feeds several functions their contributions add up. `run` does it as NNabla
-//! has it, with a gradient in every variable; `autodiff` as PyTorch has it, with gradients of leaves, or returned.
-//! Everything else here is about memory: what may be given back and how it comes back (`memory`), and what need not be
-//! decided anew in each run (`plan`).
+//! Reverse-mode differentiation in one paragraph: a forward run computes each function after its producers. A
+//! backward run visits the same functions in reverse order. Each function receives the gradients of its outputs and
+//! computes the gradients of its inputs. If a variable feeds several functions, their contributions are summed. `run`
+//! follows NNabla, with a gradient in every variable. `autodiff` follows PyTorch, with gradients of leaves, or
+//! returned. The other folders manage memory: what may be freed and how it is restored (`memory`), and decisions that
+//! are made once for many runs (`plan`).
 //!
-//! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (what users
-//! hold), `step` (one function), `memory`, `build` (an operation becomes a node), `plan`, then `run`, `autodiff` and
-//! `report`. `docs/architecture.md` has the words, the invariants and two walks.
+//! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (types
+//! that users hold), `step` (one function), `memory`, `build` (turns an operation into a node), `plan`, then `run`,
+//! `autodiff` and `report`. `docs/architecture.md` explains the words and invariants, and walks through two runs.
 //!
-//! [`Variable`] and [`Function`] are counted handles. No kernel, no user's code and no destructor of an operation runs under
-//! the lock. Nothing recurses: graphs may be a million deep.
+//! [`Variable`] and [`Function`] are counted handles. No kernel, no user code and no destructor of an operation runs
+//! under the lock. Nothing recurses: graphs may be a million functions deep.
 
 mod arena;
 pub mod autodiff;
@@ -51,7 +51,7 @@ pub use run::timings::{Timing, take_timings, time_runs};
 pub use step::anomaly::set_source_line;
 pub use step::forward::{evaluate, evaluate_into};
 
-/// Makes what a thread needs before its first run, see [`crate::array::begin_thread`].
+/// Creates what a thread needs before its first run, see [`crate::array::begin_thread`].
 #[cfg(feature = "python")]
 pub(crate) fn begin_thread() {
     crate::ops::begin_thread();

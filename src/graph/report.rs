@@ -1,4 +1,4 @@
-//! What a training step or a prediction would do with its memory, for people to read.
+//! A readable report on the memory of a training step or a prediction.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,82 +21,83 @@ use crate::graph::step::operand::Operand;
 use crate::graph::step::setup::{Stop, set_up_outside};
 use crate::{Error, Result};
 
-/// What becomes of a value after its last reader in the forward run.
+/// The treatment of a value after its last reader in the forward run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Stays for the backward run, or for good.
+    /// Kept for the backward run, or permanently.
     Kept,
-    /// Is given back: nothing reads it any more.
+    /// Freed: nothing reads it any more.
     Dropped,
-    /// Is given back, and computed again for the backward run.
+    /// Freed, and recomputed for the backward run.
     Recomputed,
-    /// Was given up for a budget by functions that ran as they were built, and comes back when it is wanted.
+    /// Evicted from an eager graph under a budget, and recomputed on demand.
     Evicted,
 }
 
 /// An output of a function.
 #[derive(Clone, Debug)]
 pub struct ReportValue {
-    /// Its shape.
+    /// The shape.
     pub shape: Shape,
-    /// Bytes that its elements take.
+    /// The size of its elements in bytes.
     pub bytes: usize,
-    /// What becomes of it.
+    /// The treatment of its memory.
     pub fate: Fate,
 }
 
 /// A function of the forward run.
 #[derive(Clone, Debug)]
 pub struct ReportStep {
-    /// What it computes: `Convolution`.
+    /// The type name of the operation, such as `Convolution`.
     pub type_name: String,
     /// Shapes of its inputs.
     pub inputs: Vec<Shape>,
     /// Its outputs.
     pub outputs: Vec<ReportValue>,
-    /// Bytes that all arrays take once it has run.
+    /// Bytes in use by all arrays after it has run.
     pub live: usize,
 }
 
-/// What a training step does with its memory.
+/// The memory use of a training step.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The functions of the forward run, in order.
     pub steps: Vec<ReportStep>,
-    /// Bytes at the worst moment of `forward()` and `backward()`.
+    /// Peak bytes of `forward()` and `backward()`.
     pub peak_keeping: usize,
-    /// The same of `forward(clear_no_need_grad)` and `backward(clear_buffer)`, or of a prediction by `forward(clear_buffer)`.
+    /// Peak bytes of `forward(clear_no_need_grad)` and `backward(clear_buffer)`, or of a prediction by
+    /// `forward(clear_buffer)`.
     pub peak_clearing: usize,
-    /// The same under the budget, if there is one.
+    /// Peak bytes under the budget, if any.
     pub peak: Option<usize>,
     /// The budget.
     pub budget: Option<usize>,
-    /// The functions ran as they were built, under a budget: what is said of values and of `live` is how it is now, and
-    /// `peak` is what there is now.
+    /// True if the functions ran eagerly under a budget. Then values and `live` describe the current state, and
+    /// `peak` is the current use.
     pub at_once: bool,
-    /// An estimate of the work that is done twice, as a part of the whole.
+    /// The estimated repeated work, as a fraction of the total.
     pub extra: f64,
-    /// What is optimised in the run forward and in the run backward, without a budget.
+    /// Optimizations of the forward and the backward run, without a budget.
     pub optimised: [Optimised; 2],
-    /// What these runs do, one thing after the other, for people.
+    /// The instructions of these runs, as text.
     pub instructions: String,
 }
 
-/// What is optimised in a run that clears what nobody needs, from the second time on.
+/// Optimizations of a run that clears unneeded values, from its second execution on.
 #[derive(Clone, Debug, Default)]
 pub struct Optimised {
-    /// Functions that run as one pass: numbers in the order of the run, from 0 on.
+    /// Functions that run as one fused pass, as ranges of numbers in the order of the run, from 0.
     pub passes: Vec<Range<usize>>,
-    /// Functions alone that write where they read.
+    /// Separate functions that write their result over an input.
     pub in_place: Vec<usize>,
-    /// Bytes of values that live in the cache only.
+    /// Bytes of values that exist only in the cache.
     pub saved: usize,
-    /// Functions that are done along with the one before them, on the way of its result to memory: numbers as in `passes`.
+    /// Functions that run as an epilogue of the one before them. Ranges as in `passes`.
     pub along: Vec<Range<usize>>,
 }
 
 impl Optimised {
-    /// Passes and chains come with the bytes that they save.
+    /// Passes and chains are given with the bytes that they save.
     fn new(
         passes: impl Iterator<Item = (Range<usize>, usize)>,
         chains: impl Iterator<Item = (Range<usize>, usize)>,
@@ -111,7 +112,7 @@ impl Optimised {
     }
 }
 
-/// What is optimised in a step that clears by `policy`, and its instructions.
+/// The optimizations of a step that clears by `policy`, and its instructions.
 fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<([Optimised; 2], String), Stop> {
     let mut plan = ForwardPlan::make(a, &[root], policy, |_, _| true)?;
     plan.fuse();
@@ -130,12 +131,12 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<([Optimised; 2],
     Ok(([forward, backward], text + "\n" + &plan.text()))
 }
 
-/// What a training step to `root`, or with `clear_buffer` a prediction that clears all that it can, does with its memory,
-/// under a budget or (`None`) under [`crate::graph::settings::memory_budget`], which may be none. Nothing is run.
+/// Reports the memory use of a training step to `root`, or with `clear_buffer` of a prediction that clears all it
+/// can. The budget is that given, otherwise [`crate::graph::settings::memory_budget`], otherwise none. Runs nothing.
 ///
 /// # Errors
-/// [`Error::Graph`] when no function computes `root`, [`Error::Budget`] when the budget cannot be kept to, and what an
-/// operation fails with that refuses its inputs.
+/// [`Error::Graph`] if `root` has no parent, [`Error::Budget`] if the budget is too small, and errors of operations
+/// that refuse their inputs.
 pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Result<Report> {
     let policy = Policy { clear_buffer, clear_no_need_grad: !clear_buffer, ..Policy::default() };
     let budget = budget.or_else(modes::memory_budget);
@@ -172,7 +173,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
     }
 }
 
-/// What has become of values that were computed at once under a budget.
+/// The current state of values that were computed eagerly under a budget.
 fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) -> Report {
     let mut counted = HashSet::new();
     let mut live = 0;

@@ -1,7 +1,8 @@
-//! Attention by tiles: weights of a few queries and a few keys at a time, so that memory grows with the lengths and not with their
-//! product. Knows slices; knows no shapes, graphs or Python.
+//! Attention by tiles: weights of a few queries and keys at a time, so that memory grows with the lengths, not with
+//! their product. Knows slices, not shapes, graphs or Python.
 //!
-//! Method: Dao et al., FlashAttention, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018.
+//! Method: Dao et al., FlashAttention, 2022, arXiv:2205.14135. The running softmax is from Milakov and Gimelshein,
+//! 2018.
 
 use super::epilogue::Epilogue;
 use super::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table};
@@ -13,44 +14,45 @@ use super::{Float, stop};
 
 /// Queries of a tile.
 const QUERIES: usize = 64;
-/// Keys of a tile: a multiple of what random numbers are drawn at a time, and of the columns of a panel.
+/// Keys of a tile: a multiple of the block of random numbers, and of the columns of a panel.
 const KEYS: usize = 256;
-/// Numbers that are taken side by side.
+/// Numbers that are processed together.
 const LANES: usize = 16;
 
-/// The sizes of an attention and its constants. Arrays hold one head after the other.
+/// The sizes and constants of an attention. Arrays hold one head after the other.
 pub struct Attention {
-    /// Number of heads, over all samples.
+    /// The number of heads, over all samples.
     pub heads: usize,
     /// Queries of a head.
     pub queries: usize,
     /// Keys and values of a head.
     pub keys: usize,
-    /// Numbers of a query and of a key.
+    /// The size of a query and of a key.
     pub width: usize,
-    /// Numbers of a value.
+    /// The size of a value.
     pub depth: usize,
-    /// What products of queries and keys are multiplied by.
+    /// The scale factor of the products of queries and keys.
     pub scale: f64,
-    /// Queries do not see keys that come after them.
+    /// Queries ignore keys at later positions.
     pub causal: bool,
-    /// Share of the weights that are dropped, and the random numbers that say which.
+    /// The dropout rate of the weights, and the key of its random numbers.
     pub dropped: Option<(f64, PhiloxKey)>,
 }
 
-/// What is added to the weights before the softmax: element (i, j) of head `h` is at `firsts[h] + i * row + j * column`.
+/// A bias added to the products before the softmax: element (i, j) of head `h` is at `firsts[h] + i * row + j *
+/// column`.
 pub struct Mask<'a, T> {
-    /// Its elements.
+    /// The elements.
     pub data: &'a [T],
-    /// Where heads begin.
+    /// The index of the first element of each head.
     pub firsts: List<usize>,
-    /// Distance of rows, which are queries.
+    /// The stride of rows, which are queries.
     pub row: usize,
-    /// Distance of columns: one, or zero where all are alike.
+    /// The stride of columns: one, or zero if all are equal.
     pub column: usize,
 }
 
-/// What a backward run reads, and what a forward run left.
+/// The operands of a backward run, and the results of the forward run.
 pub struct Given<'a, T> {
     /// Queries.
     pub q: &'a [T],
@@ -58,29 +60,29 @@ pub struct Given<'a, T> {
     pub k: &'a [T],
     /// Values.
     pub v: &'a [T],
-    /// The mask, if there is one.
+    /// The mask, if any.
     pub mask: Option<Mask<'a, T>>,
     /// The output.
     pub y: &'a [T],
-    /// Logarithm of the sum of exponentials of each query.
+    /// The logarithm of the sum of exponentials of each query.
     pub logs: &'a [T],
-    /// Gradient of the output.
+    /// The gradient of the output.
     pub gy: &'a [T],
 }
 
-/// Where gradients are added to, if they are wanted.
+/// Gradients to add to, if requested.
 pub struct WantedAttention<'a, T> {
-    /// Those of the queries.
+    /// Of the queries.
     pub q: Option<&'a mut [T]>,
-    /// Those of the keys.
+    /// Of the keys.
     pub k: Option<&'a mut [T]>,
-    /// Those of the values.
+    /// Of the values.
     pub v: Option<&'a mut [T]>,
-    /// Those of the mask, laid out like it.
+    /// Of the mask, in the same layout.
     pub mask: Option<&'a mut [T]>,
 }
 
-/// A tile: its head, its queries and its keys.
+/// A tile: its head, queries and keys.
 #[derive(Clone, Copy)]
 struct ScoreTile {
     head: usize,
@@ -91,17 +93,17 @@ struct ScoreTile {
 }
 
 impl Attention {
-    /// Random words of a row of weights, whole blocks of them.
+    /// Random words of a row of weights, in whole blocks.
     fn drawn_in_row(&self) -> usize {
         self.keys.next_multiple_of(64)
     }
 
-    /// How many random words are drawn.
+    /// The number of random words drawn.
     pub fn words(&self) -> usize {
         self.heads * self.queries * self.drawn_in_row()
     }
 
-    /// Calls `f` with the number of each element of the mask or of what is dropped, head by head, query by query, and whether it is kept.
+    /// Calls `f` with the number of each weight, head by head and query by query, and whether dropout keeps it.
     pub fn each_kept(&self, mut f: impl FnMut(usize, bool)) {
         let whole = ScoreTile { head: 0, query: 0, queries: 1, key: 0, keys: self.keys };
         for row in 0..self.heads * self.queries {
@@ -110,7 +112,7 @@ impl Attention {
         }
     }
 
-    /// Calls `f` with the columns of row `r` of a tile and whether they are kept.
+    /// Calls `f` with the columns of row `r` of a tile, and whether dropout keeps each.
     #[inline(always)]
     fn kept(&self, tile: ScoreTile, r: usize, f: impl FnMut(usize, bool)) {
         let Some((p, key)) = self.dropped else { return };
@@ -119,30 +121,31 @@ impl Attention {
         PhiloxKey { offset, ..key }.kept(tile.keys, p, f);
     }
 
-    /// What kept weights are multiplied by.
+    /// The scale factor of kept weights.
     fn factor<T: Float>(&self) -> T {
         T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))
     }
 
-    /// True if the mask hides every key from a query. `log` is the logarithm of the sum of its weights, or their largest exponent.
+    /// True if the mask hides every key from a query. `log` is the logarithm of the sum of its weights, or their
+    /// largest exponent.
     fn is_hidden<T: Float>(&self, mask: Option<&Mask<'_, T>>, (head, query): (usize, usize), log: T) -> bool {
         let Some(mask) = mask.filter(|_| log == T::NEG_INFINITY) else { return false };
         let at = mask.firsts[head] + query * mask.row;
         (0..self.reach(query + 1)).all(|key| mask.data[at + key * mask.column] == T::NEG_INFINITY)
     }
 
-    /// How many keys of a tile row `r` sees.
+    /// The number of keys of a tile that row `r` attends to.
     #[inline(always)]
     fn seen(&self, tile: ScoreTile, r: usize) -> usize {
         if self.causal { (tile.query + r + 1).saturating_sub(tile.key).min(tile.keys) } else { tile.keys }
     }
 
-    /// Keys that are seen by queries before `end`.
+    /// The number of keys that queries before `end` attend to.
     fn reach(&self, end: usize) -> usize {
         if self.causal { self.keys.min(end) } else { self.keys }
     }
 
-    /// Writes `y = softmax(scale q k' + mask) v` and the logarithms of the sums for the gradient.
+    /// Writes `y = softmax(scale q k' + mask) v`, and the logarithms of the sums for the gradient.
     pub fn forward<T: Float>(
         &self,
         [q, k, v]: [&[T]; 3],
@@ -169,7 +172,7 @@ impl Attention {
             };
             threads::parallel(heads, |head| {
                 let (k_at, v_at) = panels(head);
-                // SAFETY: each head has a part of its own of the arrays and of the room.
+                // SAFETY: each head has its own part of the arrays and of the buffer.
                 unsafe {
                     Panels::pack(columns(&k[head * keys * width..], width), width, keys, k_at);
                     Panels::pack(rows(&v[head * keys * depth..], depth), keys, depth, v_at);
@@ -181,7 +184,7 @@ impl Attention {
                 let (k_at, v_at) = panels(head);
                 let (k, v) = (Panels::packed(k_at, width), Panels::packed(v_at, keys));
                 let row = head * queries + query;
-                // SAFETY: each block of queries has rows of its own.
+                // SAFETY: each block of queries has its own rows.
                 let (y, logs) = unsafe {
                     (
                         std::slice::from_raw_parts_mut(y.get().add(row * depth), tile.queries * depth),
@@ -216,7 +219,7 @@ impl Attention {
             let end = self.reach(tile.query + n);
             for key in (0..end).step_by(KEYS) {
                 (tile.key, tile.keys) = (key, KEYS.min(end - key));
-                // SAFETY: the panels hold all keys and values of the head; the rest are slices of these sizes.
+                // SAFETY: the panels hold all keys and values of the head, and the others are slices of these sizes.
                 unsafe {
                     let a = rows(scaled, width);
                     multiply(
@@ -251,7 +254,8 @@ impl Attention {
         });
     }
 
-    /// Turns products into exponentials, `most` and `sums` being their largest exponents and sums so far, and scales what `y` has so far.
+    /// Turns products into exponentials, and rescales the partial result in `y`. `most` and `sums` are the largest
+    /// exponents and the sums so far.
     fn soften<T: Float>(
         &self,
         tile: ScoreTile,
@@ -272,7 +276,7 @@ impl Attention {
                     }
                     let before = most[r];
                     let largest = largest(row, before);
-                    // Where all is hidden, nothing may be taken from infinity.
+                    // If all keys are hidden, the base must not be infinite: the difference would be NaN.
                     let base = if largest == T::NEG_INFINITY { T::ZERO } else { largest };
                     let sum = exponentials(row, base);
                     if tile.key > 0 && largest != before {
@@ -348,7 +352,7 @@ impl Attention {
             let is_hidden =
                 |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.logs[head * queries + i]);
             let hidden: List<bool> = (0..queries).map(is_hidden).collect();
-            // A hidden query contributes nothing, whatever its row and its gradient hold.
+            // A query whose keys are all hidden contributes nothing, even if its row and gradient are not finite.
             let mut seen_gy = List::<T>::with_capacity(0);
             if hidden.contains(&true) {
                 seen_gy.extend_from_slice(&given.gy[head * queries * depth..(head + 1) * queries * depth]);
@@ -357,7 +361,7 @@ impl Attention {
                 }
             }
             let gy_at = if seen_gy.is_empty() { gy_at } else { seen_gy.as_ptr() };
-            // SAFETY: the slices have these sizes, and the room is as large as panels are.
+            // SAFETY: the slices have these sizes, and the buffer is as large as the panels.
             let (k_columns, k_rows, v_columns, gy_rows, q_rows) = unsafe {
                 (0..q.len()).for_each(|i| q[i] = *q_at.add(i) * scale);
                 for i in (0..queries).filter(|i| hidden[*i]) {
@@ -392,7 +396,7 @@ impl Attention {
                     let queries = QUERIES.min(queries - query);
                     let n = KEYS.min(keys - key).min(self.reach(query + queries).saturating_sub(key));
                     let tile = ScoreTile { head, query, queries, key, keys: n };
-                    // SAFETY: tiles lie within the arrays of the head, which no other thread adds to.
+                    // SAFETY: tiles are within the arrays of the head, which no other thread adds to.
                     unsafe {
                         let a = rows(&q[query * width..], width);
                         let b = k_columns.column(key, width);
@@ -433,7 +437,8 @@ impl Attention {
         });
     }
 
-    /// Turns products of queries and keys into weights, and those of gradients and values into gradients of what the softmax is taken of.
+    /// Turns products of queries and keys into weights, and products of gradients and values into gradients of the
+    /// softmax input.
     fn slope<T: Float>(
         &self,
         tile: ScoreTile,
@@ -484,7 +489,7 @@ impl Attention {
 }
 
 impl<T: Float> Mask<'_, T> {
-    /// Adds its elements to row `r` of a tile. Negative infinity hides a key whatever its product is.
+    /// Adds the elements to row `r` of a tile. Negative infinity hides a key regardless of its product.
     #[inline(always)]
     fn add_to(&self, tile: ScoreTile, r: usize, row: &mut [T]) {
         let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;
@@ -511,12 +516,12 @@ impl<T: Float> Mask<'_, T> {
     }
 }
 
-/// A matrix whose rows of `n` lie one after the other.
+/// A row-major matrix with rows of `n` elements.
 fn rows<T>(x: &[T], n: usize) -> MatrixOperand<T> {
     MatrixOperand { p: x.as_ptr(), row: n as isize, col: 1 }
 }
 
-/// Its transpose.
+/// The transpose of [`rows`].
 fn columns<T>(x: &[T], n: usize) -> MatrixOperand<T> {
     MatrixOperand { p: x.as_ptr(), row: 1, col: n as isize }
 }
@@ -524,7 +529,7 @@ fn columns<T>(x: &[T], n: usize) -> MatrixOperand<T> {
 /// `c = a b` or `c += a b`, on this thread.
 ///
 /// # Safety
-/// The matrices are there, and nobody else uses `c` meanwhile.
+/// The matrices must be valid, and `c` must not be accessed concurrently.
 pub(super) unsafe fn multiply<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: MatrixOperand<T>,
@@ -535,7 +540,7 @@ pub(super) unsafe fn multiply<T: Float>(
 ) {
     let epilogue = Epilogue::plain(accumulate);
     let product = PanelProduct { m, n, k, a, b, table: Table::None, batch: ONCE, c, c_row, epilogue };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { product.run() };
 }
 
@@ -553,7 +558,7 @@ fn largest<T: Float>(x: &[T], start: T) -> T {
     lanes.into_iter().chain(rest.iter().copied()).fold(start, more)
 }
 
-/// Takes exponentials of the differences to `base`, and adds them up.
+/// Replaces numbers by the exponentials of their differences to `base`, and returns the sum.
 #[inline(always)]
 fn exponentials<T: Float>(x: &mut [T], base: T) -> T {
     let mut lanes = [T::ZERO; LANES];
@@ -572,7 +577,7 @@ fn exponentials<T: Float>(x: &mut [T], base: T) -> T {
     sum
 }
 
-/// The sum of products.
+/// The inner product.
 fn dot<T: Float>(x: &[T], y: &[T]) -> T {
     x.iter().zip(y).map(|(x, y)| *x * *y).sum()
 }

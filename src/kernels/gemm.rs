@@ -1,4 +1,4 @@
-//! Products of matrices, behind one entry point. Knows rows, columns and strides; knows no arrays, graphs or Python.
+//! Matrix products behind one entry point. Knows rows, columns and strides, not arrays, graphs or Python.
 
 mod blocks;
 mod chunk;
@@ -21,7 +21,7 @@ pub use super::epilogue::Epilogue;
 use super::threads::{Shared, ranges};
 use crate::array::{Lasting, Lent};
 
-/// A matrix in memory: element (r, c) lies `r * row_stride + c * col_stride` after the first.
+/// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
     data: &'a [T],
@@ -29,7 +29,7 @@ pub struct Matrix<'a, T> {
     lasting: Option<Lasting<'a>>,
 }
 
-/// A [`Matrix`] that is written.
+/// A mutable [`Matrix`].
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
     data: &'a mut [T],
@@ -45,7 +45,7 @@ struct MatrixLayout {
 }
 
 impl MatrixLayout {
-    /// Refuses what would leave memory of `len` elements: every later access stands on this.
+    /// Panics if the matrix exceeds memory of `len` elements. Every later access relies on this check.
     fn new(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
         let last = |n: usize, stride: usize| n.saturating_sub(1).saturating_mul(stride);
         let fits =
@@ -63,7 +63,7 @@ impl MatrixLayout {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// The matrix of `rows` x `cols` that starts with the first element of `data`.
+    /// The matrix of `rows` x `cols` that starts at the first element of `data`.
     pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
         Self {
             data,
@@ -72,18 +72,18 @@ impl<'a, T> Matrix<'a, T> {
         }
     }
 
-    /// The matrix whose rows lie one after the other.
+    /// The row-major matrix.
     pub fn of_rows(data: &'a [T], rows: usize, cols: usize) -> Self {
         Self::new(data, rows, cols, cols, 1)
     }
 
-    /// The same matrix, which is all of an array: where it is the right one of a product of few rows, it may be kept packed
-    /// with the array.
+    /// The same matrix, which is a whole array. As the right matrix of a product with few rows, its packed form may
+    /// be cached with the array.
     pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
         Self { lasting, ..self }
     }
 
-    /// Its transpose, without moving anything.
+    /// The transpose, without moving data.
     pub fn t(self) -> Self {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
         let layout = MatrixLayout { rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride };
@@ -96,17 +96,17 @@ impl<'a, T: Float> Matrix<'a, T> {
         self.layout.strided(self.data.as_ptr().cast_mut())
     }
 
-    /// It packed, as the right matrix of products of `m` rows, if it is kept so.
+    /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
     fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
         let b = MatrixOperand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
-        // SAFETY: `MatrixLayout::new` saw that every element lies in the slice.
+        // SAFETY: `MatrixLayout::new` checked that every element is within the slice.
         unsafe { kept::packed((m, cols, rows), b, self.lasting?) }
     }
 }
 
 impl<'a, T> MatrixMut<'a, T> {
-    /// As [`Matrix::new`], for writing. No two elements may share a place.
+    /// As [`Matrix::new`], for writing. No two elements may have the same address.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
         let layout = MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride);
         Self { data, layout }
@@ -118,8 +118,8 @@ impl<'a, T> MatrixMut<'a, T> {
     }
 }
 
-/// `c = a b`, or `c += a b` where `accumulate` is set. Sums run in an order that depends on shapes and layouts alone,
-/// whatever the number of threads.
+/// `c = a b`, or `c += a b` if `accumulate` is set. The summation order depends only on shapes and layouts, not on
+/// the number of threads.
 pub fn gemm<T: Float>(c: MatrixMut<'_, T>, accumulate: bool, a: Matrix<'_, T>, b: Matrix<'_, T>) {
     gemm_then(c, a, b, Epilogue { accumulate, ..Epilogue::NONE });
 }
@@ -139,7 +139,7 @@ fn place<T>(packed: &Lent<'_, T>) -> Shared<T> {
     Shared::new(packed.ptr())
 }
 
-/// As [`gemm_then`]; the right matrix may be there packed, too.
+/// As [`gemm_then`], with an optional packed form of the right matrix.
 fn product<T: Float>(
     c: MatrixMut<'_, T>,
     a: Matrix<'_, T>,
@@ -152,15 +152,16 @@ fn product<T: Float>(
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
     let c = layout.strided(data.as_mut_ptr());
     let packed = packed.map(|packed| packed.get().cast_const());
-    // SAFETY: `MatrixLayout::new` saw that every element of the three matrices lies in its slice, and `c` is borrowed alone.
+    // SAFETY: `MatrixLayout::new` checked that every element of the three matrices is within its slice, and `c` is
+    // borrowed exclusively.
     unsafe { multiply((m, n, k), a.strided(), b.strided(), packed, c, epilogue) };
 }
 
-/// Products of fewer multiplications are shared out whole among threads, if there are several.
+/// Batched products with fewer multiplications than this are distributed to threads as a whole, if there are several.
 const WHOLE: usize = 1 << 22;
 
-/// Computes `count` results of `rows` x `cols` that lie one after the other, or as columns if `transposed`: each is the
-/// product of what `factors` gives for its number, or is added to.
+/// Computes `count` consecutive results of `rows` x `cols`, row-major, or column-major if `transposed`. Each is the
+/// product of the matrices that `factors` returns for its number, or is added to.
 pub fn gemm_each<'a, T: Float>(
     c: &mut [T],
     count: usize,
@@ -175,7 +176,7 @@ pub fn gemm_each<'a, T: Float>(
     }
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
     let results = Shared::new(c.as_mut_ptr());
-    // A right matrix that is all of an array is that of all products.
+    // If the right matrix is a whole array, all products share it.
     let first = factors(0);
     let lent = if transposed { None } else { first.1.packed(rows) };
     let packed = lent.as_ref().map(place);
@@ -194,7 +195,7 @@ pub fn gemm_each<'a, T: Float>(
     }
 }
 
-/// Multiplications that are worth handing over.
+/// The number of multiplications from which parallel execution pays.
 const GRAIN: usize = 200_000;
 
 #[cfg(test)]
@@ -205,7 +206,7 @@ mod tests {
         (0..n).map(|i| T::of(((i * 7 + seed * 5) % 13) as f64 - 6.0)).collect()
     }
 
-    /// Small whole numbers: every sum is exact, whatever its order.
+    /// Uses small whole numbers, so every sum is exact in any order.
     fn compare<T: Float>(m: usize, n: usize, k: usize, [at, bt, ct, accumulate]: [bool; 4]) {
         let (a, b) = (values::<T>(m * k, 1), values::<T>(k * n, 2));
         let mut c = values::<T>(m * n, 3);

@@ -1,5 +1,5 @@
-//! Levels of 8 bits: products with weights, exact in `i32` on every machine, and what becomes of the sums. Knows images with
-//! channels last, scales and zero points; knows no graphs and no operations.
+//! Kernels for 8-bit levels: products with weights, exact in `i32` on every machine, and the conversion of the sums.
+//! Knows channels-last images, scales and zero points, not graphs or operations.
 
 mod depthwise;
 mod dots;

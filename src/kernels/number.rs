@@ -1,4 +1,5 @@
-//! One arithmetic for every width: a formula written on [`Number`] runs on scalars, vectors, duals and graph symbols.
+//! One arithmetic for every width: a formula on [`Number`] is evaluated on scalars, vectors, dual numbers and graph
+//! symbols.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -6,9 +7,9 @@ use super::elementary::{double, single};
 use super::simd::{self, Work};
 use crate::array::Element;
 
-/// Something with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
+/// A type with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
 ///
-/// Everything is elementwise. Every formula on it must be `#[inline(always)]`.
+/// All functions are elementwise. Every formula on it must be `#[inline(always)]`.
 #[allow(missing_docs)]
 pub trait Number:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
@@ -16,7 +17,7 @@ pub trait Number:
     /// The result of a comparison.
     type Mask: Copy;
 
-    /// The constant `v`, everywhere.
+    /// The constant `v` in all elements.
     fn all(v: f64) -> Self;
 
     fn abs(self) -> Self;
@@ -38,7 +39,8 @@ pub trait Number:
     fn acosh(self) -> Self;
     fn atanh(self) -> Self;
     fn erf(self) -> Self;
-    /// `sin` in fewer steps, the same where the angle is small: below `Float::SMALL_ANGLE`. So the others.
+    /// `sin` in fewer steps, with the same result for angles below `Float::SMALL_ANGLE`. Likewise the other `_small`
+    /// functions.
     #[inline(always)]
     fn sin_small(self) -> Self {
         self.sin()
@@ -53,15 +55,15 @@ pub trait Number:
     }
     /// `1 / (1 + exp(-x))`, without overflow.
     fn sigmoid(self) -> Self;
-    /// `sigmoid(x)` and `sigmoid(-x)`, both with all their digits.
+    /// `sigmoid(x)` and `sigmoid(-x)`, both to full precision.
     fn sigmoids(self) -> (Self, Self);
     /// `exp(-x^2)`, as exact as if the square were not rounded.
     fn bell(self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
-    /// To the nearest whole number, halves away from zero.
+    /// The nearest whole number, with ties away from zero.
     fn round(self) -> Self;
-    /// Angle of the point (`x`, `self`).
+    /// The angle of the point (`x`, `self`).
     fn atan2(self, x: Self) -> Self;
     /// `self` to the power of `y`.
     fn pow(self, y: Self) -> Self;
@@ -69,21 +71,22 @@ pub trait Number:
     fn lt(self, other: Self) -> Self::Mask;
     fn le(self, other: Self) -> Self::Mask;
     fn eq(self, other: Self) -> Self::Mask;
-    /// Both masks.
+    /// True where both masks are.
     fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// Either mask.
+    /// True where either mask is.
     fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    /// `yes` where the mask holds, else `no`. What is not chosen may be infinite or NaN.
+    /// `yes` where the mask is true, otherwise `no`. The value that is not selected may be infinite or NaN.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// `self` to the power of `n / 2`, for `n` from -8 to 8, by products, quotients and a square root, with the special cases of C.
+    /// `self` to the power of `n / 2`, for `n` from -8 to 8, by products, quotients and a square root, with the
+    /// special cases of C.
     #[inline(always)]
     fn halves(self, n: i32) -> Self {
         if n % 2 == 0 {
             return halves(self, self, n);
         }
         let infinity = Self::all(f64::INFINITY);
-        // As C has it, infinity for its negative, and 0 for -0.
+        // As in C, infinity for its negative, and 0 for -0.
         let x = Self::select(self.eq(-infinity), infinity, self + Self::all(0.0));
         halves(x, x.sqrt(), n)
     }
@@ -102,21 +105,21 @@ pub trait Number:
     fn ge(self, other: Self) -> Self::Mask {
         other.le(self)
     }
-    /// The smaller one; NaN if either is.
+    /// The smaller one. NaN if either is.
     #[inline(always)]
     fn min(self, other: Self) -> Self {
         Self::select(Self::or(self.lt(other), self.is_nan()), self, other)
     }
-    /// The larger one; NaN if either is.
+    /// The larger one. NaN if either is.
     #[inline(always)]
     fn max(self, other: Self) -> Self {
         Self::select(Self::or(self.gt(other), self.is_nan()), self, other)
     }
-    /// Where this is not a number.
+    /// True where this is NaN.
     fn is_nan(self) -> Self::Mask;
 }
 
-/// `x` to the power of `n / 2`, `root` being its square root, which is used if `n` is odd.
+/// `x` to the power of `n / 2`. `root` is its square root, which is used if `n` is odd.
 #[inline(always)]
 fn halves<N: Number>(x: N, root: N, n: i32) -> N {
     let whole = |n: i32| match n {
@@ -132,20 +135,20 @@ fn halves<N: Number>(x: N, root: N, n: i32) -> N {
         (by, 0, false) => whole(by),
         (by, _, false) => whole(by) * root,
         (1, 0, true) => N::all(1.0) / x,
-        // In two steps: the power itself may be out of range where its inverse is a number.
+        // In two steps, since the power itself may overflow where its inverse is representable.
         (by, 0, true) => N::all(1.0) / whole(by / 2) / whole(by - by / 2),
         (by, _, true) => N::all(1.0) / whole(by) / root,
     }
 }
 
-/// Something that there is for each type of number, such as a table of kernels.
+/// A value that exists for each type of number, such as a table of kernels.
 #[doc(hidden)]
 pub trait PerFloat {
-    /// What it is.
+    /// The type of the value.
     type Of<T: Float>;
-    /// That for `f32`.
+    /// The value for `f32`.
     fn f32() -> Self::Of<f32>;
-    /// That for `f64`.
+    /// The value for `f64`.
     fn f64() -> Self::Of<f64>;
 }
 
@@ -153,7 +156,7 @@ pub trait PerFloat {
 pub trait Float:
     Number<Mask = bool> + Element + PartialOrd + Default + std::fmt::Debug + std::iter::Sum
 {
-    /// Distance from 1 to the next number.
+    /// The distance from 1 to the next number.
     const EPSILON: Self;
     /// Positive infinity.
     const INFINITY: Self;
@@ -161,7 +164,7 @@ pub trait Float:
     const NEG_INFINITY: Self;
     /// The largest finite number.
     const MAX: Self;
-    /// The smallest positive number with all its digits.
+    /// The smallest positive normal number.
     const MIN_POSITIVE: Self;
     /// `0`.
     const ZERO: Self;
@@ -169,12 +172,12 @@ pub trait Float:
     const ONE: Self;
     /// Angles below this, in radians, are small.
     const SMALL_ANGLE: Self;
-    /// `self * a + b`, rounded once where the machine can.
+    /// `self * a + b`, rounded once if the machine supports that.
     fn mul_add(self, a: Self, b: Self) -> Self;
-    /// What there is for this type of number.
+    /// Selects the value for this type of number.
     #[doc(hidden)]
     fn choose<P: PerFloat>() -> P::Of<Self>;
-    /// Does work in the registers of this machine.
+    /// Runs work in the registers of this machine.
     #[doc(hidden)]
     fn in_registers<W: Work<Self>>(work: W) -> W::Output;
 }

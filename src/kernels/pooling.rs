@@ -1,4 +1,4 @@
-//! Sums and maxima over windows that slide along up to three axes. Knows planes of positions; knows no graphs.
+//! Sums and maxima over windows that slide along up to three axes. Knows planes of positions, not graphs.
 
 mod maximum;
 
@@ -11,7 +11,7 @@ use super::threads::{self, Shared};
 use super::{Float, channels};
 pub use maximum::{max, put_taken, take};
 
-/// How windows slide along one axis.
+/// The windows along one axis.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct PoolingAxis {
@@ -25,14 +25,14 @@ pub struct PoolingAxis {
 /// The part of an axis that one window covers.
 #[derive(Clone, Debug)]
 struct Span {
-    /// What lies on the input.
+    /// The part on the input.
     range: Range<usize>,
-    /// Its length together with what lies on padding.
+    /// The length including padding.
     padded: usize,
 }
 
 impl PoolingAxis {
-    /// An axis that is as if it were not there.
+    /// A placeholder for an axis that does not exist.
     const NONE: Self = Self { input: 1, output: 1, kernel: 1, stride: 1, pad: 0 };
 
     fn spans(&self) -> List<Span> {
@@ -47,18 +47,18 @@ impl PoolingAxis {
     }
 }
 
-/// What the sum over a window is divided by.
+/// The divisor of the sum over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisor {
-    /// Nothing: it stays a sum.
+    /// One: the result is a sum.
     One,
-    /// The number of elements of the input in the window.
+    /// The number of input elements in the window.
     Inside,
-    /// The same, padding counted too.
+    /// The number of elements in the window, including padding.
     Padded,
 }
 
-/// Windows over arrays of (outer, axes..., inner) elements; each of the inner ones is taken by itself.
+/// Windows over arrays of (outer, axes..., inner) elements. Each inner element is pooled separately.
 #[derive(Clone, Debug)]
 pub struct Windows {
     outer: usize,
@@ -66,11 +66,11 @@ pub struct Windows {
     axes: [PoolingAxis; 3],
 }
 
-/// The windows of one row of outputs: they cover the same planes and rows of the input.
+/// The windows of one row of outputs, which cover the same planes and rows of the input.
 struct PoolingRow<'a> {
-    /// First element of the input of this plane.
+    /// The first input element of this plane.
     plane: usize,
-    /// First output.
+    /// The first output.
     to: usize,
     depth: &'a Span,
     height: &'a Span,
@@ -78,7 +78,8 @@ struct PoolingRow<'a> {
 }
 
 impl PoolingRow<'_> {
-    /// Calls `f` with where the lines of the window at `width` lie in the input: all at once where nothing is between them.
+    /// Calls `f` with the input ranges of the lines of the window at `width`, in a single call if they are
+    /// contiguous.
     #[inline(always)]
     fn lines(&self, w: &Windows, width: &Span, mut f: impl FnMut(Range<usize>)) {
         let (width, [_, rows, columns]) = (&width.range, &w.axes);
@@ -92,12 +93,12 @@ impl PoolingRow<'_> {
         }
     }
 
-    /// Elements of a window.
+    /// The largest number of elements in a window.
     fn most(&self, w: &Windows) -> usize {
         self.depth.range.len() * self.height.range.len() * w.axes[2].kernel
     }
 
-    /// What the sum of window `i` is divided by.
+    /// The divisor of the sum of window `i`.
     fn divisor(&self, i: usize, divisor: Divisor) -> usize {
         let spans = [self.depth, self.height, &self.widths[i]];
         match divisor {
@@ -109,46 +110,46 @@ impl PoolingRow<'_> {
 }
 
 impl Windows {
-    /// Windows along `axes`, three at most.
+    /// Windows along `axes`, at most three.
     pub fn new(outer: usize, axes: &[PoolingAxis], inner: usize) -> Self {
         let mut all = [PoolingAxis::NONE; 3];
         all[3 - axes.len()..].copy_from_slice(axes);
         Self { outer, inner, axes: all }
     }
 
-    /// Elements of the input in one plane.
+    /// The number of input elements in one plane.
     pub fn input_plane(&self) -> usize {
         self.axes.iter().map(|a| a.input).product::<usize>() * self.inner
     }
 
-    /// Elements of the output in one plane.
+    /// The number of output elements in one plane.
     pub fn output_plane(&self) -> usize {
         self.axes.iter().map(|a| a.output).product::<usize>() * self.inner
     }
 
-    /// Number of windows times inner elements, in all planes.
+    /// The number of windows times inner elements, in all planes.
     pub fn outputs(&self) -> usize {
         self.outer * self.output_plane()
     }
 
-    /// Number of elements of the input.
+    /// The number of input elements.
     pub fn inputs(&self) -> usize {
         self.outer * self.input_plane()
     }
 
-    /// Whether the elements of a window are taken one after the other, rather than all windows element by element.
+    /// True if the elements of a window are processed consecutively, false if all windows are processed element by
+    /// element.
     fn along_windows(&self) -> bool {
         let PoolingAxis { kernel, output, .. } = self.axes[2];
         self.inner == 1 && (kernel >= WIDE || (kernel > 3 && output < kernel))
     }
 
-    /// Elements in one row of outputs.
+    /// The number of elements in one row of outputs.
     fn row(&self) -> usize {
         self.axes[2].output * self.inner
     }
 
-    /// Calls `f` for each row of outputs, plane by plane; different planes at the same time. It must be
-    /// `#[inline(always)]`.
+    /// Calls `f` for each row of outputs, plane by plane, with planes in parallel. `f` must be `#[inline(always)]`.
     #[inline(always)]
     fn for_each(&self, f: impl Fn(&PoolingRow<'_>) + Sync + Copy) {
         self.for_each_with(
@@ -159,8 +160,8 @@ impl Windows {
         );
     }
 
-    /// As [`Windows::for_each`], with something that `make` makes for a number of planes and `begin` makes ready for each of
-    /// them, whose first element of the input it is given.
+    /// As [`Windows::for_each`], with a state that `make` creates for several planes and `begin` prepares for each of
+    /// them, given its first input element.
     #[inline(always)]
     fn for_each_with<M>(
         &self,
@@ -194,21 +195,21 @@ impl Windows {
         });
     }
 
-    /// Calls `f(output, input)` with places in the row of outputs and in the plane of inputs for each element of each
-    /// window, those of a window in memory's order. It must be `#[inline(always)]`.
+    /// Calls `f(output, input)` for each element of each window, with the positions in the row of outputs and in the
+    /// plane of inputs. Elements of a window come in memory order. `f` must be `#[inline(always)]`.
     #[inline(always)]
     fn taps(&self, row: &PoolingRow<'_>, mut f: impl FnMut(usize, usize)) {
         let PoolingAxis { input, output, kernel, stride, pad } = self.axes[2];
         for z in row.depth.range.clone() {
             for y in row.height.range.clone() {
                 let line = (z * self.axes[1].input + y) * input;
-                // The windows whose elements up to `last` from `k` on are on the input.
+                // The windows whose elements `k` to `last` are on the input.
                 let windows = |k: usize, last: usize| {
                     let first = pad.saturating_sub(k).div_ceil(stride).min(output);
                     first..(input + pad).saturating_sub(last).div_ceil(stride).min(output).max(first)
                 };
                 if self.inner == 1 && (kernel == 2 || kernel == 3) {
-                    // Whole windows at once; those on the border follow, or come before.
+                    // Complete windows are processed together. Windows on the border come before or after.
                     let whole = windows(0, kernel - 1);
                     let from = |w: usize| line + w * stride - pad;
                     for w in (0..whole.start).chain(whole.end..output) {
@@ -221,7 +222,7 @@ impl Windows {
                         continue;
                     }
                     let (first, start) = (whole.start, from(whole.start));
-                    // Distances and numbers that the compiler knows are those that it can make vectors of.
+                    // Constant strides and counts allow the compiler to vectorize.
                     match (kernel, stride) {
                         (2, 1) => Self::along::<2>(first, start, 1, whole.len(), &mut f),
                         (2, 2) => Self::along::<2>(first, start, 2, whole.len(), &mut f),
@@ -274,17 +275,18 @@ impl Windows {
     }
 }
 
-/// Rows of windows at least this wide are summed up along the window, shorter ones along the outputs, unless these are few.
+/// Rows of windows at least this wide are summed along the window, narrower ones along the outputs, unless there are
+/// few outputs.
 const WIDE: usize = 16;
 
-/// Writes the sum of each window, divided as told.
+/// Writes the sum of each window, divided by `divisor`.
 pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs());
     let to = Shared::new(y.as_mut_ptr());
     w.for_each(
         #[inline(always)]
         move |row| {
-            // SAFETY: each row of outputs comes once.
+            // SAFETY: each row of outputs is visited once.
             let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row.to), w.row()) };
             y.fill(T::ZERO);
             if w.along_windows() {
@@ -298,7 +300,7 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                 w.taps(
                     row,
                     #[inline(always)]
-                    // SAFETY: the places are in the plane and in the row.
+                    // SAFETY: the positions are within the plane and the row.
                     move |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
                 );
             }
@@ -308,7 +310,7 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                     *y = *y / n;
                 }
             }
-            // A loop of its own, without an end on the way, which the compiler makes vectors of.
+            // A separate loop without early exit, which the compiler vectorizes.
             if !y.iter().fold(true, |all, y| all & (y.abs() <= T::MAX)) {
                 sum_wide(w, row, x, y, divisor);
             }
@@ -316,10 +318,11 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
     );
 }
 
-/// Elements of a window that are summed up one after the other in their own precision.
+/// The number of elements of a window that are summed sequentially in their own precision.
 const MANY: usize = 1 << 12;
 
-/// Writes the sums of a row of windows, divided as told, by way of float64: they may be long, or leave the range of the elements.
+/// Writes the sums of a row of windows, divided by `divisor`, in float64: windows may be long, or sums may overflow
+/// the element type.
 #[cold]
 fn sum_wide<T: Float>(w: &Windows, row: &PoolingRow<'_>, x: &[T], y: &mut [T], divisor: Divisor) {
     // Numbers of float64 are scaled, so that their sum stays finite.
@@ -349,7 +352,7 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
             if w.along_windows() {
                 for (share, width) in shares.iter().zip(row.widths) {
                     row.lines(w, width, |line| {
-                        // SAFETY: the line is of this plane, all rows of which one thread has.
+                        // SAFETY: the line belongs to this plane, all rows of which are processed by one thread.
                         let gx =
                             unsafe { std::slice::from_raw_parts_mut(to.get().add(line.start), line.len()) };
                         for gx in gx {
@@ -363,7 +366,8 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
             w.taps(
                 row,
                 #[inline(always)]
-                // SAFETY: the places are in the row and in the plane, and one thread has all rows of a plane.
+                // SAFETY: the positions are within the row and the plane, and one thread processes all rows of a
+                // plane.
                 move |o, i| unsafe {
                     let gx = to.get().add(row.plane + i);
                     gx.write(gx.read() + shares.add(o).read());

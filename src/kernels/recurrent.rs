@@ -1,7 +1,8 @@
-//! Recurrent layers: one direction of one layer over all time steps. Knows slices; knows no shapes, graphs or Python.
+//! Recurrent layers: one direction of one layer over all time steps. Knows slices, not shapes, graphs or Python.
 //!
-//! What comes from the inputs is one product for a block of steps. Then, step by step, each thread takes some hidden units: products
-//! with the state before, and what makes the new state of them while they are in the cache.
+//! The contribution of the inputs is one product for a block of steps. Then, step by step, each thread processes some
+//! hidden units: it multiplies the previous state by the weights, and computes their new state while the sums are in
+//! the cache.
 
 mod backward;
 mod cells;
@@ -15,12 +16,12 @@ use super::gemm::{MatrixOperand, kernels};
 use super::threads::{self, Shared};
 pub use forward::{Direction, forward};
 
-/// Multiplications that are worth handing over.
+/// The number of multiplications from which parallel execution pays.
 const GRAIN: usize = 100_000;
-/// Numbers of gates and cells that stay in the second cache beside weights, from the product with inputs to the states.
+/// Numbers of gates and cells that stay in the L2 cache beside weights, from the product with inputs to the states.
 const BLOCK: usize = 1 << 16;
 
-/// What makes a new state of the old one.
+/// The formula of the new state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// `h = tanh(a)`.
@@ -29,12 +30,12 @@ pub enum Cell {
     Relu,
     /// Gates i, f, g, o.
     Lstm,
-    /// Gates r, z, n; the last has a second bias.
+    /// Gates r, z, n. The last has a second bias.
     Gru,
 }
 
 impl Cell {
-    /// Number of gates.
+    /// The number of gates.
     pub fn gates(self) -> usize {
         match self {
             Self::Tanh | Self::Relu => 1,
@@ -43,12 +44,13 @@ impl Cell {
         }
     }
 
-    /// Number of biases of a unit, and of gradients of what they are added to.
+    /// The number of biases of a unit, and of gradients of the sums they are added to.
     pub fn biases(self) -> usize {
         if self == Self::Gru { 4 } else { self.gates() }
     }
 
-    /// Numbers that are kept of a unit for the gradient: gates, and then the cell of an LSTM or what a GRU's last gate has of the state.
+    /// Numbers saved per unit for the gradient: gates, then the cell of an LSTM, or the contribution of the state to
+    /// the last gate of a GRU.
     pub fn kept(self) -> usize {
         match self {
             Self::Tanh | Self::Relu => 1,
@@ -58,65 +60,65 @@ impl Cell {
     }
 }
 
-/// One direction of a layer. Arrays have time steps, then samples, then numbers; outputs and their gradients are `apart` numbers from a
-/// sample to the next.
+/// One direction of a layer. Arrays are indexed by time step, sample and feature. Outputs of successive samples, and
+/// their gradients, are `apart` numbers apart.
 #[derive(Clone, Copy)]
 pub struct Layer {
-    /// What makes states.
+    /// The formula of the new state.
     pub cell: Cell,
     /// Time steps.
     pub steps: usize,
     /// Samples.
     pub batch: usize,
-    /// Numbers of an input.
+    /// The input size.
     pub inputs: usize,
-    /// Numbers of a state.
+    /// The state size.
     pub hidden: usize,
-    /// Distance from an output to that of the next sample.
+    /// The distance between the outputs of successive samples.
     pub apart: usize,
-    /// From the last time step to the first.
+    /// Runs from the last time step to the first.
     pub reverse: bool,
 }
 
-/// What a layer reads.
+/// The arrays that a layer reads.
 #[derive(Clone, Copy)]
 pub struct Reading<'a, T> {
     /// Inputs of the layer.
     pub x: &'a [T],
-    /// Weights: gates, units, and for each those of the inputs and of the state.
+    /// Weights, by gate and unit: those of the inputs, then those of the state.
     pub w: &'a [T],
-    /// They as [`Layer::keep_packed`] has them, if they are kept.
+    /// The packed weights of [`Layer::keep_packed`], if cached.
     pub packed: Option<&'a [T]>,
     /// Biases.
     pub b: Option<&'a [T]>,
-    /// State at the start.
+    /// Initial state.
     pub h: &'a [T],
-    /// Cells at the start, of an LSTM.
+    /// Initial cells of an LSTM.
     pub c: Option<&'a [T]>,
 }
 
-/// Where gradients are added to, if they are wanted.
+/// Gradients to add to, if requested.
 pub struct Adding<'a, T> {
-    /// Those of the inputs.
+    /// Of the inputs.
     pub x: Option<&'a mut [T]>,
-    /// Those of the weights.
+    /// Of the weights.
     pub w: Option<&'a mut [T]>,
-    /// Those of the biases.
+    /// Of the biases.
     pub b: Option<&'a mut [T]>,
-    /// Those of the state at the start.
+    /// Of the initial state.
     pub h: Option<&'a mut [T]>,
-    /// Those of the cells at the start.
+    /// Of the initial cells.
     pub c: Option<&'a mut [T]>,
 }
 
-/// States as products read them: of a sample to the next, numbers are `apart`.
+/// States as operands of products: successive samples are `apart` numbers apart.
 #[derive(Clone, Copy)]
 struct States<T> {
     p: Shared<T>,
     apart: usize,
 }
 
-/// Numbers from a row of `n` to the next. Rows whole pages apart would have to share few places of the caches.
+/// The padded distance between rows of `n` numbers. Rows that are whole pages apart would map to the same cache sets.
 fn padded(n: usize) -> usize {
     if n.is_multiple_of(256) { n + 16 } else { n }
 }
@@ -132,32 +134,33 @@ impl<T> States<T> {
 }
 
 impl Layer {
-    /// Time step number `i` in the order in which they are taken.
+    /// The time step processed as number `i`.
     fn time(&self, i: usize) -> usize {
         if self.reverse { self.steps - 1 - i } else { i }
     }
 
-    /// Numbers that [`forward`] writes for a gradient: gates, cells and the like of all samples at all steps.
+    /// Numbers that [`forward`] saves for a gradient: gates, cells and similar, of all samples at all steps.
     pub fn kept(&self) -> usize {
         self.steps * self.batch * self.kept_row()
     }
 
-    /// Numbers that it writes where there is no gradient: those of a block of steps, and then of the next.
+    /// Numbers that it writes without a gradient: those of one block of steps, overwritten by the next.
     pub fn room(&self) -> usize {
         self.block() * self.batch * self.kept_row()
     }
 
-    /// Steps for which inputs are multiplied together. There are two at least, if there are two, as a step reads cells of the one before.
+    /// Steps whose inputs are multiplied together. At least two if the layer has two, since a step reads cells of the
+    /// previous one.
     fn block(&self) -> usize {
         (BLOCK / (self.batch * self.kept_row()).max(1)).max(2).min(self.steps)
     }
 
-    /// Numbers from what is kept of a sample to that of the next.
+    /// The distance between the saved numbers of successive samples.
     fn kept_row(&self) -> usize {
         padded(self.cell.kept() * self.hidden)
     }
 
-    /// Part number `part` of what is kept of all samples at a step.
+    /// Part number `part` of the saved numbers of all samples at a step.
     fn kept_part<T>(&self, kept: Shared<T>, t: usize, part: usize) -> States<T> {
         let apart = self.kept_row();
         States { p: Shared::new(kept.get().wrapping_add(t * self.batch * apart + part * self.hidden)), apart }
@@ -168,12 +171,12 @@ impl Layer {
         self.inputs + self.hidden
     }
 
-    /// Panels of units that together are so much work that it pays to hand them over, where each unit is `work`.
+    /// The number of panels of units from which parallel execution pays, at `work` per unit.
     fn grain<T: Float>(work: usize) -> usize {
         (GRAIN / (work * kernels::<T>().panel()).max(1)).max(1)
     }
 
-    /// Calls `f` with some units at a time, so many that it pays to hand over `work` for each.
+    /// Calls `f` with ranges of units, large enough for parallel execution to pay at `work` per unit.
     fn units<T: Float>(&self, work: usize, f: impl Fn(Range<usize>) + Sync) {
         let wide = kernels::<T>().panel();
         threads::ranges(self.hidden.div_ceil(wide), Self::grain::<T>(work), |some| {
@@ -181,7 +184,8 @@ impl Layer {
         });
     }
 
-    /// Whether the outputs of all samples, which there are, lie apart within so many numbers.
+    /// True if the outputs of all samples, with their distance, are within this many numbers. Requires at least one
+    /// sample.
     fn holds(&self, numbers: usize) -> bool {
         self.hidden <= self.apart && (self.steps * self.batch - 1) * self.apart + self.hidden <= numbers
     }

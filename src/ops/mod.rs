@@ -1,10 +1,11 @@
-//! Operations: what each one is called, takes, computes and differentiates to.
+//! Operations: names, inputs, kernels and gradients.
 //!
-//! A new operation is one `op!` declaration and one trait impl in a family file, listed in that file's `OPS`. The Python
-//! function, its signature, docstring and stub follow from the declaration; its tests from one row in `tests/cases`.
+//! A new operation is one `op!` declaration and one trait impl in a family file, listed in that file's `OPS`. The
+//! Python function, its signature, docstring and stub follow from the declaration. Its tests follow from one row in
+//! `tests/cases`.
 //!
-//! There are three ways to say what an operation computes: [`Unary`] and [`Binary`] take one formula on numbers, and
-//! everything else implements [`Compute`]. The engine sees all of them as [`Operation`].
+//! An operation implements one of three traits: [`Unary`] and [`Binary`] take one formula on numbers, and everything
+//! else implements [`Compute`]. The engine uses all of them as [`Operation`].
 
 mod arrangement;
 #[cfg(test)]
@@ -53,7 +54,7 @@ use crate::{Error, Result};
 use contract::spec::op;
 pub use contract::symbol;
 
-/// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].
+/// Creates what a thread needs before its first task, see [`crate::array::begin_thread`].
 pub(crate) fn begin_thread() {
     crate::kernels::begin_thread();
     symbol::begin_thread();
@@ -152,26 +153,26 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
     .flatten()
 }
 
-/// The operation that Python calls `name`.
+/// The operation with the Python name `name`.
 pub fn find(name: &str) -> Option<&'static Entry> {
     registry().find(|e| e.spec.name == name)
 }
 
-/// The shape of one output that is like input 0.
-#[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
+/// The shape of a single output that has the shape of input 0.
+#[allow(clippy::unnecessary_wraps)] // `shapes` returns a result
 pub(crate) fn like(x: &InputShapes<'_>) -> Result<Shapes> {
     one(x.get(0).clone())
 }
 
-/// One output of this shape.
-#[allow(clippy::unnecessary_wraps)] // it is what `shapes` returns
+/// The shape of a single output.
+#[allow(clippy::unnecessary_wraps)] // `shapes` returns a result
 pub(crate) fn one(shape: impl Into<Shape>) -> Result<Shapes> {
     let mut shapes = Shapes::new();
     shapes.push(shape.into());
     Ok(shapes)
 }
 
-/// That an argument is zero or more.
+/// Returns an error if an argument is negative.
 pub(crate) fn not_negative(op: &str, arg: &str, value: f64) -> Result<()> {
     if value >= 0.0 { Ok(()) } else { Err(Error::argument(op, arg, "zero or more", value)) }
 }

@@ -1,4 +1,4 @@
-//! Functions whose outputs are the memory of their inputs, and which of them are refused.
+//! In-place functions: shares the memory of inputs with outputs, and refuses unsafe in-place changes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::graph::settings::modes;
 use crate::ops::Op;
 use crate::{Error, Result};
 
-/// Lets outputs of in-place functions share the memory of the inputs.
+/// Makes outputs of in-place functions share the memory of their inputs.
 pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
     for i in 0..a.functions[f].inputs.len() {
         let Some(alias) = a.facts(f).alias(i) else { continue };
@@ -20,7 +20,7 @@ pub(crate) fn share_memory(a: &mut Arena, f: Ix) {
     }
 }
 
-/// Refuses a function that would change in place what someone else needs.
+/// Returns an error if the function would change a value in place that another function or the user needs.
 pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
     for (i, v) in a.functions[f].inputs.iter().copied().enumerate() {
         if !a.facts(f).modifies(i) {
@@ -45,7 +45,7 @@ pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to change input `i` in place where it is a leaf that gradients flow to.
+/// Returns an error if input `i` is changed in place and is a leaf that needs a gradient.
 pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
     if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
         return Ok(());
@@ -56,8 +56,8 @@ pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
     )))
 }
 
-/// Whether an in-place function may change the data of `v`: no gradient of its parent reads it, and it is not the memory
-/// of a variable that branches or needs a gradient itself.
+/// True if an in-place function may change the data of `v`: the gradient of its parent does not read the data, and
+/// the memory does not belong to a variable that has several consumers or needs a gradient itself.
 pub(crate) fn may_modify(a: &Arena, v: Ix) -> bool {
     let f = a.variables[v].parent;
     if f == NONE {

@@ -1,10 +1,10 @@
-//! How messages speak of nodes.
+//! Descriptions of nodes in error messages.
 
 use crate::Error;
 use crate::graph::arena::provenance::{Modified, Side};
 use crate::graph::arena::{self, Arena, Ix, NONE};
 
-/// What to say of a function that gave its values back.
+/// The error for a function whose saved values were freed.
 pub(crate) fn freed_graph(by: &str) -> Error {
     Error::Freed(format!(
         "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
@@ -12,7 +12,7 @@ pub(crate) fn freed_graph(by: &str) -> Error {
     ))
 }
 
-/// Says which function met a cleared value, and which value it was.
+/// Adds to an error about a cleared value which function read it, and which value it was.
 pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
     let Error::Cleared(_) = error else { return error };
     arena::with(|a| {
@@ -45,7 +45,7 @@ pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
 }
 
 impl Modified {
-    /// Says what happened to which value of the function `f`.
+    /// Describes the function `f` and a value of it that was cleared.
     pub(crate) fn describe(&self, f: Ix) -> String {
         arena::with(|a| {
             let name = a.op(f).name();
@@ -65,7 +65,7 @@ impl Modified {
     }
 }
 
-/// How messages speak of a variable: by its name if it has one.
+/// Describes a variable in a message, by its name if it has one.
 pub(crate) fn describe(a: &Arena, v: Ix) -> String {
     let slot = &a.variables[v];
     let shape = &a.tensors[slot.tensor].shape;

@@ -1,4 +1,4 @@
-//! Graphs in a forked child, which has one thread: the runs of the others are over, wherever they were.
+//! Graphs in a forked child process. The child has one thread, so runs of other threads are ended wherever they were.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -13,12 +13,12 @@ thread_local! {
     static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
 }
 
-/// Has the arena whole in each child from now on, and its runs those of the thread that is there. Called under the lock of
-/// the arena.
+/// Installs fork handlers, so that each child gets a consistent arena and only the runs of its own thread. The caller
+/// must hold the arena lock.
 pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        memory_stats(); // memory has set its handlers then: whoever has the arena may want memory, not the other way round
+        memory_stats(); // Installs the memory handlers first. A thread may take the memory lock under the arena lock, not vice versa.
         fork::around(before, parent, child);
     });
 }
@@ -38,8 +38,8 @@ extern "C" fn child() {
 }
 
 impl Arena {
-    /// What the runs had in hand may be half done: what their functions remember is lost, and they are set up before they
-    /// run again.
+    /// Ends the runs of other threads. Their work may be half done, so their functions forget what they saved and are
+    /// set up again before they run.
     fn end_runs_of_others(&mut self) {
         for tensor in self.tensors.iter_mut() {
             [&tensor.data, &tensor.grad].into_iter().flatten().for_each(|storage| storage.abandon_lock());
@@ -60,18 +60,18 @@ impl Arena {
         }
         for slot in self.functions.iter_mut().filter(|slot| slot.busy.is_some_and(|thread| thread != own)) {
             slot.busy = None;
-            slot.count = (slot.count - 1).max(1); // nobody is there to bury it
+            slot.count = (slot.count - 1).max(1); // no thread is left to free it
             slot.abandon();
         }
     }
 }
 
 impl Arena {
-    /// Pairs from which other threads ran backward have their own gradients again.
+    /// Restores the own gradients of tensors that other threads had replaced for a backward run.
     fn give_back_gradients_of_others(&mut self, own: Thread) {
         while let Some(at) = self.outer.iter().rposition(|outer| outer.thread != own) {
             let OuterGradient { tensor, grad, .. } = self.outer.remove(at);
-            // The gradient of the run is not looked at, and not dropped.
+            // The run's gradient is neither read nor dropped.
             std::mem::forget(std::mem::replace(&mut self.tensors[tensor].grad, grad));
             self.moved(tensor);
         }
@@ -79,12 +79,12 @@ impl Arena {
 }
 
 impl Arena {
-    /// Gradients that other threads were writing, all or none, are as they were before: zero.
+    /// Resets gradients that other threads were writing, all or none, to their earlier value: zero.
     fn forget_gradients_of_others(&mut self, own: Thread) {
         while let Some(at) = self.written.iter().rposition(|(thread, _)| *thread != own) {
             let (_, tensors) = self.written.remove(at);
             for tensor in &*tensors {
-                // What the run wrote is not looked at, and not dropped.
+                // The values that the run wrote are neither read nor dropped.
                 std::mem::forget(self.tensors[*tensor].grad.take());
                 self.moved(*tensor);
             }

@@ -1,4 +1,4 @@
-//! Which values are still read, by whom, and which may therefore be given back.
+//! Decides which values are still read, by which functions, and which may therefore be freed.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::ops::Reads;
 use crate::{Error, Result};
 
-/// What the gradients of `f` read, all together.
+/// The union of what the gradients of `f` read.
 pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
     let facts = a.facts(f);
     (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
 }
 
-/// Why the data of `v` must stay, as scratch bits: a gradient reads it, or it is the memory of another variable too.
+/// The reasons to keep the data of `v`, as scratch bits: a gradient reads it, or another variable shares its memory.
 pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     let mut bits = 0;
     let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
@@ -41,12 +41,12 @@ pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     bits
 }
 
-/// Whether a gradient reads the data of `v`, or that is the memory of another variable too.
+/// True if a gradient reads the data of `v`, or another variable shares its memory.
 pub(crate) fn is_read_backward(a: &Arena, v: Ix) -> bool {
     needs(a, v) != 0
 }
 
-/// The data of `v`, if dynamic mode may give it back with this handle: nobody else can see it, and no gradient reads it.
+/// The data of `v`, if dynamic mode may free it with this handle: nothing else can see it, and no gradient reads it.
 pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
     let slot = &a.variables[v];
     if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
@@ -57,7 +57,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         return None;
     }
     let producer = &a.functions[slot.parent];
-    // What was given up for a budget may have to be computed from it.
+    // A value evicted under a budget may have to be recomputed from it.
     if producer.evictor.is_some() && !is_repeatable(a, slot.parent) {
         return None;
     }
@@ -71,7 +71,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         let consumer = &a.functions[c.function];
         let (facts, n) = (a.facts(c.function), consumer.inputs.len());
         for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
-            // What shares the memory may be read long after its own handle is gone.
+            // A variable that shares the memory may be read long after its own handle is gone.
             let is_read = consumer.need_grad && (0..n).any(|j| facts.either_reads(j).input(i));
             if is_read || facts.alias(i).is_some() {
                 return None;
@@ -83,12 +83,12 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
 
 static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
 
-/// Keeps an error that a destructor cannot return.
+/// Stores an error that a destructor cannot return.
 pub(crate) fn note_error_at_drop(error: Error) {
     ERRORS_AT_DROP.lock().push(error);
 }
 
-/// The first error that happened while a handle was dropped since the last call.
+/// Returns the first error that occurred while a handle was dropped since the last call.
 ///
 /// # Errors
 /// That error.
@@ -99,7 +99,7 @@ pub fn check_errors_at_drop() -> Result<()> {
     first.map_or(Ok(()), Err)
 }
 
-/// Whether a function computes the same when it runs again, and nobody but its outputs notices.
+/// True if a second run of the function computes the same values and affects only its outputs.
 pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     a.facts(f).is_repeatable(a.functions[f].inputs.len())
 }

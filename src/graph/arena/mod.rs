@@ -1,5 +1,5 @@
-//! Where the nodes live: slabs of slots behind one lock, and what one may ask of a node. What a slot holds is in `slots`,
-//! when it dies in `refcount`.
+//! All nodes, in slabs of slots behind one lock, and the queries on a node. See `slots` for the content of a slot,
+//! `refcount` for its lifetime.
 
 pub(crate) mod aliasing;
 pub(crate) mod attachment;
@@ -34,7 +34,7 @@ use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
 use crate::ops::{Facts, Op, State};
 
-/// What must be dropped after the lock is released: destructors may lock memory or call into Python.
+/// Values to drop after the lock is released. Their destructors may lock memory or call into Python.
 #[allow(dead_code)] // held only to be dropped
 pub(crate) enum Garbage {
     Storage(Arc<Storage>),
@@ -45,26 +45,26 @@ pub(crate) enum Garbage {
     Attachment(Box<dyn Attachment>),
 }
 
-/// Every node of every graph.
+/// All nodes of all graphs.
 pub(crate) struct Arena {
     pub(crate) variables: Slab<VariableSlot>,
     pub(crate) tensors: Slab<TensorSlot>,
     pub(crate) functions: Slab<FunctionSlot>,
-    /// Raised when every plan has to be made anew.
+    /// Incremented when every plan becomes outdated.
     pub(crate) epoch: u64,
-    /// Raised when a tensor gets another shape.
+    /// Incremented when a tensor changes its shape.
     pub(crate) reshapes: u64,
-    /// Whether a hook on a gradient was ever registered.
+    /// True once a hook on a gradient was registered.
     pub(crate) hooked: bool,
-    /// Functions that were ever made.
+    /// The number of functions created so far.
     pub(crate) births: u64,
     marks: u32,
     pub(crate) garbage: SmallVec<[Garbage; 2]>,
     pub(crate) dying: Vec<Ix>,
     pub(crate) run_locks: RunLocks,
-    /// Gradients that tensors do not have while a thread runs backward from them, the last ones last.
+    /// Gradients that a thread has replaced for its backward run, the most recent last.
     pub(crate) outer: Vec<OuterGradient>,
-    /// Tensors whose gradients runs of these threads write, all of them or none.
+    /// Tensors whose gradients the run of a thread writes, all or none.
     pub(crate) written: Vec<(Thread, Arc<[Ix]>)>,
 }
 
@@ -84,12 +84,12 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     written: Vec::new(),
 });
 
-/// The arena, under its lock.
+/// Locks the arena.
 pub(crate) fn lock() -> MutexGuard<'static, Arena> {
     ARENA.lock()
 }
 
-/// Runs `f` on the arena under its lock, and drops what it threw away after unlocking.
+/// Calls `f` with the locked arena, and drops its garbage after unlocking.
 #[inline(always)]
 pub(crate) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
     debug_assert!(!is_locked_here(), "nobody locks the arena twice");
@@ -108,8 +108,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Arena) -> R) -> R {
     result
 }
 
-/// Whether this thread has the arena's lock, in which no kernel and nobody's code may run. (Builds without debug assertions do
-/// not note it.)
+/// True if this thread holds the arena lock. Kernels and user code must not run under it. Tracked only with debug
+/// assertions.
 pub(crate) fn is_locked_here() -> bool {
     #[cfg(debug_assertions)]
     return LOCKED_HERE.get();
@@ -122,7 +122,7 @@ thread_local! {
     static LOCKED_HERE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Notes that this thread has the lock.
+/// Records that this thread holds the lock.
 #[cfg(debug_assertions)]
 struct LockedHere;
 
@@ -142,23 +142,23 @@ impl Drop for LockedHere {
 }
 
 impl Arena {
-    /// A new mark that no slot carries.
+    /// A new mark, which no slot has.
     pub(crate) fn new_mark(&mut self) -> u32 {
         self.marks += 1;
         self.marks
     }
 
-    /// The mark that was made last.
+    /// The newest mark.
     pub(crate) fn newest_mark(&self) -> u32 {
         self.marks
     }
 
-    /// Throws something away.
+    /// Enqueues a value to be dropped after unlocking.
     pub(crate) fn discard(&mut self, garbage: Garbage) {
         self.garbage.push(garbage);
     }
 
-    /// A new tensor, counted once.
+    /// A new tensor with a count of one.
     pub(crate) fn new_tensor(&mut self, shape: &Shape) -> Ix {
         let ix = self.tensors.take(|| TensorSlot {
             count: 0,
@@ -178,7 +178,7 @@ impl Arena {
         ix
     }
 
-    /// A new variable around a tensor whose count it takes over; counted once for the caller.
+    /// A new variable on a tensor. Takes over the caller's count of the tensor, and has a count of one itself.
     pub(crate) fn new_variable(&mut self, tensor: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
         let ix = self.variables.take(|| VariableSlot {
             generation: 0,
@@ -202,7 +202,7 @@ impl Arena {
         ix
     }
 
-    /// A new function, counted by nobody yet.
+    /// A new function with a count of zero.
     pub(crate) fn new_function(&mut self, op: Op) -> Ix {
         let ix = self.functions.take(|| FunctionSlot {
             generation: 0,
@@ -244,12 +244,12 @@ impl Arena {
         self.functions[f].op.as_ref().unwrap_or_else(|| unreachable!("a live function has an operation"))
     }
 
-    /// What is known of the operation of a live function.
+    /// The facts of the operation of a live function.
     pub(crate) fn facts(&self, f: Ix) -> &Facts {
         self.op(f).facts()
     }
 
-    /// Notes that `function` uses `v`.
+    /// Adds `function` to the consumers of `v`.
     pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
         let generation = self.functions[function].generation;
@@ -261,7 +261,7 @@ impl Arena {
         consumers.push(Consumer { function, generation });
     }
 
-    /// Notes that `function` uses `v` once less.
+    /// Removes one use by `function` from the consumers of `v`.
     pub(crate) fn remove_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
         let generation = self.functions[function].generation;
@@ -272,13 +272,13 @@ impl Arena {
         }
     }
 
-    /// The live uses of a variable, one for each time that a function takes it.
+    /// The live consumers of a variable, once for each time that a function takes it.
     pub(crate) fn consumers(&self, v: Ix) -> impl Iterator<Item = &Consumer> {
         let live = |c: &&Consumer| self.functions[c.function].generation == c.generation;
         self.variables[v].consumers.iter().filter(live)
     }
 
-    /// Says that every function that takes `v` must set itself up again.
+    /// Marks every function that takes `v` for another setup.
     pub(crate) fn mark_need_setup(&mut self, v: Ix) {
         self.changed(v);
         let Self { variables, functions, .. } = self;
@@ -288,8 +288,8 @@ impl Arena {
         }
     }
 
-    /// Gives a tensor another shape, and other memory where it has another size. Functions on it, through whatever variable,
-    /// find that out when they are made ready to run.
+    /// Changes the shape of a tensor, and its memory if the size changes. Functions that use the tensor through any
+    /// variable notice the change when they are prepared to run.
     pub(crate) fn reshape(&mut self, tensor: Ix, shape: Shape) {
         let resized = self.tensors[tensor].shape.size() != shape.size();
         self.outdate(tensor);
@@ -306,12 +306,12 @@ impl Arena {
         }
     }
 
-    /// Whether a tensor got another shape since `f` was set up.
+    /// True if the shape of a tensor changed after `f` was set up.
     pub(crate) fn is_reshaped(&self, f: Ix, tensor: Ix) -> bool {
         self.tensors[tensor].reshaped > self.functions[f].set_up
     }
 
-    /// Whether an input or an output of `f` got another shape since it was set up.
+    /// True if the shape of an input or output of `f` changed after it was set up.
     pub(crate) fn has_other_shapes(&self, f: Ix) -> bool {
         let slot = &self.functions[f];
         self.reshapes > slot.set_up
@@ -319,13 +319,13 @@ impl Arena {
                 || slot.outputs.iter().any(|o| self.is_reshaped(f, o.tensor)))
     }
 
-    /// Whether `f` must be set up before it runs forward.
+    /// True if `f` must be set up before it runs forward.
     pub(crate) fn needs_setup(&self, f: Ix) -> bool {
         self.functions[f].need_setup || self.has_other_shapes(f)
     }
 
-    /// The variable of output `o` of `f`, counted for the caller: the one in the graph, or a bare one around the same
-    /// tensor where that has died.
+    /// The variable of output `o` of `f`, counted for the caller. If the variable in the graph was freed, returns a
+    /// new one on the same tensor that is not in the graph.
     pub(crate) fn output(&mut self, f: Ix, o: usize) -> Ix {
         if let Some(v) = self.live_output(f, o) {
             self.variables[v].count += 1;
@@ -337,7 +337,7 @@ impl Arena {
         self.new_variable(tensor, flags, NONE, 0)
     }
 
-    /// As [`Arena::output`]; where the variable has died, another takes its place in the graph.
+    /// As [`Arena::output`], but a new variable replaces a freed one in the graph.
     pub(crate) fn revived(&mut self, f: Ix, o: usize) -> Ix {
         let v = self.output(f, o);
         if self.live_output(f, o).is_none() {
@@ -353,25 +353,25 @@ impl Arena {
         v
     }
 
-    /// The live variable of output `o` of `f`, uncounted.
+    /// The live variable of output `o` of `f`, without counting it.
     pub(crate) fn live_output(&self, f: Ix, o: usize) -> Option<Ix> {
         self.functions[f].outputs[o].live(&self.variables)
     }
 
-    /// Whether gradients flow to `v`: what the user said, else what follows from its parent.
+    /// True if `v` needs a gradient: as the user set it, otherwise as its parent determines.
     pub(crate) fn need_grad(&self, v: Ix) -> bool {
         let flags = self.variables[v].flags;
         let bit = if flags & flag::NEED_GRAD_SET != 0 { flag::NEED_GRAD } else { flag::NEED_GRAD_STATE };
         flags & bit != 0
     }
 
-    /// Whether no gradient flows on from `v`: no function computes it, or one that no gradients flow through.
+    /// True if no gradient flows on from `v`: it has no parent, or its parent needs no gradient.
     pub(crate) fn is_end(&self, v: Ix) -> bool {
         let parent = self.variables[v].parent;
         parent == NONE || !self.functions[parent].need_grad
     }
 
-    /// Whether `v` is a leaf, or the function that computes it has run.
+    /// True if `v` is a leaf or its parent has run.
     pub(crate) fn is_computed(&self, v: Ix) -> bool {
         let parent = self.variables[v].parent;
         parent == NONE || {
@@ -380,18 +380,18 @@ impl Arena {
         }
     }
 
-    /// Variables that are alive, in graphs or in hands.
+    /// The number of live variables, in graphs or held by handles.
     pub(crate) fn live_variables(&self) -> usize {
         self.variables.in_use()
     }
 
-    /// What few variables have, made on first use.
+    /// The rarely used fields of a variable, created on first use.
     pub(crate) fn extra(&mut self, v: Ix) -> &mut Extra {
         self.variables[v].extra.get_or_insert_default()
     }
 }
 
-/// The tensors of the inputs and of the outputs of a function.
+/// The tensors of the inputs and outputs of a function.
 pub(crate) fn tensors(a: &Arena, f: Ix) -> (SmallVec<[Ix; 4]>, SmallVec<[Ix; 2]>) {
     let slot = &a.functions[f];
     let (mut inputs, mut outputs) = (SmallVec::new(), SmallVec::new());

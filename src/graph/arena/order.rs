@@ -1,4 +1,4 @@
-//! Orders of functions: of a forward run, each after those that feed it, by ascending rank; of a backward run, by
+//! Orders of functions: a forward run visits each function after its producers, by ascending rank, a backward run by
 //! descending rank.
 
 use std::cmp::Reverse;
@@ -10,27 +10,27 @@ use crate::graph::arena::describe::describe;
 use crate::graph::arena::{Arena, Ix, NONE};
 use crate::{Error, Result};
 
-/// In which order functions run backward from `root`: higher ranks first, earlier found ones first among equals.
+/// The order in which functions run backward from `root`: by descending rank, and by discovery among equal ranks.
 pub(crate) fn backward_order(a: &mut Arena, root: Ix) -> Vec<Ix> {
     backward_order_from(a, a.variables[root].parent)
 }
 
-/// In which order functions run backward from `f`, as [`backward_order`].
+/// The order in which functions run backward from `f`, as [`backward_order`].
 pub(crate) fn backward_order_from(a: &mut Arena, f: Ix) -> Vec<Ix> {
     up_to(a, &[f], |_, _| true);
     descending(a, &[f], |a, f| a.functions[f].need_grad)
 }
 
-/// The functions above `roots`, each after those that feed it, depth first with inputs from left to right.
+/// The functions above `roots`, each after its producers, depth first with inputs from left to right.
 ///
-/// Only functions that `enter` admits are visited. A list on the heap stands in for recursion.
+/// Visits only functions that `enter` accepts. Uses an explicit stack instead of recursion.
 pub(crate) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let ends: SmallVec<[Ix; 2]> = roots.iter().map(|root| a.variables[*root].parent).collect();
     up_to(a, &ends, enter)
 }
 
-/// The functions above `ends` and these themselves, as [`depth_first`]. (`NONE` ends nothing.) Their ranks are counted anew
-/// into their scratch numbers: stored ones may be stale after an edit.
+/// The functions above `ends`, including `ends`, as [`depth_first`]. Skips `NONE`. Recomputes the ranks into the
+/// scratch numbers, since stored ranks may be stale after an edit.
 pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut order = Vec::new();
@@ -63,9 +63,9 @@ pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bo
     order
 }
 
-/// In which order functions run backward from `ends`: those with higher scratch numbers first, earlier found ones first
-/// among equals. Only functions that `enter` admits are visited, and only through variables that need a gradient. They
-/// carry the newest mark then.
+/// The order in which functions run backward from `ends`: by descending scratch number, and by discovery among equal
+/// ones. Visits only functions that `enter` accepts, and only through variables that need a gradient. Leaves the
+/// newest mark on the visited functions.
 pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut heap = BinaryHeap::new();
@@ -92,7 +92,7 @@ pub(crate) fn descending(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) 
     order
 }
 
-/// Refuses a function that ran while one of its outputs got another shape: what it computed is nowhere.
+/// Returns an error if an output of the function was reshaped since it was set up, so its result is lost.
 pub(crate) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
     match a.functions[f].outputs.iter().any(|o| a.is_reshaped(f, o.tensor)) {
         true => check_shapes(a, f, "forward"),
@@ -100,7 +100,8 @@ pub(crate) fn check_outputs(a: &Arena, f: Ix) -> Result<()> {
     }
 }
 
-/// Refuses a function whose inputs or outputs have other shapes than in its forward run: a kernel believes the shapes.
+/// Returns an error if inputs or outputs of the function were reshaped since its forward run. Kernels rely on the
+/// shapes.
 pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
     if !a.has_other_shapes(f) {
         return Ok(());
@@ -123,7 +124,8 @@ pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
     )))
 }
 
-/// The functions to run again for the data of `v`, each after those that feed it: on from where data is still there.
+/// The functions to run again to recompute the data of `v`, each after its producers. Starts from data that is still
+/// available.
 pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
     let first = a.variables[v].parent;
     depth_first(a, &[v], |a, f| {
@@ -141,7 +143,7 @@ mod tests {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
-    /// `(exp(x) + sin(x)) * exp(x)`, and its functions as they were built.
+    /// Builds `(exp(x) + sin(x)) * exp(x)`, and returns its functions in order of creation.
     fn diamond() -> (Variable, [Ix; 4]) {
         let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
         let (a, b) = (one("exp", &[&x]), one("sin", &[&x]));

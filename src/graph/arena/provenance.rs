@@ -1,5 +1,5 @@
-//! What a function remembers of its last forward run: what its operation keeps, and which values it read and made, so that
-//! one that changes before a gradient reads it is noticed.
+//! State that a function saves from its last forward run: that of its operation, and the fingerprints of its inputs,
+//! so that a change before the backward run is detected.
 
 use smallvec::SmallVec;
 
@@ -7,35 +7,35 @@ use crate::array::{Shape, Storage, name_of};
 use crate::graph::arena::Ix;
 use crate::ops::State;
 
-/// Which array of a function is spoken of.
+/// Selects an array of a function.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Input(usize),
     Output(usize),
 }
 
-/// What a function remembers of its last forward run.
+/// State that a function saves from its last forward run.
 #[derive(Default)]
 pub(crate) struct Provenance {
-    /// What the operation keeps: a mask, statistics.
+    /// State saved by the operation, such as a mask or statistics.
     pub(crate) state: State,
-    /// Tells this function from others; a name, which is that of what a function without inputs computes.
+    /// Identifies the function. Also the fingerprint of the output of a function without inputs.
     id: u64,
-    /// The contents of its inputs, as [`Storage::saved`] names and counts them; zero for one that the run changed.
+    /// Fingerprints of its inputs, see [`Storage::saved`]. Zero for an input that the run changed.
     seen: SmallVec<[u64; 3]>,
 }
 
-/// What the runs by hand of a function remember, on arrays that are not those of its graph.
+/// State saved by manual runs of a function, on arrays outside its graph.
 #[derive(Default)]
 pub(crate) struct ByHand {
     pub(crate) memo: Provenance,
-    /// Shapes of the inputs of the last forward run, if that succeeded.
+    /// Shapes of the inputs of the last forward run, if it succeeded.
     pub(crate) x: Option<SmallVec<[Shape; 3]>>,
-    /// The random numbers that the function's last run in its graph had drawn by then, as [`State::drawn`] names them.
+    /// The random numbers drawn by the function's last run in its graph at that time, see [`State::drawn`].
     pub(crate) drawn_in_graph: u64,
 }
 
-/// Joins two names to one that no other pair has, but by a chance of one in 2^47.
+/// Combines two fingerprints. Two different pairs collide with a probability of 2^-47.
 #[inline(always)]
 fn join(a: u64, b: u64) -> u64 {
     let x = (a ^ b.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -43,29 +43,30 @@ fn join(a: u64, b: u64) -> u64 {
 }
 
 impl Provenance {
-    /// Gives the function in a slot of the arena a name of its own.
+    /// Assigns a unique fingerprint to the function in an arena slot.
     pub(crate) fn tell_apart(&mut self, generation: u32, slot: Ix) {
         self.id = join(generation.into(), slot.into());
     }
 
-    /// Forgets everything; what the operation kept is the caller's to drop.
+    /// Resets all state. The caller must drop the returned state of the operation.
     pub(crate) fn take_state(&mut self) -> State {
         self.seen.clear();
         std::mem::take(&mut self.state)
     }
 
-    /// Whether it remembers the inputs of a run.
+    /// True if it has the inputs of a run.
     pub(crate) fn has_run(&self) -> bool {
         !self.seen.is_empty()
     }
 
-    /// Forgets everything that somebody was in the middle of changing: it is not looked at, and not dropped.
+    /// Resets all state that another thread was changing, without reading or dropping it.
     pub(crate) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.seen));
         std::mem::forget(std::mem::take(&mut self.state));
     }
 
-    /// Notes what a run reads, before it does, and names it all together. A run that computes again only names it.
+    /// Saves the fingerprints of the inputs before a run reads them, and returns their combination. A recompute run
+    /// only returns it.
     #[inline(always)]
     pub(crate) fn note(&mut self, inputs: impl Iterator<Item = u64>, recompute: bool) -> u64 {
         if recompute {
@@ -76,13 +77,14 @@ impl Provenance {
         inputs.inspect(|saved| seen.push(*saved)).map(name_of).fold(self.id, join)
     }
 
-    /// Names what a run has made of what `note` named, but for the first outputs, which went on to somewhere else.
+    /// Assigns fingerprints to the outputs of a run, derived from the result of `note`. Skips the first `gone`
+    /// outputs, which were consumed by a later step.
     #[inline(always)]
     pub(crate) fn stamp_outputs<'a>(&self, noted: u64, gone: usize, y: impl Iterator<Item = &'a Storage>) {
         y.enumerate().skip(gone).for_each(|(o, y)| y.set_content(self.name(noted, o)));
     }
 
-    /// The name of output `o` of a run on what `note` named.
+    /// The fingerprint of output `o`, derived from the result of `note`.
     #[inline(always)]
     pub(crate) fn name(&self, noted: u64, o: usize) -> u64 {
         let named = match self.state.drawn() {
@@ -92,7 +94,7 @@ impl Provenance {
         if o == 0 { named } else { join(named, o as u64) }
     }
 
-    /// Which value that a gradient reads is not what the forward run saw or made: an input or an output.
+    /// Returns an input or output that the gradient reads and that changed since the forward run.
     pub(crate) fn modified<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,
@@ -101,7 +103,7 @@ impl Provenance {
         self.changed(x, y, |storage| !storage.is_cleared())
     }
 
-    /// As [`Provenance::modified`], of values that are not what they were and that `counts`.
+    /// As [`Provenance::modified`], but considers only changed values for which `counts` returns true.
     pub(crate) fn changed<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,
@@ -130,9 +132,9 @@ impl Provenance {
     }
 }
 
-/// A value that changed since the function ran that saved it.
+/// A value that changed after the function that saved it ran.
 pub(crate) struct Modified {
     pub(crate) value: Side,
-    /// How often its memory was written when it was saved, and by now; none where it is in other memory.
+    /// The version of its memory when it was saved, and now. None if its memory was replaced.
     pub(crate) versions: Option<(u64, u64)>,
 }

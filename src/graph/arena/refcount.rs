@@ -1,17 +1,17 @@
-//! Who holds a node, and what is set free with its last holder: handles, functions and runs count; the rest dies
-//! without a recursion.
+//! Reference counts of nodes. Handles, functions and runs count. Frees a node with its last holder, without
+//! recursion.
 
 use crate::graph::arena::{Arena, Garbage, Ix, NONE, Saved, flag};
 use crate::ops::Op;
 
 impl Arena {
-    /// Counts a new handle on a variable.
+    /// Adds a count for a new handle on a variable.
     pub(crate) fn add_handle(&mut self, v: Ix) {
         self.variables[v].count += 1;
         self.count_handle(v);
     }
 
-    /// Says that one of the counts of a variable is a handle.
+    /// Records that one count of a variable belongs to a handle.
     pub(crate) fn count_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles += 1;
@@ -22,7 +22,7 @@ impl Arena {
         }
     }
 
-    /// Gives a handle back; the variable dies with its last holder.
+    /// Releases a handle, and frees the variable if it was the last holder.
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles -= 1;
@@ -34,7 +34,8 @@ impl Arena {
         self.release(v);
     }
 
-    /// Gives one count of a variable back, and of all that this sets free. (A list, not a recursion.)
+    /// Releases one count of a variable, and frees everything that thereby loses its last holder. Uses an explicit
+    /// stack instead of recursion.
     pub(crate) fn release(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.count -= 1;
@@ -46,7 +47,7 @@ impl Arena {
         self.bury_all(dying);
     }
 
-    /// Gives one count of a function back.
+    /// Releases one count of a function.
     pub(crate) fn release_function(&mut self, f: Ix) {
         if self.functions[f].count > 1 {
             self.functions[f].count -= 1;
@@ -79,7 +80,7 @@ impl Arena {
         self.dying = dying;
     }
 
-    /// Gives one count of a tensor back.
+    /// Releases one count of a tensor.
     pub(crate) fn release_tensor(&mut self, tensor: Ix) {
         let slot = &mut self.tensors[tensor];
         slot.count -= 1;
@@ -101,7 +102,7 @@ impl Arena {
     fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
         let slot = &self.functions[f];
         if slot.count == 1 && slot.planned {
-            self.flush(); // a run may have it
+            self.flush(); // a run may use it
         }
         let slot = &mut self.functions[f];
         slot.count -= 1;
@@ -121,7 +122,7 @@ impl Arena {
             inputs = all.iter().map(|(v, _)| *v).collect();
         }
         self.functions.free.push(f);
-        // One that lives as long as the process has no destructor to wait for.
+        // A static operation has no destructor, so it can be dropped here.
         if let Some(op @ Op::Shared(_)) = op {
             self.garbage.push(Garbage::Op(op));
         }
@@ -140,7 +141,7 @@ impl Arena {
         for input in inputs {
             self.consumers_changed(input);
             let slot = &mut self.variables[input];
-            // The last one that was built is at the end; others stay until the list is full.
+            // The most recently built consumer is last. Other entries remain until the list is full.
             if slot.consumers.last().is_some_and(|c| c.function == f && c.generation == generation) {
                 slot.consumers.pop();
             }

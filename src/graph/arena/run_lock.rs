@@ -1,11 +1,11 @@
-//! Which run has which functions to itself.
+//! Run locks: exclusive use of functions by a run.
 //!
-//! A run keeps its functions alive, and no other run may take one of them meanwhile. To note that in each of them, and
-//! afterwards which of them wait for a backward run, would be a good part of what a step of a small network costs. So a plan
-//! whose functions have been as its last run left them takes all of them on a *lease*, one note for all, while no other run
-//! is under way; and what such runs leave is *deferred*, again in one note. As soon as somebody looks at one of
-//! the functions, or gives the last other count of one back, all that is outstanding is flushed: it is noted in each
-//! function as if there had been no lease.
+//! A run keeps its functions alive, and no other run may use them meanwhile. Marking each function before a run, and
+//! each one that awaits a backward run afterwards, would be a large part of the time of a small step. So if no other
+//! run is active, a plan whose functions are unchanged since its last run *leases* all of them with a single mark.
+//! The outcome of such a run is *deferred* in a single mark too. Deferred marks are flushed, that is, written to each
+//! function as if there had been no lease, before any code reads one of the functions or releases its last other
+//! count.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -17,13 +17,13 @@ use smallvec::SmallVec;
 use crate::graph::arena::{self, Arena, FunctionSlot, Ix, Saved, fork};
 use crate::{Error, Result};
 
-/// A number that a thread has to itself. (Where there were more threads than numbers, two have one; nothing but what a forked
-/// child takes for its own depends on it.)
+/// A number that identifies a thread. If there are more threads than numbers, two share one. Only the cleanup in a
+/// forked child depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread(NonZeroU32);
 
 impl Thread {
-    /// That of this thread.
+    /// The number of this thread.
     pub(crate) fn current() -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         thread_local! {
@@ -38,35 +38,35 @@ impl Thread {
     }
 }
 
-/// What is outstanding.
+/// Marks that are not yet written to each function.
 pub(crate) struct RunLocks {
-    /// The threads of the runs that hold their functions one by one.
+    /// The threads of runs that lock their functions individually.
     pub(crate) single: SmallVec<[Thread; 4]>,
-    /// The functions of the one run that holds them together, and its thread.
+    /// The functions of the run that holds a lease, and its thread.
     pub(crate) leased: Option<(Arc<[Ix]>, Thread)>,
-    /// What runs left functions as; the last word counts.
+    /// Outcomes of runs for their functions. Later entries override earlier ones.
     deferred: Vec<(Arc<[Ix]>, RunOutcome)>,
-    /// Raised when functions of some plan come under a budget.
+    /// Incremented when functions of a plan come under a budget.
     epoch: u64,
-    /// Raised when functions give back what they would run backward from.
+    /// Incremented when functions free the values they saved for the backward run.
     freed: u64,
 }
 
-/// What a run that succeeded leaves its functions as.
+/// The state in which a successful run leaves its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunOutcome {
-    /// They ran forward, and wait for their backward run.
+    /// They ran forward and await their backward run.
     Forward,
     /// They ran backward.
     Backward,
-    /// They were differentiated through, and gave back what that needs.
+    /// They were differentiated through, and freed their saved values.
     Freed,
-    /// They were differentiated through, and are as they were.
+    /// They were differentiated through, and are unchanged.
     Retained,
 }
 
 impl FunctionSlot {
-    /// Notes what a run left it as.
+    /// Records the outcome of a run.
     pub(crate) fn leave(&mut self, outcome: RunOutcome) {
         match outcome {
             RunOutcome::Forward => (self.pending, self.life) = (true, Saved::Ready),
@@ -77,27 +77,27 @@ impl FunctionSlot {
     }
 }
 
-/// Notes that wait at most: the runs of one step are a few.
+/// The largest number of deferred outcomes. A step has only a few runs.
 const DEFERRED_RUNS: usize = 6;
 
 impl RunLocks {
     pub(crate) const NONE: Self =
         Self { single: SmallVec::new_const(), leased: None, deferred: Vec::new(), epoch: 0, freed: 0 };
 
-    /// Whether each function says itself what it is.
+    /// True if no marks are deferred.
     #[inline(always)]
     pub(crate) fn is_flushed(&self) -> bool {
         self.leased.is_none() && self.deferred.is_empty()
     }
 }
 
-/// Functions of a plan, and how they may be held.
+/// The functions of a plan, and the conditions for a lease.
 pub(crate) struct PlanLock {
     pub(crate) functions: Arc<[Ix]>,
-    /// The epoch of the arena before the last run, if that succeeded, without a budget.
+    /// The epoch of the arena before the last run, if that run succeeded without a budget.
     since: Option<u64>,
     epoch: u64,
-    /// When none of them was freed.
+    /// The value of `freed` when none of them was freed.
     whole: Option<u64>,
 }
 
@@ -107,15 +107,15 @@ impl From<Vec<Ix>> for PlanLock {
     }
 }
 
-/// A plan whose functions a run has to itself: until [`HeldPlan::unlock`], or until it is dropped if the run ends in another
-/// way. It is made before the arena is locked, since it locks the arena when it is dropped.
+/// A plan whose functions are locked for a run, until [`HeldPlan::unlock`] or until it is dropped on another exit.
+/// Must be created before the arena is locked, since its destructor locks the arena.
 pub(crate) struct HeldPlan<P: AsMut<PlanLock>>(Option<Box<P>>);
 
 impl<P: AsMut<PlanLock>> HeldPlan<P> {
-    /// None yet.
+    /// No plan yet.
     pub(crate) const NONE: Self = Self(None);
 
-    /// Takes the functions of a plan.
+    /// Locks the functions of a plan.
     ///
     /// # Errors
     /// As [`Arena::lock_run`].
@@ -125,13 +125,13 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
         Ok(self.0.insert(plan))
     }
 
-    /// The plan that runs.
+    /// The locked plan.
     pub(crate) fn plan(&mut self) -> &mut P {
         self.0.as_mut().unwrap_or_else(|| unreachable!("a run that was begun has a plan"))
     }
 
-    /// As [`Arena::unlock_run`]; the plan is the caller's from now on.
-    #[allow(clippy::unnecessary_box_returns)] // plans are large, and stay where they are
+    /// As [`Arena::unlock_run`]. Returns the plan to the caller.
+    #[allow(clippy::unnecessary_box_returns)] // plans are large and never move
     pub(crate) fn unlock(
         &mut self,
         a: &mut Arena,
@@ -161,7 +161,8 @@ impl std::ops::Deref for PlanLock {
 }
 
 impl Arena {
-    /// Keeps the functions of a plan alive and to its run until [`Arena::unlock_run`], together where that can be.
+    /// Keeps the functions of a plan alive and locked for its run until [`Arena::unlock_run`]. Leases them if
+    /// possible.
     ///
     /// # Errors
     /// As [`Arena::begin_run`].
@@ -177,7 +178,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Which function of a plan, if any, belongs to a graph that was freed.
+    /// The first function of a plan that belongs to a freed graph, if any.
     pub(crate) fn first_freed(&mut self, plan: &mut PlanLock) -> Option<Ix> {
         if plan.whole == Some(self.run_locks.freed) {
             return None;
@@ -188,15 +189,15 @@ impl Arena {
         found
     }
 
-    /// Notes that a function was differentiated through and gives back what that needs.
+    /// Marks a function as differentiated through, with its saved values freed.
     pub(crate) fn free(&mut self, f: Ix) {
         self.flush();
         self.run_locks.freed += 1;
         self.functions[f].leave(RunOutcome::Freed);
     }
 
-    /// Ends what [`Arena::lock_run`] began. `outcome` says that the run succeeded, and what it leaves its functions as; `each` does
-    /// the same, and more, to one of them.
+    /// Ends a run that [`Arena::lock_run`] began. `outcome` is the state that a successful run leaves its functions
+    /// in. `each` applies the same state, and more, to one function.
     pub(crate) fn unlock_run(
         &mut self,
         plan: &mut PlanLock,
@@ -226,7 +227,7 @@ impl Arena {
         }
     }
 
-    /// Notes in each function what is outstanding: to be called before one of them is looked at, changed or let die.
+    /// Writes all deferred marks to the functions. Must be called before a function is read, changed or freed.
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         if !self.run_locks.is_flushed() {
@@ -234,7 +235,7 @@ impl Arena {
         }
     }
 
-    /// Notes what runs that are over left: for who looks only at that.
+    /// Writes the deferred outcomes of completed runs, for code that reads only those.
     pub(crate) fn flush_outcomes(&mut self) {
         for (functions, outcome) in self.run_locks.deferred.drain(..) {
             functions.iter().for_each(|f| self.functions[*f].leave(outcome));
@@ -254,15 +255,17 @@ impl Arena {
         }
     }
 
-    /// Says that a function that a plan may have was freed or came under a budget: its next run looks at each.
+    /// Invalidates leases after a function of some plan was freed or came under a budget: the next run checks each
+    /// function.
     pub(crate) fn raise_lock_epoch(&mut self) {
         self.run_locks.epoch += 1;
     }
 
-    /// Keeps the functions of a run alive and to itself until [`Arena::end_run`]. Says whether none of them was freed.
+    /// Keeps the functions of a run alive and locked until [`Arena::end_run`]. Returns true if none of them was
+    /// freed.
     ///
     /// # Errors
-    /// [`Error::Graph`] when one of them is running already; nothing is held then.
+    /// [`Error::Graph`] if one of them is already running. Then nothing is locked.
     pub(crate) fn begin_run(&mut self, functions: &[Ix]) -> Result<bool> {
         self.flush();
         fork::guard();
@@ -285,7 +288,7 @@ impl Arena {
         Ok(is_whole)
     }
 
-    /// Ends what [`Arena::begin_run`] began, `mark`ing each function.
+    /// Ends a run that [`Arena::begin_run`] began, and calls `mark` on each function.
     pub(crate) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
         self.flush();
         self.leave_run();
@@ -297,7 +300,7 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::end_run`] of functions that others may run already.
+    /// As [`Arena::end_run`], for functions that other runs may already use.
     pub(crate) fn release_run(&mut self, functions: &[Ix]) {
         self.leave_run();
         for f in functions {
@@ -305,7 +308,7 @@ impl Arena {
         }
     }
 
-    /// Notes that a run of this thread is over that had its functions one by one.
+    /// Records the end of a run of this thread that locked its functions individually.
     fn leave_run(&mut self) {
         let thread = Thread::current();
         if let Some(at) = self.run_locks.single.iter().rposition(|of| *of == thread) {

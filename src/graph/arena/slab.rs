@@ -1,12 +1,12 @@
-//! Slots in chunks, numbered, and used again.
+//! Numbered slots in chunks, which are reused.
 
-/// Number of a slot. Slots are used again; a generation tells the tenants apart.
+/// The number of a slot. Slots are reused, and a generation distinguishes their successive owners.
 pub(crate) type Ix = u32;
 
 /// No slot.
 pub(crate) const NONE: Ix = u32::MAX;
 
-/// Slots in chunks, so that growing never moves them.
+/// Slots in chunks, so growth never moves them.
 pub(crate) struct Slab<T> {
     chunks: Vec<Box<[T; 1 << CHUNK]>>,
     pub(crate) free: Vec<Ix>,
@@ -20,7 +20,7 @@ impl<T> Slab<T> {
         Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
     }
 
-    /// A slot to be filled: a freed one as its last tenant left it, or a blank one.
+    /// A slot to fill: a freed one with its old content, or a blank one.
     #[inline(always)]
     pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
         if let Some(ix) = self.free.pop() {
@@ -35,12 +35,12 @@ impl<T> Slab<T> {
         self.len - 1
     }
 
-    /// All slots, those without a tenant too.
+    /// All slots, including free ones.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
     }
 
-    /// Slots that have a tenant.
+    /// The number of slots in use.
     pub(crate) fn in_use(&self) -> usize {
         self.len as usize - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! Which storages a tensor has for its data and its gradient, and which gradient it has for the time of a run.
+//! The storages of a tensor for data and gradient, and the temporary gradient of a run.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::array::Storage;
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::{Arena, Garbage, Ix};
 
-/// A gradient that a tensor had before a run, and gets back after it.
+/// A gradient that a tensor had before a run, to be restored after it.
 pub(crate) struct OuterGradient {
     pub(crate) thread: Thread,
     pub(crate) tensor: Ix,
@@ -14,7 +14,7 @@ pub(crate) struct OuterGradient {
 }
 
 impl Arena {
-    /// The data of a tensor, made if it was never touched.
+    /// The data of a tensor, created on first use.
     #[inline]
     pub(crate) fn data(&mut self, tensor: Ix) -> &Arc<Storage> {
         let slot = &mut self.tensors[tensor];
@@ -26,7 +26,7 @@ impl Arena {
         })
     }
 
-    /// The gradient of a tensor, made if it was never touched.
+    /// The gradient of a tensor, created on first use.
     #[inline]
     pub(crate) fn grad(&mut self, tensor: Ix) -> &Arc<Storage> {
         let slot = &mut self.tensors[tensor];
@@ -34,7 +34,7 @@ impl Arena {
         slot.grad.get_or_insert_with(|| Storage::new(len))
     }
 
-    /// Gives a tensor other data.
+    /// Replaces the data of a tensor.
     pub(crate) fn set_data(&mut self, tensor: Ix, data: Arc<Storage>) {
         self.moved(tensor);
         let slot = &mut self.tensors[tensor];
@@ -46,13 +46,14 @@ impl Arena {
         }
     }
 
-    /// Gives a tensor another gradient. One that was laid aside while the tensor got another size is none any more.
+    /// Replaces the gradient of a tensor. Drops a gradient that was set aside if the tensor changed its size
+    /// meanwhile.
     pub(crate) fn set_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
         self.moved(tensor);
         self.swap_grad(tensor, grad);
     }
 
-    /// As [`Arena::set_grad`], of which no plan hears.
+    /// As [`Arena::set_grad`], without a notice to plans.
     fn swap_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
         let slot = &mut self.tensors[tensor];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());
@@ -61,14 +62,15 @@ impl Arena {
         self.garbage.extend(old.into_iter().chain(unfit).map(Garbage::Storage));
     }
 
-    /// Gives a tensor another gradient for the time of a run of this thread, of which no plan but that of the run hears.
+    /// Replaces the gradient of a tensor for the duration of a run of this thread. Only the plan of that run is
+    /// notified.
     pub(crate) fn lend_gradient(&mut self, tensor: Ix, grad: Arc<Storage>) {
         let own = self.tensors[tensor].grad.take();
         self.outer.push(OuterGradient { thread: Thread::current(), tensor, grad: own });
         self.swap_grad(tensor, Some(grad));
     }
 
-    /// Gives a tensor its own gradient back, and returns that of the run.
+    /// Restores the tensor's own gradient and returns that of the run.
     pub(crate) fn give_back_gradient(&mut self, tensor: Ix) -> Option<Arc<Storage>> {
         let of_run = self.tensors[tensor].grad.clone();
         let own = Thread::current();

@@ -1,8 +1,8 @@
-//! How long a kept plan holds: a plan shares a mark with the tensors of the functions above its destination.
+//! Validity of cached plans: a plan shares a mark with the tensors of the functions above its destination.
 //!
-//! Whoever changes what a plan was made from (who computes or takes a variable, flags, shapes, hooks, partners) outdates the
-//! plans of that tensor, and of no other. Whoever gives a tensor other memory has its plans look again where their arrays are.
-//! A tensor does not keep a plan alive, and a plan that is gone outdates its mark.
+//! Code that changes a premise of a plan (producers, consumers, flags, shapes, hooks, partners) outdates the plans of
+//! that tensor only. Code that replaces the memory of a tensor makes its plans look up their arrays again. A tensor
+//! does not keep a plan alive, and a dropped plan outdates its mark.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,13 +11,13 @@ use smallvec::SmallVec;
 
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 
-/// What the plan was made from has changed.
+/// A premise of the plan has changed.
 const OUTDATED: u8 = 1;
 /// A tensor has other memory.
 const MOVED: u8 = 2;
 
-/// What a plan and the tensors that it depends on share. It is read and written under the arena's lock, except that a plan
-/// may go without.
+/// The mark shared by a plan and the tensors that it depends on. Access requires the arena lock, except when a plan
+/// is dropped.
 struct PlanMark(AtomicU8);
 
 impl PlanMark {
@@ -30,14 +30,14 @@ impl PlanMark {
     }
 }
 
-/// The plans that depend on a tensor, some of which may be outdated.
+/// The plans that depend on a tensor. Some may be outdated.
 #[derive(Default)]
 pub(crate) struct PlanMarks(Option<Box<SmallVec<[Arc<PlanMark>; 3]>>>);
 
 impl PlanMarks {
     pub(crate) const NONE: Self = Self(None);
 
-    /// Adds a plan; once, if no other one is added meanwhile.
+    /// Adds a plan. Consecutive additions of the same plan count once.
     fn add(&mut self, mark: &Arc<PlanMark>) {
         let marks = self.0.get_or_insert_default();
         if marks.last().is_some_and(|last| Arc::ptr_eq(last, mark)) {
@@ -50,19 +50,19 @@ impl PlanMarks {
     }
 }
 
-/// The plan's side: whether it still holds.
+/// The plan's side of the mark.
 pub(crate) struct Validity {
     mark: Arc<PlanMark>,
     epoch: u64,
 }
 
 impl Validity {
-    /// Whether nothing that the plan was made from has changed.
+    /// True if no premise of the plan has changed.
     pub(crate) fn holds(&self, a: &Arena) -> bool {
         self.epoch == a.epoch && !self.mark.is_outdated()
     }
 
-    /// Whether a tensor got other memory since this was asked last.
+    /// True if a tensor got other memory since the last call.
     pub(crate) fn take_moved(&self) -> bool {
         self.mark.0.fetch_and(!MOVED, Ordering::Relaxed) & MOVED != 0
     }
@@ -75,7 +75,7 @@ impl Drop for Validity {
 }
 
 impl Arena {
-    /// The validity of a plan that was just made from `functions`: all above its destination, and what else it rests on.
+    /// The validity of a new plan made from `functions`: all above its destination, and its other premises.
     pub(crate) fn plan_made_from(&mut self, functions: &[Ix]) -> Validity {
         let mark = Arc::new(PlanMark(AtomicU8::new(0)));
         let Self { functions: slots, variables, tensors, .. } = self;
@@ -98,7 +98,7 @@ impl Arena {
         Validity { mark, epoch: self.epoch }
     }
 
-    /// Has every plan that depends on a tensor made anew.
+    /// Outdates every plan that depends on a tensor.
     #[inline]
     pub(crate) fn outdate(&mut self, tensor: Ix) {
         if let Some(marks) = self.tensors[tensor].plans.0.take() {
@@ -106,7 +106,7 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::outdate`], where a plan visited `v`.
+    /// As [`Arena::outdate`], if a plan visited `v`.
     pub(crate) fn changed(&mut self, v: Ix) {
         let slot = &self.variables[v];
         if slot.flags & flag::PLANNED != 0 {
@@ -114,7 +114,7 @@ impl Arena {
         }
     }
 
-    /// Has plans made anew that count on the consumers of an intermediate variable: the last one may clear it.
+    /// Outdates plans that rely on the consumers of an intermediate variable, since the last consumer may clear it.
     #[inline]
     pub(crate) fn consumers_changed(&mut self, v: Ix) {
         if self.variables[v].parent != NONE {
@@ -122,7 +122,7 @@ impl Arena {
         }
     }
 
-    /// Has plans that depend on a tensor look again where its memory is.
+    /// Makes plans that depend on a tensor look up its memory again.
     pub(crate) fn moved(&mut self, tensor: Ix) {
         let marks = self.tensors[tensor].plans.0.as_deref();
         marks.into_iter().flatten().for_each(|mark| mark.add(MOVED));

@@ -1,4 +1,4 @@
-//! A differentiation made ready: its route, its plan and its gradients. Those of static graphs are kept for the next time.
+//! Prepared differentiations: route, plan and gradients. Those of static graphs are cached.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::graph::memory::evictor::{self, StepGuard};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache;
 
-/// One that is ready, and what keeps its run to a budget.
+/// A prepared differentiation, and the guard that keeps its run within a budget.
 type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 
-/// What tells differentiations apart that start from the same variable: where edges begin and end, and what becomes of
-/// gradients and graph.
+/// The key of a differentiation among those that start from the same variable: where edges begin and end, and the
+/// treatment of gradients and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
     roots: SmallVec<[(Ix, Ix, bool); 1]>,
@@ -32,37 +32,38 @@ struct RouteKey {
     retains: bool,
 }
 
-/// A differentiation made ready.
+/// A prepared differentiation.
 pub(crate) struct PreparedBackward {
     pub(crate) route: GradientRoute,
     pub(crate) plan: BackwardPlan,
     pub(crate) gradients: RunGradients,
-    /// If it is worth to be kept: the variable where, which is the first root, and how long.
+    /// If it is worth caching: the variable that caches it, which is the first root, and its validity.
     kept: Option<(Ix, Validity)>,
-    /// The slots whose gradients are added to those of their tensors, if it is kept.
+    /// The slots whose gradients are added to those of their tensors, if it is cached.
     sinks: Vec<GradientSlotIx>,
-    /// It was kept, and runs again.
+    /// It came from the cache, and runs again.
     pub(crate) again: bool,
-    /// It is in a run: its functions are its own, and gradients of leaves may be written.
+    /// It is running: its functions are locked, and gradients of leaves may be written.
     is_running: bool,
     key: RouteKey,
 }
 
 impl Attachment for PreparedBackward {}
 
-/// The differentiations from one variable that were made ready.
+/// The prepared differentiations from one variable.
 #[derive(Default)]
-#[allow(clippy::vec_box)] // they are large, and taken out for each run
+#[allow(clippy::vec_box)] // they are large, and moved for each run
 struct Prepared(Vec<Box<PreparedBackward>>);
 
 impl Attachment for Prepared {}
 
-/// As many are kept for one variable.
+/// The number of differentiations cached for one variable.
 const PREPARED_PER_VARIABLE: usize = 4;
 
 impl PreparedBackward {
-    /// One that was kept, or a new one, which adds to leaves or returns. It has been checked, but for the values that it
-    /// reads. With it comes what keeps the run to a budget, if its functions ran under one as they were built.
+    /// A cached or new differentiation that adds to leaves or returns gradients. All checks are done, except of the
+    /// values that it reads. Also returns the guard that keeps the run within a budget, if its functions ran eagerly
+    /// under one.
     pub(crate) fn get(
         a: &mut Arena,
         roots: &[Root],
@@ -133,16 +134,16 @@ impl PreparedBackward {
         Some(ready)
     }
 
-    /// Whether it is kept for the next time.
+    /// True if it will be cached.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Begins the run of one that is kept: takes its functions, until [`PreparedBackward::finish`] or until it is dropped, which
-    /// must not happen under the arena's lock.
+    /// Begins the run of a cached differentiation: locks its functions until [`PreparedBackward::finish`] or until it
+    /// is dropped, which must not happen under the arena lock.
     ///
     /// # Errors
-    /// As [`Arena::hold`].
+    /// As [`Arena::lock_run`].
     pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
         a.lock_run(&mut self.plan.functions)?;
         self.is_running = true;
@@ -150,7 +151,7 @@ impl PreparedBackward {
         Ok(())
     }
 
-    /// Ends the run of one that is kept: gives its functions back.
+    /// Ends the run of a cached differentiation: unlocks its functions.
     pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
         self.is_running = false;
         let own = (Thread::current(), &self.gradients.in_place);
@@ -171,7 +172,7 @@ impl PreparedBackward {
         }
     }
 
-    /// The slots whose gradients are added to those of their tensors: all leaves, or those of targets.
+    /// The slots whose gradients are added to those of their tensors: of all leaves, or of the targets.
     pub(crate) fn sinks(&self) -> Cow<'_, [GradientSlotIx]> {
         match self.is_kept() {
             true => Cow::Borrowed(&self.sinks),
@@ -179,14 +180,14 @@ impl PreparedBackward {
         }
     }
 
-    /// Whether nobody else sees what was found in a slot.
+    /// True if nothing else holds the result in a slot.
     pub(crate) fn is_ours(&self, slot: GradientSlotIx) -> bool {
         let found = self.gradients.by_slot[slot as usize].as_ref();
         let alone = found.is_some_and(|found| Arc::strong_count(found) == 1);
         alone || (self.is_kept() && !self.route.roots.contains(&slot))
     }
 
-    /// What was found in a slot, for the caller to keep.
+    /// Moves the result in a slot to the caller.
     pub(crate) fn take_out(&self, slot: GradientSlotIx) -> Result<Option<Arc<Storage>>> {
         let Some(found) = &self.gradients.by_slot[slot as usize] else { return Ok(None) };
         if !self.is_kept() {
@@ -200,7 +201,7 @@ impl PreparedBackward {
         Ok(Some(copied(&NdArray { shape, storage: Arc::clone(found) })?.storage))
     }
 
-    /// Keeps it for the next time, if it is worth that. What it found must have been taken out.
+    /// Caches it if that is worthwhile. Its results must have been taken out.
     pub(crate) fn keep(self: Box<Self>) -> Result<()> {
         let Some(first) = self.kept.as_ref().map(|(first, _)| *first) else { return Ok(()) };
         self.gradients.give_back()?;
@@ -225,14 +226,14 @@ impl Drop for PreparedBackward {
     }
 }
 
-/// Whether a plan of these functions can run again: they run in static graphs, no user's code may keep its arrays, and all values
-/// stay where they are.
+/// True if a plan of these functions can run again: they belong to a static graph, no user code may keep its arrays,
+/// and no value is dropped.
 fn is_repeatable(a: &Arena, route: &GradientRoute) -> bool {
     let is_plain = |f: Ix| !a.functions[f].at_once && a.op(f).on_arrays().is_none();
     route.functions.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
 }
 
-/// Whether a function has to do with values that may have to be computed again.
+/// True if a function reads or computes values that may have to be recomputed.
 fn reads_dropped(a: &Arena, f: Ix) -> bool {
     let dropped = |v: Ix| a.variables[v].flags & flag::RESTORED != 0 && a.variables[v].parent != NONE;
     let slot = &a.functions[f];

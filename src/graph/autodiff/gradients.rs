@@ -1,8 +1,9 @@
-//! The plan of a differentiation, and its gradients: they are the run's own, and nobody sees them before it has succeeded.
+//! The plan of a differentiation, and its gradients, which are private to the run until it has succeeded.
 //!
-//! The gradient of an intermediate variable lives from the first function that contributes to it to the one that computes the
-//! variable: a long chain needs two at a time. A leaf whose gradient is zero is written in place, and is zero again if the run
-//! fails; other leaves get a gradient that is added to theirs when all are there.
+//! The gradient of an intermediate variable is alive from the first function that contributes to it to the one that
+//! computes the variable, so a long chain needs two at a time. If the gradient of a leaf is zero, it is written in
+//! place, and zeroed again if the run fails. Other leaves get a private gradient, which is added to theirs once all
+//! are complete.
 
 use std::sync::Arc;
 
@@ -19,60 +20,60 @@ use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::{Error, Result};
 
-/// Gradients to start from, one for each root; ones where none is given.
+/// Seeds, one for each root. Ones if None.
 pub(crate) type Seeds = [Option<Arc<Storage>>];
 
-/// What becomes of a plan, and of what its functions need.
+/// The use of a plan, and the treatment of the values its functions saved.
 #[derive(Clone, Copy)]
 pub(crate) struct PlanUse {
-    /// It runs once: its steps let go of their arrays, and whoever runs it gives functions back.
+    /// It runs once: its steps release their arrays, and the caller of the run unlocks functions.
     pub(crate) once: bool,
-    /// It clears what its functions need to be differentiated again.
+    /// It clears the values that its functions need to be differentiated again.
     pub(crate) frees: bool,
     /// It adds to leaves, and may write to their gradients.
     pub(crate) adds: bool,
 }
 
-/// A leaf of a plan that is kept.
+/// A leaf of a cached plan.
 struct Leaf {
     slot: GradientSlotIx,
     tensor: Ix,
-    /// The steps, and the numbers of the inputs, that contribute to its gradient.
+    /// The contributions to its gradient, as numbers of the step and its input.
     sinks: SmallVec<[(u32, u32); 1]>,
-    /// Its own gradient is written, as long as that is found zero.
+    /// Its own gradient is written, provided that it is zero when the run starts.
     in_place: bool,
     private: Option<Arc<Storage>>,
 }
 
 /// The gradients of a differentiation.
 pub(crate) struct RunGradients {
-    /// By slot, those that are there when the run is over.
+    /// For each slot, the gradient that exists at the end of the run, if any.
     pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
     leaves: Vec<Leaf>,
-    /// Slots of other gradients that are there when the run is over, but those of roots.
+    /// Slots of other gradients that exist at the end of the run, except those of roots.
     others: Vec<GradientSlotIx>,
-    /// Where gradients of roots are read and written: slot, step, array.
+    /// The uses of the roots' gradients: slot, step, array.
     roots: Vec<(GradientSlotIx, u32, Side)>,
     /// The tensors of leaves that are written in place.
     pub(crate) in_place: Arc<[Ix]>,
-    /// Whether gradients of leaves are known not to be the memory of other arrays of the plan.
+    /// True if the gradients of leaves are known not to share memory with other arrays of the plan.
     apart: bool,
 }
 
-/// Gradients whose memory can be used again.
+/// Gradients whose memory can be reused.
 #[derive(Default)]
 struct SpareStorages(Vec<Arc<Storage>>);
 
 impl SpareStorages {
     fn take(&mut self, len: usize) -> Arc<Storage> {
-        // The last ones are the likeliest to be in the cache.
+        // The most recent ones are most likely in the cache.
         let at = self.0.iter().rposition(|s| s.len() == len);
         at.map_or_else(|| Storage::new(len), |at| self.0.swap_remove(at))
     }
 }
 
 impl Leaf {
-    /// Where its gradient goes in the run that is about to start.
+    /// The destination of its gradient in the next run.
     fn home<'a>(&'a mut self, a: &'a mut Arena) -> &'a Arc<Storage> {
         if self.in_place {
             let is_graph = a.has_gradient_variable(self.tensor);
@@ -84,13 +85,13 @@ impl Leaf {
         }
         let len = a.tensors[self.tensor].shape.size();
         let private = self.private.get_or_insert_with(|| Storage::new(len));
-        drop(private.zero()); // which is whole: it cannot fail
+        drop(private.zero()); // a whole storage, so this cannot fail
         private
     }
 }
 
 impl RunGradients {
-    /// Makes the plan of a route. Roots that share a slot start from the first one's seed.
+    /// Makes the plan of a route. Roots that share a slot start from the seed of the first one.
     pub(crate) fn make(
         a: &mut Arena,
         route: &GradientRoute,
@@ -106,7 +107,7 @@ impl RunGradients {
         own.start_from(route, &mut plan, seeds);
         let run = a.new_mark();
         route.functions.iter().for_each(|f| a.functions[*f].mark = run);
-        // A user's function may keep the arrays that it is given.
+        // A user function may keep the arrays it receives.
         let reuse = route.functions.iter().all(|f| a.op(*f).on_arrays().is_none());
         let mut spares = SpareStorages::default();
         for n in 0..route.functions.len() {
@@ -115,7 +116,7 @@ impl RunGradients {
                 release_outputs(a, route, &mut plan, n, run);
             }
             for slot in route.outputs(n).iter().filter(|slot| !route.keeps(a, **slot)) {
-                // The steps that write and read it have hold of it.
+                // The steps that write and read it hold it.
                 let Some(storage) = own.by_slot[*slot as usize].take() else { continue };
                 if !plan_use.once {
                     plan.clears.push(Release::of_private(n as u32, storage));
@@ -152,7 +153,7 @@ impl RunGradients {
             let (slot, i) = match side {
                 Side::Output(o) => {
                     let found = by_slot[outputs[o] as usize].clone();
-                    // One that nobody contributed to reads as zeros.
+                    // A gradient without contributions reads as zeros.
                     return (
                         found.unwrap_or_else(|| {
                             let zeros = Storage::new(len);
@@ -186,7 +187,7 @@ impl RunGradients {
                 _ => Storage::new(len),
             };
             by_slot[slot] = Some(Arc::clone(&storage));
-            // A leaf's is zero at first, and each contribution is added.
+            // The gradient of a leaf starts at zero, and each contribution is added.
             (storage, !kept_leaf)
         });
         if !plan_use.once {
@@ -214,7 +215,7 @@ impl RunGradients {
         plan.push(step);
     }
 
-    /// Puts the seeds in the slots of roots: of several at one slot the first.
+    /// Puts the seeds in the slots of roots. If several roots share a slot, the first seed is used.
     fn start_from(&mut self, route: &GradientRoute, plan: &mut BackwardPlan, seeds: &Seeds) {
         for (slot, seed) in route.roots.iter().zip(seeds).rev() {
             let seed = seed.clone().unwrap_or_else(|| plan.filled(1.0));
@@ -222,7 +223,7 @@ impl RunGradients {
         }
     }
 
-    /// Makes a plan that is kept ready to run from these seeds.
+    /// Prepares a cached plan to run from these seeds.
     pub(crate) fn start(
         &mut self,
         a: &mut Arena,
@@ -249,7 +250,7 @@ impl RunGradients {
         self.apart = true;
     }
 
-    /// Has gradients of leaves go where they go now; false if that is where they went before.
+    /// Updates the destinations of leaf gradients. Returns false if they are unchanged.
     fn move_leaves(&mut self, a: &mut Arena, plan: &mut BackwardPlan) -> bool {
         let mut any = false;
         for leaf in &mut self.leaves {
@@ -274,7 +275,7 @@ impl RunGradients {
         any
     }
 
-    /// Whether no gradient of a leaf that is written in place may be the memory of a value that the plan reads.
+    /// True if no leaf gradient that is written in place may share the memory of a value that the plan reads.
     fn are_leaves_apart(&self, plan: &BackwardPlan) -> bool {
         let read = plan.steps.iter().flat_map(|step| step.x.iter().chain(&step.y));
         let read = read.filter_map(DataOperand::read).map(|operand| (&*operand.storage, false));
@@ -284,20 +285,20 @@ impl RunGradients {
         !Storage::any_may_meet(&mut all)
     }
 
-    /// Looks at the values where they are now.
+    /// Looks up the current storages of the values.
     pub(crate) fn relocate(&mut self, a: &mut Arena, plan: &mut BackwardPlan) {
         plan.relocate(a);
         self.apart = false;
     }
 
-    /// Makes gradients of leaves zero again that a run which failed may have written.
+    /// Zeroes gradients of leaves that a failed run may have written.
     pub(crate) fn undo(&self) {
         let in_place = self.leaves.iter().filter(|leaf| leaf.in_place);
         let written = in_place.filter_map(|leaf| self.by_slot[leaf.slot as usize].as_ref());
         written.for_each(|own| drop(own.zero()));
     }
 
-    /// Gives the memory back of what was found and nobody took.
+    /// Frees the memory of results that were not taken.
     pub(crate) fn give_back(&self) -> Result<()> {
         let private = self.leaves.iter().filter(|leaf| !leaf.in_place).map(|leaf| leaf.slot);
         let left = private.chain(self.others.iter().copied());
@@ -306,7 +307,7 @@ impl RunGradients {
     }
 }
 
-/// Has a plan clear the data of the outputs of function `n`, of a static graph, as far as that is allowed.
+/// Makes a plan clear the output data of function `n` of a static graph, as far as allowed.
 fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan, n: usize, run: u32) {
     let f = route.functions[n];
     for o in 0..a.functions[f].outputs.len() {
@@ -327,7 +328,7 @@ fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan
     }
 }
 
-/// Refuses values that are not those of the forward run, before anything has been given back.
+/// Returns an error if a value changed since the forward run. Must be called before anything is freed.
 pub(crate) fn check(plan: &BackwardPlan) -> Result<()> {
     for (f, step) in plan.functions.iter().zip(&plan.steps) {
         if step.changed(|_| true).is_none() {
@@ -336,7 +337,7 @@ pub(crate) fn check(plan: &BackwardPlan) -> Result<()> {
         if let Some(which) = step.modified() {
             return Err(Error::Modified(which.describe(*f)));
         }
-        // What was dropped on purpose comes back.
+        // Values that were dropped on purpose are recomputed.
         let gone =
             |storage: &Storage| !plan.restored.iter().any(|(.., r)| std::ptr::eq(&raw const **r, storage));
         if step.changed(gone).is_some() {

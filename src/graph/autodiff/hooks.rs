@@ -14,14 +14,14 @@ use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Scope;
 use crate::{Error, Result};
 
-/// The functions of a run, which are the run's own until it is dropped.
+/// The functions of a run, locked for it until this is dropped.
 pub(crate) struct Suspended {
     pub(crate) functions: Vec<Ix>,
     pub(crate) busy: Cell<bool>,
 }
 
 impl Suspended {
-    /// Calls a hook, which may run the graph.
+    /// Calls a hook, which may run the graph itself.
     fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
         arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
         self.busy.set(false);
@@ -50,14 +50,14 @@ impl Drop for Suspended {
     }
 }
 
-/// What users want to be told of gradients on a route, each once.
+/// The hooks on gradients of a route, each to be called once.
 pub(crate) struct RunHooks<'a> {
     by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
     route: &'a GradientRoute,
     held: Option<&'a Suspended>,
 }
 
-/// Whether somebody wants to be told of a gradient on a route.
+/// True if there are hooks on a gradient of a route.
 pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
     let hooked =
         |place: &GradientSlot| !a.gradient_hooks(place.tensor, place.leaf, When::Gradient).is_empty();
@@ -65,7 +65,7 @@ pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
 }
 
 impl<'a> RunHooks<'a> {
-    /// Of a route on which there are none.
+    /// For a route without hooks.
     pub(crate) fn none(route: &'a GradientRoute) -> Self {
         Self { by_place: HashMap::new(), route, held: None }
     }
@@ -73,7 +73,8 @@ impl<'a> RunHooks<'a> {
     pub(crate) fn of(route: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
         let by_place = arena::with(|a| {
             let hooks = |(n, place): (usize, &GradientSlot)| {
-                // What a part of a graph contributes to a variable outside is not its gradient yet.
+                // The contribution of a part of a graph to an outside variable is not the variable's complete
+                // gradient.
                 if route.ends_outside(n) {
                     return None;
                 }
@@ -89,18 +90,18 @@ impl<'a> RunHooks<'a> {
         !self.by_place.is_empty()
     }
 
-    /// Whether there are hooks on a place that were not called yet.
+    /// True if a slot has hooks that were not called yet.
     pub(crate) fn has(&self, place: GradientSlotIx) -> bool {
         self.by_place.contains_key(&place)
     }
 
-    /// Calls the hooks on a place whose gradient is complete, and returns what takes its place, if anything does.
+    /// Calls the hooks on a slot whose gradient is complete. Returns the replacement, if any.
     pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
         let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
         gradient_hooks::call_each(&hooks, g)
     }
 
-    /// As [`RunHooks::on_variable`] for a gradient in memory, which is replaced there too.
+    /// As [`RunHooks::on_variable`], for a gradient in memory, which is also replaced there.
     pub(crate) fn on_array(
         &mut self,
         place: GradientSlotIx,

@@ -1,8 +1,9 @@
-//! Differentiation as PyTorch has it: from any number of variables, to every leaf or to what is asked for, all or
-//! nothing. How NNabla has it is in `backward`.
+//! Differentiation with PyTorch's semantics: from any number of variables, to every leaf or to given targets, all or
+//! nothing. See `run::backward` for NNabla's semantics.
 //!
-//! Both ways to differentiate, by the plan of a backward run and by rules that build a graph, follow the same `GradientRoute` and
-//! end in the same two sinks: [`backward`] adds to the gradients of leaves, [`grad`] returns.
+//! There are two ways to differentiate: by the plan of a backward run, and by rules that build a graph. Both follow
+//! the same `GradientRoute` and end in the same two sinks: [`backward`] adds to the gradients of leaves, [`grad`]
+//! returns them.
 
 pub(crate) mod cache;
 pub(crate) mod gradients;
@@ -39,12 +40,12 @@ use crate::graph::step::accumulate::add_into;
 use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
 
-/// Adds the gradients of `roots` to those of the leaves above them; of `inputs` only, where given.
+/// Adds the gradients of `roots` to those of the leaves above them, or only to those of `inputs` if given.
 ///
 /// # Errors
-/// [`Error::Graph`] when nothing was run or the graph is being run, [`Error::Freed`] when it was differentiated before
-/// without being retained, [`Error::Shape`] when a seed does not fit; whatever an operation, a hook or a user's function
-/// fails with. No gradient has changed then.
+/// [`Error::Graph`] if nothing has run or the graph is running. [`Error::Freed`] if it was differentiated before
+/// without being retained. [`Error::Shape`] if a seed has another shape. Errors of operations, hooks and user
+/// functions. Then no gradient has changed.
 pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<()> {
     let found = differentiate(roots, inputs, options, true)?;
     let route = found.route();
@@ -65,7 +66,7 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
     gradient_hooks::tell_all_accumulated(&leaves)
 }
 
-/// The gradients of `roots` by `inputs`; `None` for an input that no root depends on.
+/// The gradients of `roots` by `inputs`. `None` for an input that no root depends on.
 ///
 /// # Errors
 /// As [`backward`].
@@ -98,7 +99,7 @@ pub fn grad(
     Ok(results)
 }
 
-/// What a differentiation found, by place.
+/// The results of a differentiation, by slot.
 enum Found {
     Arrays(Box<PreparedBackward>),
     Variables(GradientRoute, Vec<Option<Variable>>),
@@ -112,7 +113,7 @@ impl Found {
         }
     }
 
-    /// Keeps what serves the next time.
+    /// Caches the prepared differentiation.
     fn keep(self) -> Result<()> {
         match self {
             Self::Arrays(ready) => ready.keep(),
@@ -160,7 +161,7 @@ fn on_arrays(
         let functions = &ready.plan.functions;
         let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
         let clearing = Clearing::new(a, Policy::RESTORING);
-        // Last, since what undoes it locks the arena.
+        // Must be last, since the destructor that undoes it locks the arena.
         let held = if ready.is_kept() {
             ready.begin(a)?;
             None
@@ -216,11 +217,11 @@ fn on_arrays(
     done.map(|()| Found::Arrays(ready))
 }
 
-/// The gradients to start from; ones that a plan may have at hand are left out.
+/// The seeds. Leaves out seeds of ones that a plan may already have.
 fn seeds(roots: &[Root], are_returned: bool) -> Result<SmallVec<[Option<Arc<Storage>>; 1]>> {
     let shared = roots.len() > 1 || are_returned;
     let seed = |root: &Root| match &root.seed {
-        // What others contribute to must not be the caller's array, and neither must what is returned.
+        // A gradient that is added to or returned must not be the caller's array.
         Some(seed) if shared => Ok(Some(copied(&seed.data())?.storage)),
         Some(seed) => Ok(Some(seed.data().storage)),
         None if !shared => Ok(None),
@@ -233,7 +234,7 @@ fn seeds(roots: &[Root], are_returned: bool) -> Result<SmallVec<[Option<Arc<Stor
     roots.iter().map(seed).collect()
 }
 
-/// Shows gradients to hooks as they are complete, and gives each function back as it has run.
+/// Calls hooks with gradients as soon as they are complete, and unlocks each function after it has run.
 struct Observer<'a, 'b> {
     route: &'b GradientRoute,
     hooks: &'a mut RunHooks<'b>,
@@ -242,7 +243,7 @@ struct Observer<'a, 'b> {
 }
 
 impl Observer<'_, '_> {
-    /// After the last function: shows what is left.
+    /// Calls the remaining hooks after the last function.
     fn finish(self) -> Result<()> {
         if !self.hooks.any() {
             return Ok(());
@@ -270,7 +271,7 @@ impl StepObserver for Observer<'_, '_> {
     }
 }
 
-/// Gives back what a function needed to run backward, so that it cannot again.
+/// Frees the values that a function saved for its backward run, so that it cannot run backward again.
 fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.free(f);
@@ -304,7 +305,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let scope = Scope::at_once(true);
     let found = symbolic::on_graph(&route, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
     let found = found.and_then(|mut found| {
-        // A rule may say that a gradient is nothing at all.
+        // A rule may return no gradient at all.
         for (place, used) in route.targets.iter().zip(route.used()) {
             let g = &mut found[*place as usize];
             if used && g.is_none() {
@@ -324,7 +325,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     Ok(Found::Variables(route, found))
 }
 
-/// Gives each place a variable of its own that can be differentiated: not the seed, and not that of another place.
+/// Gives each slot its own differentiable variable, distinct from the seed and from those of other slots.
 fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
     let mut seen: HashSet<Variable> = HashSet::new();
     for g in found.iter_mut().flatten() {

@@ -1,33 +1,33 @@
-//! How to differentiate, and from where.
+//! Options and roots of a differentiation.
 
 use crate::graph::autodiff::route::Edge;
 use crate::graph::handles::callbacks::{Detach, FunctionHook};
 use crate::graph::handles::variable::Variable;
 
-/// Where a differentiation starts.
+/// A starting point of a differentiation.
 #[derive(Clone)]
 pub struct Root {
-    /// What to differentiate.
+    /// The value to differentiate.
     pub edge: Edge,
-    /// The gradient to start from; ones where none is given.
+    /// The gradient to start from. Ones if None.
     pub seed: Option<Variable>,
 }
 
-/// How to differentiate.
+/// Options of a differentiation.
 #[derive(Clone, Copy, Default)]
 pub struct DifferentiateOptions<'a> {
-    /// Keep what the functions need to be differentiated again.
+    /// Keep the values that the functions need to be differentiated again.
     pub retain_graph: bool,
-    /// Make gradients that can be differentiated themselves.
+    /// Create gradients that can be differentiated themselves.
     pub create_graph: bool,
-    /// Go through functions only that were made at this time of [`crate::graph::births`] or later.
+    /// Enter only functions created at this time of [`crate::graph::births`] or later.
     pub since: u64,
-    /// Refuse inputs that no root depends on.
+    /// Return an error for inputs that no root depends on.
     pub refuse_unused: bool,
     /// Called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
-    /// Wraps the run where it is worth releasing a lock for.
+    /// Wraps the run if releasing a lock pays.
     pub detach: Option<Detach<'a>>,
 }

@@ -1,8 +1,8 @@
-//! The route of a differentiation: which functions it goes through, in which order, and which of their gradients meet.
+//! The route of a differentiation: its functions, their order, and which of their gradients are summed.
 //!
-//! Gradients that add up share a *place*. A tensor has up to two: one for all leaves on it, one for the
-//! output of the function that computes it. (An unlinked copy is a leaf on the tensor of an output: what reaches the copy
-//! must not flow on into that function.)
+//! Gradients that are summed share a *gradient slot*. A tensor has up to two: one for all leaves on it, and one for
+//! the output of the function that computes it. They are separate because an unlinked copy is a leaf on the tensor of
+//! an output, and the gradient of the copy must not flow into that function.
 
 use crate::graph::arena::describe::{describe, freed_graph};
 use crate::graph::arena::{self, Arena, Ix, NONE, Saved, order};
@@ -10,26 +10,26 @@ use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
 use crate::{Error, Result};
 
-/// What to differentiate, or by what.
+/// A value to differentiate, or to differentiate by.
 #[derive(Clone)]
 pub enum Edge {
     /// A variable.
     Variable(Variable),
-    /// An output of a function, whose variable may be gone.
+    /// An output of a function. Its variable may have been freed.
     Output(Function, usize),
 }
 
-/// Number of a place.
+/// The number of a gradient slot.
 pub(crate) type GradientSlotIx = u32;
 
-/// Where gradients add up.
+/// A slot in which gradients are summed.
 #[derive(Clone, Copy)]
 pub(crate) struct GradientSlot {
     pub(crate) tensor: Ix,
     pub(crate) leaf: bool,
 }
 
-/// A function on the route, with where the places of its outputs and inputs begin in the lists.
+/// A function on the route, and where the slots of its outputs and inputs begin in the lists.
 #[derive(Clone, Copy)]
 struct RouteNode {
     outputs: u32,
@@ -42,15 +42,15 @@ pub(crate) struct GradientRoute {
     pub(crate) places: Vec<GradientSlot>,
     nodes: Vec<RouteNode>,
     outputs: Vec<GradientSlotIx>,
-    /// `NONE` for inputs whose gradient is not wanted.
+    /// `NONE` for inputs whose gradient is not requested.
     inputs: Vec<GradientSlotIx>,
-    /// Places of the roots.
+    /// Slots of the roots.
     pub(crate) roots: Vec<GradientSlotIx>,
-    /// Places of what to differentiate by, where that was said.
+    /// Slots of the targets, if given.
     pub(crate) targets: Vec<GradientSlotIx>,
-    /// Places up to here are those of targets.
+    /// Slots below this number belong to targets.
     pub(crate) n_targets: u32,
-    /// Functions that were made before this one are not entered.
+    /// Functions created before this one are not entered.
     since: u64,
     mark: u32,
 }
@@ -69,7 +69,7 @@ impl Edge {
         arena::with(|a| a.tensors[self.resolve(a).1].shape.clone())
     }
 
-    /// Whether gradients flow to it.
+    /// True if gradients flow to it.
     pub fn need_grad(&self) -> bool {
         arena::with(|a| match self {
             Self::Variable(v) => a.need_grad(v.ix()),
@@ -82,7 +82,7 @@ impl Edge {
 }
 
 impl GradientRoute {
-    /// The route from `roots` back to `targets`, or to every leaf, through functions born at `since` or later.
+    /// The route from `roots` back to `targets`, or to every leaf, through functions created at `since` or later.
     pub(crate) fn make(a: &mut Arena, roots: &[&Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
         let mut route = Self {
@@ -120,7 +120,7 @@ impl GradientRoute {
         route
     }
 
-    /// The place of a tensor, as a leaf or as an output.
+    /// The slot of a tensor, as a leaf or as an output.
     fn place(&mut self, a: &mut Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
         let found = self.find(a, tensor, leaf);
         if found != NONE {
@@ -140,8 +140,8 @@ impl GradientRoute {
         if slot.mark == self.mark { slot.places[usize::from(leaf)] } else { NONE }
     }
 
-    /// A target without parent that is no leaf of this graph stands for the output on the same tensor: it is an unlinked
-    /// copy, or a handle on an output that nobody held.
+    /// Treats a target without parent that is not a leaf of this graph as the output on the same tensor. Such a
+    /// target is an unlinked copy, or a new handle on an output whose variable was freed.
     fn take_for_outputs(&mut self, a: &mut Arena, above: &[Ix]) {
         let mut met = vec![false; self.places.len()];
         for f in above {
@@ -164,7 +164,7 @@ impl GradientRoute {
         }
     }
 
-    /// Whether the gradient of `v` is wanted for its own sake.
+    /// True if the gradient of `v` itself is requested.
     fn ends_at(&self, a: &Arena, v: Ix, pruned: bool) -> bool {
         let tensor = a.variables[v].tensor;
         match pruned {
@@ -173,7 +173,7 @@ impl GradientRoute {
         }
     }
 
-    /// Whether gradients flow through `f`; to be asked once [`GradientRoute::find_way`] has got there.
+    /// True if gradients flow through `f`. Must be called after [`GradientRoute::find_way`] has visited it.
     fn goes_through(&self, a: &Arena, f: Ix) -> bool {
         a.functions[f].born >= self.since && a.functions[f].at & 1 == 1
     }
@@ -185,8 +185,8 @@ impl GradientRoute {
         a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && !a.op(f).kind(i).is_whole()
     }
 
-    /// Notes in the scratch number of each function its rank and, in the lowest bit, whether gradients flow through it
-    /// to where they are wanted.
+    /// Stores the rank of each function in its scratch number. The lowest bit says whether gradients flow through it
+    /// to a requested gradient.
     fn find_way(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
         for f in above {
             a.functions[*f].at <<= 1;
@@ -223,24 +223,24 @@ impl GradientRoute {
         self.nodes.get(n + 1).copied().unwrap_or(end)
     }
 
-    /// The places of the outputs of function number `n`.
+    /// The slots of the outputs of function number `n`.
     pub(crate) fn outputs(&self, n: usize) -> &[GradientSlotIx] {
         &self.outputs[self.nodes[n].outputs as usize..self.ends_of(n).outputs as usize]
     }
 
-    /// The places of its inputs; `NONE` where the gradient is not wanted.
+    /// The slots of its inputs. `NONE` if the gradient is not requested.
     pub(crate) fn inputs(&self, n: usize) -> &[GradientSlotIx] {
         &self.inputs[self.nodes[n].inputs as usize..self.ends_of(n).inputs as usize]
     }
 
-    /// Whether a run has to keep the gradient of a place to its end, or to show it to the user.
+    /// True if a run must keep the gradient of a slot to its end, or pass it to a hook.
     pub(crate) fn keeps(&self, a: &Arena, place: GradientSlotIx) -> bool {
         let GradientSlot { tensor, leaf } = self.places[place as usize];
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(tensor)
     }
 
-    /// The places whose gradients are added to those of their tensors: of leaves, all or those of targets, and of what is
-    /// retained.
+    /// The slots whose gradients are added to those of their tensors: of leaves (all, or those of targets), and of
+    /// variables that retain their gradient.
     pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
         let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
             true => (all || n < self.n_targets).then_some(n),
@@ -249,17 +249,17 @@ impl GradientRoute {
         (0..).zip(&self.places).filter_map(is_sink).collect()
     }
 
-    /// Whether a place is that of a target of a differentiation of a part of a graph.
+    /// True if a slot belongs to a target, and only a part of the graph is differentiated.
     pub(crate) fn ends_outside(&self, place: usize) -> bool {
         self.since > 0 && place < self.n_targets as usize
     }
 
-    /// Whether this is the tensor of a root.
+    /// True if this is the tensor of a root.
     pub(crate) fn is_root(&self, tensor: Ix) -> bool {
         self.roots.iter().any(|place| self.places[*place as usize].tensor == tensor)
     }
 
-    /// Whether each target is on the route.
+    /// For each target, true if it is on the route.
     pub(crate) fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.places.len()];
         for place in self.inputs.iter().chain(&self.roots).filter(|place| **place != NONE) {
@@ -268,7 +268,7 @@ impl GradientRoute {
         self.targets.iter().map(|place| used[*place as usize]).collect()
     }
 
-    /// Refuses targets that are not on the route, if that is wanted.
+    /// Returns an error if a target is not on the route and `refuse` is set.
     pub(crate) fn check_used(&self, refuse: bool) -> Result<()> {
         if !refuse {
             return Ok(());
@@ -281,7 +281,7 @@ impl GradientRoute {
         })
     }
 
-    /// Refuses a route through functions whose values are not those of a forward run.
+    /// Returns an error if the values of a function on the route are not those of a forward run.
     pub(crate) fn check(&self, a: &Arena) -> Result<()> {
         for f in &self.functions {
             let slot = &a.functions[*f];

@@ -1,4 +1,4 @@
-//! Where a differentiation ends: its gradients are added to those of the variables, all of them or none.
+//! The end of a differentiation: adds its gradients to those of the variables, all or none.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::accumulate::{GradientSum, all};
 use crate::{Error, Result};
 
-/// Adds gradients in memory to those of their tensors. What can fail comes first: all of them are added, or none.
+/// Adds gradients in memory to those of their tensors, all or none: steps that can fail come first.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let route = &ready.route;
     let tensor = |place: &GradientSlotIx| route.places[*place as usize].tensor;
     let found = |place: &GradientSlotIx| ready.gradients.by_slot[*place as usize].as_ref();
     let (sinks, in_graphs) = arena::with(|a| {
-        // What was written in place is there already.
+        // Gradients written in place are already there.
         let is_there = |place: &GradientSlotIx| {
             let own = a.tensors[tensor(place)].grad.as_ref();
             own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
@@ -35,7 +35,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     if sinks.is_empty() {
         return Ok(());
     }
-    // What is part of a graph stays as it is there.
+    // A gradient that is part of a graph must not change there.
     for (tensor, before) in in_graphs {
         let own = copied(&before.data())?;
         let old = arena::with(|a| {
@@ -55,7 +55,8 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     all(&sums)
 }
 
-/// Adds gradients with graphs to those of their tensors, which get new memory: what they were may be part of a graph.
+/// Adds gradients with graphs to those of their tensors. The sums get new memory, since the old gradients may be part
+/// of a graph.
 pub(crate) fn variables(
     route: &GradientRoute,
     sinks: &[GradientSlotIx],

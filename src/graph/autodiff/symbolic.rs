@@ -1,5 +1,5 @@
-//! Gradients as graphs: the rules of the operations, written on symbols, become functions that can be differentiated
-//! again. One table serves `grad` to any order and every operation that has no backward kernel of its own.
+//! Gradients as graphs: the rules of the operations, written on symbols, create functions that can be differentiated
+//! again. The same rules serve `grad` of any order and every operation without a backward kernel.
 
 use smallvec::SmallVec;
 
@@ -30,7 +30,8 @@ impl GraphBuilder {
         Sym::Node(self.0.len() as u32 - 1)
     }
 
-    /// Adds the gradients of the inputs of a function, which follow by its rule from those of its outputs, to `total`.
+    /// Applies the rule of a function to the gradients of its outputs, and adds the resulting gradients of its inputs
+    /// to `total`.
     fn apply_rule(
         &mut self,
         node: &RuleNode,
@@ -61,7 +62,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Asks a user's operation for its rule: from the gradients `gy` of the outputs to those of the inputs.
+    /// Applies the rule of a user operation: from the gradients `gy` of the outputs to those of the inputs.
     fn of_user(
         &mut self,
         user: &User,
@@ -105,7 +106,7 @@ impl Builder for GraphBuilder {
     }
 }
 
-/// A function on the way of a gradient: what it is made of.
+/// A function on the route, with its operation, inputs and outputs.
 pub(crate) struct RuleNode {
     op: Op,
     context: u16,
@@ -114,14 +115,14 @@ pub(crate) struct RuleNode {
 }
 
 impl RuleNode {
-    /// What its rule reads for the inputs whose gradient is wanted.
+    /// The values that its rule reads for the requested gradients of inputs.
     fn reads(&self, places: &[u32]) -> Reads {
         let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
         wanted.fold(Reads::NOTHING, |all, i| all.or(self.op.facts().symbol_reads(i)))
     }
 }
 
-/// The functions of a route, held.
+/// The functions of a route, with handles that keep them alive.
 pub(crate) fn nodes(a: &mut Arena, route: &GradientRoute) -> Vec<RuleNode> {
     let node = |f: &Ix| {
         let inputs = a.functions[*f].inputs.clone();
@@ -141,14 +142,14 @@ pub(crate) fn nodes(a: &mut Arena, route: &GradientRoute) -> Vec<RuleNode> {
     route.functions.iter().map(node).collect()
 }
 
-/// What accompanies a differentiation of values that are there: hooks, and how to get values again that were dropped.
+/// The context of a differentiation of computed values: hooks, and how to restore dropped values.
 pub(crate) type RuleContext<'a, 'b> = (&'a mut RunHooks<'b>, &'a DifferentiateOptions<'a>, &'a Clearing);
 
-/// Gradients of `outputs` by `inputs` as variables of the graph, which can be differentiated again. `grad_outputs` are
-/// the gradients to start from. `None` is returned for an input that no output depends on.
+/// Gradients of `outputs` by `inputs` as variables of the graph, which can be differentiated again. `grad_outputs`
+/// are the seeds. `None` for an input that no output depends on.
 ///
 /// # Errors
-/// [`Error::Shape`] when a gradient to start from does not fit; [`Error::Graph`] when an operation has no rule.
+/// [`Error::Shape`] if a seed has another shape. [`Error::Graph`] if an operation has no rule.
 pub fn grad(
     outputs: &[&Variable],
     inputs: &[&Variable],
@@ -179,8 +180,7 @@ pub fn grad(
     Ok(route.targets.iter().map(|place| found[*place as usize].clone()).collect())
 }
 
-/// Differentiates by the rules on symbols, from one seed for each root. Returns the gradients by place, of those places
-/// that somebody asks for.
+/// Differentiates by the rules on symbols, from one seed for each root. Returns the requested gradients, by slot.
 pub(crate) fn on_graph(
     route: &GradientRoute,
     nodes: &[RuleNode],
@@ -247,7 +247,7 @@ fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut GraphBuilder) -> Resul
     Ok(node.map(|node| graph.0[node as usize].clone()))
 }
 
-/// Shows a gradient to the hooks on it.
+/// Calls the hooks on a gradient.
 fn show(
     hooks: &mut RunHooks<'_>,
     place: u32,
@@ -266,7 +266,7 @@ fn show(
     Ok(())
 }
 
-/// Computes values again that a rule reads and that were dropped on purpose.
+/// Recomputes values that a rule reads and that were dropped on purpose.
 fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
     let read_inputs = node.inputs.iter().enumerate().filter(|(i, _)| reads.input(*i));
     let read_outputs = node.outputs.iter().enumerate().filter(|(o, _)| reads.output(*o));
@@ -278,7 +278,7 @@ fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
     Ok(())
 }
 
-/// Refuses values that a rule reads and that are not those of the forward run.
+/// Returns an error if a value that a rule reads changed since the forward run.
 fn check(f: Ix, reads: Reads) -> Result<()> {
     let changed = arena::with(|a| {
         let (x, y) = arena::tensors(a, f);

@@ -1,4 +1,4 @@
-//! Building: a function is connected to its inputs, checked, and in dynamic mode run at once.
+//! Building: connects a function to its inputs, checks it, and runs it in dynamic mode.
 
 use smallvec::SmallVec;
 
@@ -18,12 +18,12 @@ use crate::graph::step::{anomaly, cost, shapes};
 use crate::ops::{self, Op, Value};
 use crate::{Error, Result};
 
-/// Connects the operation that Python calls `name` to its inputs.
+/// Connects the operation with the Python name `name` to its inputs.
 ///
-/// `arguments` are those of the declaration, in order; all of them must be given.
+/// `arguments` are those of the declaration, in order. All of them are required.
 ///
 /// # Errors
-/// [`Error::Key`] when there is no such operation; otherwise as [`connect`].
+/// [`Error::Key`] if there is no such operation. Otherwise as [`connect`].
 pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Outputs> {
     let entry =
         ops::find(name).ok_or_else(|| Error::Key(format!("apply: there is no operation '{name}'")))?;
@@ -34,18 +34,18 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
     connect(entry.bind(&values, u64::MAX)?, inputs, &[])
 }
 
-/// Connects an operation to its inputs and returns the outputs. In dynamic mode they are computed at once.
+/// Connects an operation to its inputs and returns the outputs. Computes them immediately in dynamic mode.
 ///
-/// Output `o` is written to the array `into[o]` where one is given.
+/// Writes output `o` to the array `into[o]` if given.
 ///
 /// # Errors
-/// When the operation refuses the inputs, when it would change in place what must not change, and in dynamic mode when
-/// it fails. A refused call changes nothing.
+/// If the operation refuses the inputs, if it would change in place a value that must not change, and in dynamic mode
+/// if it fails. A refused call changes nothing.
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
     connect_detached(op, inputs, into, None)
 }
 
-/// As [`connect`]; in dynamic mode `detach` wraps the run where it is worth releasing a lock for.
+/// As [`connect`]. In dynamic mode `detach` wraps the run if releasing a lock pays.
 ///
 /// # Errors
 /// As [`connect`].
@@ -58,7 +58,7 @@ pub fn connect_detached(
     let modes = modes::now();
     if !modes.grad && modes.auto_forward {
         if modes.noting {
-            // What is not kept now is built once more, with a graph.
+            // A function without a graph would be built again, with a graph.
             let changed = |i: &usize| op.facts().modifies(*i);
             let check = |a: &arena::Arena, i: usize| aliasing::check_kept(a, &op, i, inputs[i].ix());
             arena::with(|a| (0..inputs.len()).filter(changed).try_for_each(|i| check(a, i)))?;
@@ -70,7 +70,7 @@ pub fn connect_detached(
         }
         return Ok(outputs);
     }
-    // Neither a user's function nor a look at values may run under the lock.
+    // Neither user functions nor reads of values may run under the lock.
     let shapes = match op.facts().sets_up_outside {
         true => {
             reserve::rematerialize_inputs(inputs)?;
@@ -116,7 +116,8 @@ pub fn connect_detached(
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
         callbacks::detached(detach, step.work(), false, || {
             step.count(room.is_some());
-            // Not longer: to get the caller's lock back takes its time, and what others free would wait for it.
+            // The guard ends here, because reacquiring the caller's lock takes time, and memory freed by other
+            // threads would wait.
             let _guard = room.is_none().then(RunGuard::new);
             step.forward(modes::in_recomputing())
         })?;
@@ -131,7 +132,7 @@ pub fn connect_detached(
     Ok(outputs)
 }
 
-/// Results that nothing will be differentiated through: no function is kept.
+/// Results that are never differentiated. No function is kept.
 fn connect_without_graph(
     op: &Op,
     inputs: &[&Variable],

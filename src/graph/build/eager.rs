@@ -1,4 +1,4 @@
-//! The short way of a function that runs as soon as it is built.
+//! The fast path of eager functions.
 
 use std::sync::Arc;
 
@@ -15,25 +15,28 @@ use crate::graph::step::operand::MemoPtr;
 use crate::kernels::stop;
 use crate::ops::{Call, Memory, Op, Tail};
 
-/// A function of dynamic code with all that its kernel needs, where that is only to compute outputs from inputs whose
-/// elements are in memory as it reads them. (Everything else becomes a [`Step`].)
+/// An eager function and the operands of its kernel. Only for functions that compute outputs from inputs, whose
+/// elements must be in memory in the type in which the kernel reads them. All others become a
+/// [`ForwardStep`](crate::graph::step::forward::ForwardStep).
 #[derive(Default)]
 pub(crate) struct EagerRun {
     x: SmallVec<[(*mut u8, Shape); 3]>,
     y: SmallVec<[(*mut u8, Shape); 1]>,
     memo: Option<MemoPtr>,
-    /// The input of which the operation keeps something.
+    /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
     double: bool,
-    /// Elements that it reads and writes.
+    /// The number of elements it reads and writes.
     pub(crate) touched: usize,
 }
 
-// SAFETY: the run guard keeps the elements, and the handles on the outputs the function, until it has run.
+// SAFETY: the run guard keeps the elements alive, and the handles on the outputs keep the function alive, until it
+// has run.
 unsafe impl Send for EagerRun {}
 
 impl EagerRun {
-    /// Builds the function with memory for its outputs; none, and nothing built, where it has to become a [`Step`].
+    /// Builds the function and allocates its outputs. Returns None, and builds nothing, if it must become a
+    /// [`ForwardStep`](crate::graph::step::forward::ForwardStep).
     pub(crate) fn build(
         &mut self,
         a: &mut Arena,
@@ -107,7 +110,7 @@ impl EagerRun {
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
             rounds: None,
         };
-        // SAFETY: the arrays were made for this operation, of the shapes that it names.
+        // SAFETY: the arrays were made for this operation, with the shapes it requires.
         stop::guarded(|| unsafe { op.forward(call) })
     }
 }

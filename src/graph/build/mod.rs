@@ -1,4 +1,4 @@
-//! An operation becomes a node of the graph.
+//! Turns an operation into a node of the graph.
 
 pub(crate) mod connect;
 pub(crate) mod eager;

@@ -1,4 +1,4 @@
-//! A node: a function, its inputs and its outputs in the arena.
+//! Creation of a node: a function, its inputs and its outputs in the arena.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Outputs of a function that was just built.
 pub type Outputs = SmallVec<[Variable; 1]>;
 
-/// Notes where a function was built.
+/// Records the source line that built a function.
 pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String>) {
     if let (Some(first), Some(line)) = (outputs.first(), line) {
         let f = a.variables[first.ix()].parent;
@@ -44,7 +44,7 @@ pub(crate) fn build(
     build_shaped(a, modes, op, inputs, into, &shapes)
 }
 
-/// As `build`, the shapes of the outputs being known.
+/// As `build`, with known output shapes.
 #[inline(always)]
 pub(crate) fn build_shaped(
     a: &mut Arena,
@@ -105,14 +105,14 @@ pub(crate) fn build_shaped(
     let mut outputs = Outputs::new();
     for (o, shape) in shapes.iter().enumerate() {
         let tensor = a.new_tensor(shape);
-        a.tensors[tensor].count += 1; // the variable's and the function's
+        a.tensors[tensor].count += 1; // one for the variable, one for the function
         let v = a.new_variable(tensor, flags, f, rank + 1);
         a.functions[f].count += 1;
         let generation = a.variables[v].generation;
         a.functions[f].outputs.push(Output { variable: v, generation, tensor });
         outputs.push(Variable::adopt(a, v));
         if let Some(Some(given)) = into.get(o) {
-            given.storage.give_to_leaf(); // which may have it already
+            given.storage.give_to_leaf(); // a leaf may already share it
             a.set_data(tensor, Arc::clone(&given.storage));
         }
     }

@@ -1,19 +1,19 @@
-//! Inputs of a sum or product that are set aside for a time: neither they nor what computes them runs.
+//! Inputs of a sum or product that are temporarily inactive: neither they nor their producers run.
 
 use crate::graph::arena::{self, Arena, Ix, Saved};
 use crate::graph::handles::function::Function;
 use crate::{Error, Result};
 
-/// The operations that may do without some of their inputs.
+/// The operations whose inputs may be inactive.
 const TYPES: [&str; 2] = ["AddN", "MulN"];
 
 impl Function {
-    /// Chooses the inputs that the function takes from now on; the others are set aside, and get no gradient. The function
-    /// has to run forward again before it runs backward.
+    /// Sets the active inputs of the function. The others are ignored and get no gradient. The function must run
+    /// forward again before it runs backward.
     ///
     /// # Errors
-    /// [`Error::Value`] if the function is no sum or product of any number of arrays, if the mask has another length than
-    /// the inputs, or if it names none; [`Error::Graph`] if the function is being run.
+    /// [`Error::Value`] if the function is not a sum or product of any number of arrays, if the length of the mask
+    /// differs from the number of inputs, or if the mask selects none. [`Error::Graph`] if the function is running.
     pub fn set_active_inputs(&self, mask: &[bool]) -> Result<()> {
         arena::with(|a| {
             a.flush();
@@ -54,7 +54,7 @@ impl Function {
         })
     }
 
-    /// Of values for all inputs, those for the inputs that the function takes.
+    /// Selects the values of the active inputs from values of all inputs.
     pub(crate) fn of_active<T: Copy>(&self, values: &[T]) -> Vec<T> {
         arena::with(|a| match &a.functions[self.ix()].all_inputs {
             Some(all) if values.len() == all.len() => {
@@ -66,7 +66,7 @@ impl Function {
 }
 
 impl Arena {
-    /// The inputs that a function was built with, and which of them it takes.
+    /// The inputs that a function was built with, and whether each is active.
     pub(crate) fn all_inputs(&self, f: Ix) -> Vec<(Ix, bool)> {
         let slot = &self.functions[f];
         match &slot.all_inputs {

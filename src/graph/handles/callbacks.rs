@@ -1,23 +1,23 @@
-//! What a run calls of its caller's: hooks, the release of a lock, the look for an interrupt.
+//! Callbacks of a run: hooks, the release of a caller's lock, the check for interrupts.
 
 use crate::array::RunGuard;
 use crate::graph::handles::function::Function;
 use crate::kernels::stop;
 use crate::{Error, Result};
 
-/// A call of the user's before or after each function.
+/// A user hook, called before or after each function.
 pub type FunctionHook<'a> = &'a dyn Fn(&Function) -> Result<()>;
 
-/// Runs what it is given, perhaps with a lock of the caller's released meanwhile.
+/// Calls its argument, and may release a lock of the caller meanwhile.
 pub type Detach<'a> = &'a dyn Fn(&mut (dyn FnMut() + Send));
 
-/// Elements of work from which it pays to release a lock of the caller's: some microseconds.
+/// The amount of work, in elements, from which releasing the caller's lock pays: some microseconds.
 const WORTH_DETACHING: usize = 1 << 14;
 
-/// What is handed to [`Detach`], which wants something that could be sent to another thread.
+/// The argument of [`Detach`], which requires a `Send` type.
 struct Carry<F>(F);
 
-// SAFETY: `detach` calls it once, before it returns, on the thread that it was called from.
+// SAFETY: `detach` calls it once, before it returns, on the calling thread.
 unsafe impl<F> Send for Carry<F> {}
 
 impl<F: FnMut() -> Result<()>> Carry<F> {
@@ -26,7 +26,7 @@ impl<F: FnMut() -> Result<()>> Carry<F> {
     }
 }
 
-/// Runs `f`, with the caller's lock released where that pays and nobody's code is called.
+/// Calls `f`. Releases the caller's lock meanwhile if that pays and `f` calls no user code.
 pub(crate) fn detached(
     detach: Option<Detach<'_>>,
     work: usize,
@@ -40,7 +40,7 @@ pub(crate) fn detached(
     done
 }
 
-/// Counts functions, has no other thread wait longer than one of them takes, and asks now and then whether to go on.
+/// Counts functions, limits how long other threads wait to one function, and periodically checks for interrupts.
 pub(crate) struct Pace<'a> {
     steps: u32,
     guard: Option<&'a RunGuard>,

@@ -1,4 +1,4 @@
-//! Looking at a graph and changing it: visiting, rewiring, cutting, copying.
+//! Inspects and edits a graph: visits, rewires, cuts and copies.
 
 use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, describe, flag, order};
 use crate::graph::handles::function::Function;
@@ -8,7 +8,7 @@ use crate::graph::settings::context::Context;
 use crate::{Error, Result};
 
 impl Variable {
-    /// The functions above this variable, each after those that feed it.
+    /// The functions above this variable, each after its producers.
     pub fn functions(&self) -> Vec<Function> {
         arena::with(|a| {
             let order = order::depth_first(a, &[self.ix()], |_, _| true);
@@ -39,8 +39,8 @@ impl Variable {
         })
     }
 
-    /// The functions that would have to run again to restore the data of this variable, in their order: its parent, and
-    /// those above whose outputs were cleared.
+    /// The functions that must run again to recompute the data of this variable, in order: its parent, and functions
+    /// above whose outputs were cleared.
     pub fn functions_to_recompute(&self) -> Vec<Function> {
         arena::with(|a| {
             let order = order::to_restore(a, self.ix());
@@ -48,7 +48,7 @@ impl Variable {
         })
     }
 
-    /// Calls `f` with each function above this variable, each after those that feed it.
+    /// Calls `f` with each function above this variable, each after its producers.
     ///
     /// # Errors
     /// The first error of `f`, which ends the visit.
@@ -56,8 +56,8 @@ impl Variable {
         self.functions().iter().try_for_each(&mut f)
     }
 
-    /// Puts this variable where it was cut off, or where another that is gone was: it is computed by `f` again, as the output
-    /// of `f` that is on its data and gradient.
+    /// Connects this variable to `f`, as the output of `f` on the same data and gradient. Requires that the output
+    /// was cut off or its variable was freed.
     ///
     /// ```
     /// use kinnor::graph::{ForwardOptions, Variable, apply};
@@ -73,8 +73,8 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Graph`] when none of the outputs of `f` is on its data, when another variable is that output, or when `f` is
-    /// computed from this variable.
+    /// [`Error::Graph`] if no output of `f` has this data, if another variable is that output, or if `f` is computed
+    /// from this variable.
     pub fn set_parent(&self, f: &Function) -> Result<()> {
         arena::with(|a| {
             let (v, f) = (self.ix(), f.ix());
@@ -121,12 +121,12 @@ impl Variable {
         })
     }
 
-    /// Takes the place of `other` in the graph: this variable is computed by its parent from now on, `other` by nobody.
-    /// What takes this variable sets itself up again.
+    /// Replaces `other` in the graph: the parent of `other` now computes this variable, and `other` loses its parent.
+    /// Consumers of this variable are set up again.
     ///
     /// # Errors
-    /// [`Error::Graph`] when no function computes `other` or when it is computed from this variable, [`Error::Shape`]
-    /// when the shapes differ.
+    /// [`Error::Graph`] if `other` has no parent or is computed from this variable, [`Error::Shape`] if the shapes
+    /// differ.
     pub fn rewire_on(&self, other: &Self) -> Result<()> {
         let (own, theirs) = (self.shape(), other.shape());
         if own != theirs {
@@ -176,8 +176,8 @@ impl Variable {
         })
     }
 
-    /// Whether an assignment to a part may write into the memory of this variable: no function reads its values, nor does
-    /// the gradient of its parent, and the memory is not that of an input of its parent.
+    /// True if an assignment to a slice may write into the memory of this variable: no function reads its values, the
+    /// gradient of its parent does not either, and no input of its parent shares the memory.
     pub fn may_be_overwritten(&self) -> bool {
         arena::with(|a| {
             let v = self.ix();
@@ -188,8 +188,8 @@ impl Variable {
         })
     }
 
-    /// Says that what computes it changes its input in place only because nothing needs that now: where something does when
-    /// the graph runs, a copy is changed.
+    /// Allows the parent to work on a copy. It changes its input in place only because nothing needs the input now.
+    /// If something needs the input when the graph runs, the parent changes a copy.
     pub fn may_take_copy(&self) {
         arena::with(|a| {
             let f = a.variables[self.ix()].parent;
@@ -199,9 +199,9 @@ impl Variable {
         });
     }
 
-    /// Splits this variable: the result stands where it stood, on the same data and gradient, and what took it goes on
-    /// taking the result; this one has no parent any more and nothing takes it. (The first half of an assignment by
-    /// index; [`Variable::rewire_on`] is the second.)
+    /// Splits this variable. The returned variable takes over its parent and consumers, on the same data and
+    /// gradient. This variable keeps neither parent nor consumers. The first half of an assignment by index.
+    /// [`Variable::rewire_on`] is the second.
     pub fn split_off(&self) -> Self {
         arena::with(|a| {
             let v = self.ix();
@@ -227,12 +227,12 @@ impl Variable {
         })
     }
 
-    /// Cuts this variable off from what computes it: it becomes a leaf with the values that it has.
+    /// Detaches this variable from its parent: it becomes a leaf with its current values.
     pub fn clear_parent(&self) {
         arena::with(|a| cut(a, self.ix()));
     }
 
-    /// Cuts every variable above this one, and itself, off from what computes it.
+    /// Detaches this variable and every variable above it from its parent.
     pub fn clear_all_graph_links(&self) {
         arena::with(|a| {
             let functions = order::depth_first(a, &[self.ix()], |_, _| true);
@@ -254,8 +254,8 @@ impl Variable {
         });
     }
 
-    /// A variable of its own with copies of the data, and of the gradient if `copy_grad` is set. They keep their types;
-    /// `context` names the device that they are for, of which there is one.
+    /// A new variable with copies of the data, and of the gradient if `copy_grad` is set. The copies keep their
+    /// types. `context` is ignored, since there is only one device.
     ///
     /// ```
     /// use kinnor::graph::{Variable, settings::Context};
@@ -269,7 +269,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
+    /// [`Error::Cleared`] if there is no data to copy, [`Error::Memory`].
     pub fn create_deep_copy(&self, context: &Context, copy_grad: bool) -> Result<Self> {
         let _ = context;
         let copy = Self::new(self.shape())?;
@@ -293,7 +293,7 @@ fn readers(a: &mut Arena, v: Ix, end: Ix) -> Vec<Ix> {
     above.into_iter().filter(|f| a.functions[*f].inputs.contains(&v)).collect()
 }
 
-/// Lets all that takes `from`, which somebody else holds too, take `to`, which nothing takes.
+/// Moves all consumers of `from`, which other holders keep alive, to `to`, which has none.
 fn hand_over(a: &mut Arena, from: Ix, to: Ix) {
     let mut consumers = std::mem::take(&mut a.variables[from].consumers);
     consumers.retain(|c| a.functions[c.function].generation == c.generation);
@@ -325,7 +325,7 @@ fn cut(a: &mut Arena, v: Ix) {
     a.release_function(f);
 }
 
-/// Lets a variable refer to another tensor.
+/// Moves a variable to another tensor.
 fn share_tensor(a: &mut Arena, v: Ix, tensor: Ix) {
     let old = a.variables[v].tensor;
     if old == tensor {

@@ -1,4 +1,4 @@
-//! What a user may say of a variable: that gradients flow to it, and what may become of its memory.
+//! User settings of a variable: whether it needs a gradient, and how runs may treat its memory.
 
 use crate::graph::arena::{self, aliasing, flag};
 use crate::graph::handles::variable::Variable;
@@ -19,7 +19,7 @@ impl Variable {
         });
     }
 
-    /// Whether gradients flow to it: what was set, else whether they flow to an input of its parent.
+    /// True if it needs a gradient: as set by the user, otherwise if an input of its parent needs one.
     ///
     /// ```
     /// use kinnor::graph::{ForwardOptions, Variable, apply};
@@ -38,7 +38,7 @@ impl Variable {
         arena::with(|a| a.need_grad(self.ix()))
     }
 
-    /// What was set by [`Variable::set_need_grad`], if anything.
+    /// The value set by [`Variable::set_need_grad`], if any.
     pub fn need_grad_flag(&self) -> Option<bool> {
         arena::with(|a| {
             let flags = a.variables[self.ix()].flags;
@@ -46,18 +46,18 @@ impl Variable {
         })
     }
 
-    /// What follows from its parent, as of the last forward run.
+    /// The value that follows from its parent, as of the last forward run.
     pub fn need_grad_state(&self) -> bool {
         self.has(flag::NEED_GRAD_STATE)
     }
 
-    /// Says whether it needs a gradient.
+    /// Sets whether it needs a gradient.
     pub fn set_need_grad(&self, on: bool) {
         self.set(flag::NEED_GRAD_SET, true);
         self.set(flag::NEED_GRAD, on);
     }
 
-    /// Lets need of a gradient follow from its parent again.
+    /// Resets need of a gradient to the value that follows from its parent.
     pub fn unset_need_grad(&self) {
         self.set(flag::NEED_GRAD_SET | flag::NEED_GRAD, false);
     }
@@ -68,7 +68,7 @@ impl Variable {
         self
     }
 
-    /// Whether its data may be dropped after use and computed again for the backward run.
+    /// True if its data may be dropped after use and recomputed for the backward run.
     ///
     /// ```
     /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
@@ -88,7 +88,7 @@ impl Variable {
         self.has(flag::RECOMPUTE)
     }
 
-    /// Whether its data may be missing when a gradient reads it, and is computed again then.
+    /// True if its data may be missing when a gradient reads it, and is then recomputed.
     pub(crate) fn may_be_dropped(&self) -> bool {
         self.has(flag::RESTORED)
     }
@@ -98,7 +98,7 @@ impl Variable {
         self.set(flag::RECOMPUTE, on);
     }
 
-    /// Whether runs may never clear its memory.
+    /// True if runs must not clear its memory.
     ///
     /// ```
     /// use kinnor::graph::{ForwardOptions, Variable, apply};
@@ -122,7 +122,7 @@ impl Variable {
         self.set(flag::PERSISTENT, on);
     }
 
-    /// Whether its data is, through in-place functions, that of a variable that must not be cleared.
+    /// True if in-place functions make it share the data of a variable that must not be cleared.
     pub fn prohibit_clear_data(&self) -> bool {
         self.has(flag::PROHIBIT_CLEAR)
     }
@@ -132,7 +132,7 @@ impl Variable {
         self.set(flag::PROHIBIT_CLEAR, on);
     }
 
-    /// Whether an in-place function may change its data.
+    /// True if an in-place function may change its data.
     ///
     /// ```
     /// use kinnor::graph::{Variable, apply};

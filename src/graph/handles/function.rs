@@ -1,4 +1,4 @@
-//! Handles on functions: what `nbla::CgFunction` is in NNabla's C++.
+//! Handles on functions, like `nbla::CgFunction` in NNabla's C++.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ use crate::ops::{Alias, Op, Value};
 pub struct Function(pub(crate) Ix);
 
 impl Function {
-    /// A handle that counts anew.
+    /// A new handle with its own count.
     pub(crate) fn counted(a: &mut Arena, f: Ix) -> Self {
         a.functions[f].count += 1;
         Self(f)
@@ -24,7 +24,7 @@ impl Function {
         self.0
     }
 
-    /// A number that no other function of the process has or had.
+    /// A number that is unique among all functions of the process, past and present.
     pub fn number(&self) -> u64 {
         u64::from(self.0) | arena::with(|a| u64::from(a.functions[self.0].generation)) << 32
     }
@@ -34,18 +34,18 @@ impl Function {
         arena::with(|a| a.op(self.0).clone())
     }
 
-    /// Name of the type of the operation: `LeakyReLU`.
+    /// The type name of the operation, such as `LeakyReLU`.
     pub fn type_name(&self) -> String {
         self.op().type_name().to_string()
     }
 
-    /// The constant arguments, as NNabla's `info.args` has them.
+    /// The constant arguments, like `info.args` in NNabla.
     pub fn arguments(&self) -> Vec<(&'static str, Value)> {
         let shapes: Vec<_> = self.inputs().iter().map(Variable::shape).collect();
         self.op().info(&shapes.iter().collect::<Vec<_>>())
     }
 
-    /// The inputs that were given, also those that are set aside.
+    /// The inputs that were passed, including inactive ones.
     pub fn inputs(&self) -> Vec<Variable> {
         arena::with(|a| {
             let inputs = a.all_inputs(self.0);
@@ -57,7 +57,7 @@ impl Function {
         })
     }
 
-    /// The outputs. One that nobody held is a bare variable on the same data and gradient.
+    /// The outputs. For an output whose variable was freed, returns a new variable on the same data and gradient.
     pub fn outputs(&self) -> Vec<Variable> {
         arena::with(|a| {
             let n = a.functions[self.0].outputs.len();
@@ -69,12 +69,12 @@ impl Function {
         })
     }
 
-    /// The longest path to it from a variable without parent.
+    /// The length of the longest path to it from a variable without parent.
     pub fn rank(&self) -> u32 {
         arena::with(|a| a.functions[self.0].rank)
     }
 
-    /// Whether gradients flow through it, as of its making or the last forward run.
+    /// True if gradients flow through it, as of its creation or the last forward run.
     pub fn need_grad(&self) -> bool {
         arena::with(|a| a.functions[self.0].need_grad)
     }
@@ -84,18 +84,18 @@ impl Function {
         context::context(arena::with(|a| a.functions[self.0].context))
     }
 
-    /// Marks of the user's, by key.
+    /// User tags, by key.
     pub fn tags(&self) -> Vec<(String, String)> {
         arena::with(|a| a.functions[self.0].tags.clone())
     }
 
-    /// Replaces the marks.
+    /// Replaces the tags.
     pub fn set_tags(&self, tags: Vec<(String, String)>) {
         arena::with(|a| a.functions[self.0].tags = tags);
     }
 
-    /// The functions of a backward run that begins at this one, in its order, each with the gradients among `grads`, by
-    /// number, that are complete once it has run: no function after it adds to them.
+    /// The functions of a backward run that starts here, in its order. Each comes with the indices of those gradients
+    /// in `grads` that are complete after it has run: no later function adds to them.
     ///
     /// ```
     /// use kinnor::graph::{Function, Variable, apply};
@@ -134,7 +134,7 @@ impl Function {
         })
     }
 
-    /// The output that shares memory with input `i`, if one does.
+    /// The output that shares memory with input `i`, if any.
     pub fn alias(&self, i: usize) -> Option<Alias> {
         self.op().facts().alias(i)
     }

@@ -1,5 +1,5 @@
-//! What a program wants to know of the gradient of one variable: hooks, whether to keep it, and the gradient as a
-//! variable that can be differentiated again.
+//! State for the gradient of one variable: hooks, whether to retain it, and the gradient as a variable that can be
+//! differentiated again.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::graph::handles::variable::Variable;
 use crate::ops::Op;
 use crate::{Error, Result};
 
-/// Something of the user's that is called with gradients.
+/// A user hook that is called with gradients.
 pub trait GradientHook: Send + Sync {
-    /// Takes a gradient; what it returns, if anything, takes the place of that gradient.
+    /// Called with a gradient. If it returns one, that replaces the gradient.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// Errors of the user code.
     fn call(&self, g: &Variable) -> Result<Option<Variable>>;
-    /// What it is in the language that it is written in.
+    /// The hook as an object of the language it is written in.
     fn object(&self) -> &(dyn Any + Send + Sync);
 }
 
@@ -35,17 +35,17 @@ impl<F: Fn(&Variable) -> Result<Option<Variable>> + Send + Sync + 'static> Gradi
     }
 }
 
-/// When a hook is called.
+/// The time at which a hook is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// With the sum of all contributions, before anything is done with it.
+    /// With the sum of all contributions, before it is used.
     Gradient,
     /// With the variable, after a run has added to its gradient.
     Accumulated,
 }
 
 struct RegisteredHook {
-    /// Registered on a leaf: the tensor may also be that of a variable in the middle of a graph.
+    /// Registered on a leaf. The tensor may also belong to an intermediate variable.
     leaf: bool,
     when: When,
     call: Arc<dyn GradientHook>,
@@ -58,23 +58,23 @@ impl RegisteredHook {
     }
 }
 
-/// What is kept beside a tensor that somebody watches.
+/// State attached to a tensor with hooks or a retained gradient.
 #[derive(Default)]
 pub(crate) struct GradientState {
     hooks: Vec<RegisteredHook>,
     retained: bool,
-    /// The gradient with its graph, and the name of the values that it had.
+    /// The gradient with its graph, and the fingerprint that its values had.
     gradient: Option<(Variable, u64)>,
 }
 
 impl Attachment for GradientState {}
 
-/// Removes a hook. It keeps nothing alive, and dropping it does nothing.
+/// Removes a hook. Keeps nothing alive, and has no effect when dropped.
 #[derive(Clone, Debug)]
 pub struct HookHandle(Arc<AtomicBool>);
 
 impl HookHandle {
-    /// The hook is not called any more.
+    /// Removes the hook: it is not called any more.
     pub fn remove(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -85,13 +85,13 @@ impl Arena {
         self.tensors[tensor].gradient_state.get_or_default()
     }
 
-    /// Whether a run has to keep the gradient of a tensor, other than that of a leaf, for the user.
+    /// True if a run must keep the gradient of a tensor, other than that of a leaf, for the user.
     pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
         let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
         self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
     }
 
-    /// Whether a single handle keeps a variable and its tensor alive.
+    /// True if a single handle keeps a variable and its tensor alive.
     fn is_held_by_one(&self, v: Ix) -> bool {
         let slot = &self.variables[v];
         let (held, f) = (self.tensors[slot.tensor].count, slot.parent);
@@ -102,12 +102,12 @@ impl Arena {
         slot.count == 1 && pair
     }
 
-    /// Whether the gradient of an intermediate variable is kept.
+    /// True if the gradient of an intermediate variable is retained.
     pub(crate) fn is_retained(&self, tensor: Ix) -> bool {
         self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained)
     }
 
-    /// The hooks on a leaf, or on what a function computes.
+    /// The hooks on a leaf, or on the output of a function.
     pub(crate) fn gradient_hooks(&self, tensor: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
         let watch = self.tensors[tensor].gradient_state.get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
@@ -115,14 +115,14 @@ impl Arena {
         called.map(|h| Arc::clone(&h.call)).collect()
     }
 
-    /// The gradient of a tensor as a variable with a graph, if that is still what its memory holds.
+    /// The gradient of a tensor as a variable with a graph, if it still matches the memory of the gradient.
     pub(crate) fn gradient_variable(&mut self, tensor: Ix) -> Option<Variable> {
         let v = self.gradient_in_graph(tensor)?;
         self.variables[v].count += 1;
         Some(Variable::adopt(self, v))
     }
 
-    /// Whether there is one.
+    /// True if [`Arena::gradient_variable`] would return one.
     pub(crate) fn has_gradient_variable(&self, tensor: Ix) -> bool {
         self.gradient_in_graph(tensor).is_some()
     }
@@ -138,7 +138,7 @@ impl Arena {
         Some(v)
     }
 
-    /// Replaces it; returns the old one, to be dropped outside of the lock.
+    /// Replaces the gradient variable. Returns the old one, to be dropped after unlocking.
     pub(crate) fn set_gradient_variable(&mut self, tensor: Ix, v: Option<Variable>) -> Option<Variable> {
         if v.is_none() && self.tensors[tensor].gradient_state.get::<GradientState>().is_none() {
             return None;
@@ -152,16 +152,16 @@ impl Arena {
 }
 
 impl Variable {
-    /// Whether nothing is differentiated through it: it needs no gradient, or none flows on from it.
+    /// True if no gradient flows through it: it needs none, or has no parent that gradients flow through.
     pub fn is_leaf(&self) -> bool {
         arena::with(|a| a.is_end(self.ix()) || !a.need_grad(self.ix()))
     }
 
-    /// As [`Variable::set_need_grad`], which allows more.
+    /// As [`Variable::set_need_grad`], with more checks.
     ///
     /// # Errors
-    /// [`Error::Graph`] when gradients are to stop at what a function computes, or to flow to other than floating-point
-    /// numbers.
+    /// [`Error::Graph`] if it would stop gradients at the output of a function, or request gradients of a type other
+    /// than floating point.
     pub fn set_requires_grad(&self, on: bool) -> Result<()> {
         if !on && !self.is_leaf() {
             return Err(Error::Graph(format!(
@@ -175,17 +175,17 @@ impl Variable {
                 "requires_grad: expected a variable of floating-point numbers, got dtype {dtype}"
             )));
         }
-        // What follows from its inputs need not be said.
+        // A value that follows from its inputs is not set explicitly.
         if self.need_grad() != on {
             self.set_need_grad(on);
         }
         Ok(())
     }
 
-    /// Registers a call with its gradient; see [`When`].
+    /// Registers a hook on its gradient. See [`When`].
     ///
     /// # Errors
-    /// [`Error::Graph`] when it needs no gradient, or [`When::Accumulated`] is asked of a variable that is no leaf.
+    /// [`Error::Graph`] if it needs no gradient, or if `when` is [`When::Accumulated`] and it is not a leaf.
     pub fn add_gradient_hook(&self, when: When, call: Arc<dyn GradientHook>) -> Result<HookHandle> {
         if !self.need_grad() {
             return Err(Error::Graph(format!(
@@ -203,7 +203,7 @@ impl Variable {
                 return Err(Error::Graph(text.into()));
             }
             a.hooked = true;
-            a.outdate(tensor); // plans say whom to call
+            a.outdate(tensor); // plans contain the hooks to call
             let hooks = &mut a.gradient_state(tensor).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
             hooks.push(RegisteredHook { leaf, when, call, removed });
@@ -213,8 +213,8 @@ impl Variable {
         Ok(handle)
     }
 
-    /// Visits the hooks that nothing but this handle keeps: the variable is in no graph but that which computes it, and
-    /// nobody else has a hand on that.
+    /// Visits the hooks that only this handle keeps alive: the variable is in no graph but the one that computes it,
+    /// and nothing else holds that graph.
     pub fn visit_own_hooks(&self, mut visit: impl FnMut(&dyn GradientHook)) {
         arena::with(|a| {
             let tensor = a.variables[self.ix()].tensor;
@@ -227,8 +227,8 @@ impl Variable {
         });
     }
 
-    /// Visits the operations of users that nothing but this handle keeps: on the way up from it nobody else has hold of
-    /// a variable, a function or an operation.
+    /// Visits the user operations that only this handle keeps alive: nothing else holds a variable, function or
+    /// operation on the path up from it.
     pub fn visit_own_operations(&self, mut visit: impl FnMut(&User)) {
         arena::with(|a| {
             let (mut next, mut plans): (Vec<Ix>, Vec<&Attached>) = (vec![self.ix()], Vec::new());
@@ -241,7 +241,7 @@ impl Variable {
                 let op = a.op(f);
                 if let (Some(user), Op::Shared(shared)) = (op.user().and_then(|user| user.downcast_ref()), op)
                 {
-                    // A plan has hold of operations, and whoever has the variable of the plan.
+                    // A plan also holds operations, and the owner of the plan's variable holds the plan.
                     let planned: usize = plans.iter().map(|plan| plan.operation_handles(shared)).sum();
                     if Arc::strong_count(shared) == 1 + planned {
                         visit(user);
@@ -267,11 +267,11 @@ impl Variable {
         drop(old);
     }
 
-    /// Lets differentiation add to the gradient of this variable as it does for leaves. Of a run of
-    /// [`Variable::backward`] it keeps the gradient where the run would clear it.
+    /// Accumulates the gradient of this variable during differentiation, as for leaves. A run of
+    /// [`Variable::backward`] keeps the gradient where it would otherwise clear it.
     ///
     /// # Errors
-    /// [`Error::Graph`] when it needs no gradient.
+    /// [`Error::Graph`] if it needs no gradient.
     pub fn retain_grad(&self) -> Result<()> {
         if !self.need_grad() {
             return Err(Error::Graph(format!(
@@ -289,12 +289,12 @@ impl Variable {
         Ok(())
     }
 
-    /// Whether [`Variable::retain_grad`] was called on what a function computes.
+    /// True if [`Variable::retain_grad`] was called and a function computes the variable.
     pub fn retains_grad(&self) -> bool {
         arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.variables[self.ix()].tensor))
     }
 
-    /// Whether a gradient was written since it was made, zeroed or dropped.
+    /// True if the gradient was written since it was created, zeroed or dropped.
     pub fn has_grad(&self) -> bool {
         arena::with(|a| {
             let grad = a.tensors[a.variables[self.ix()].tensor].grad.as_ref();
@@ -302,7 +302,7 @@ impl Variable {
         })
     }
 
-    /// Its gradient as a variable: with its graph where one was made; on the same memory in any case.
+    /// The gradient as a variable on the same memory, with its graph if it has one.
     pub fn grad_variable(&self) -> Option<Self> {
         if !self.has_grad() {
             return None;
@@ -311,7 +311,7 @@ impl Variable {
         found.or_else(|| Self::over(&self.grad()).ok())
     }
 
-    /// Gives the memory of its gradient back, which reads as zeros then, and lets go of the graph of its gradient.
+    /// Frees the memory of the gradient, which then reads as zeros, and drops the graph of the gradient.
     pub fn drop_grad(&self) {
         let old = arena::with(|a| {
             let tensor = a.variables[self.ix()].tensor;
@@ -329,7 +329,7 @@ impl Variable {
     }
 }
 
-/// Calls hooks with a gradient, one after the other, and returns what takes its place, if anything does.
+/// Calls hooks with a gradient, in order, and returns the replacement, if any.
 pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result<Option<Variable>> {
     let shape = g.shape();
     let mut changed: Option<Variable> = None;
@@ -341,7 +341,7 @@ pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
         changed = Some(new);
     }
     match changed.as_ref().map(Variable::shape) {
-        // A later hook has been given it.
+        // A later hook received it.
         Some(got) if got != shape => {
             Err(Error::shape("hook", format!("a gradient of shape {shape}"), [&got]))
         }
@@ -349,7 +349,7 @@ pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
     }
 }
 
-/// Tells the hooks on leaves that their gradients were added to.
+/// Calls the hooks on leaves whose gradients a run has added to.
 pub(crate) fn tell_all_accumulated(leaves: &[Ix]) -> Result<()> {
     let hooked = arena::with(|a| {
         let any = |tensor: &Ix| a.hooked && !a.gradient_hooks(*tensor, true, When::Accumulated).is_empty();
@@ -358,7 +358,7 @@ pub(crate) fn tell_all_accumulated(leaves: &[Ix]) -> Result<()> {
     hooked.into_iter().try_for_each(tell_accumulated)
 }
 
-/// Tells the hooks on a leaf that its gradient was added to.
+/// Calls the hooks on a leaf whose gradient a run has added to.
 pub(crate) fn tell_accumulated(tensor: Ix) -> Result<()> {
     let (hooks, leaf) = arena::with(|a| {
         let hooks = a.gradient_hooks(tensor, true, When::Accumulated);
@@ -368,7 +368,7 @@ pub(crate) fn tell_accumulated(tensor: Ix) -> Result<()> {
     hooks.iter().zip(leaf.iter().cycle()).try_for_each(|(hook, leaf)| hook.call(leaf).map(drop))
 }
 
-/// The number of variables that are alive, in graphs or in hands: for tests of what is let go.
+/// The number of live variables, in graphs or held by handles, for tests of memory release.
 pub fn live_variables() -> usize {
     arena::with(|a| a.live_variables())
 }

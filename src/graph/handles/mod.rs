@@ -1,4 +1,4 @@
-//! What users hold: counted handles on nodes, arrays, and what is registered on them.
+//! Types that users hold: counted handles on nodes, arrays, and the hooks registered on them.
 
 pub(crate) mod active_inputs;
 pub(crate) mod callbacks;

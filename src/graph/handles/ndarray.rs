@@ -1,4 +1,4 @@
-//! Arrays outside of a graph, by reference.
+//! Arrays outside a graph, by reference.
 
 use crate::Error;
 use crate::Result;
@@ -10,10 +10,10 @@ use crate::array::Storage;
 use crate::array::View;
 use std::sync::Arc;
 
-/// A new array with the same elements in the same type.
+/// A new array with the same elements and type.
 ///
 /// # Errors
-/// [`Error::Cleared`] when there is nothing to copy, [`Error::Memory`].
+/// [`Error::Cleared`] if there is no data to copy, [`Error::Memory`].
 pub fn copied(array: &NdArray) -> Result<NdArray> {
     let n = array.shape.size();
     let storage = Storage::new(n);
@@ -22,9 +22,9 @@ pub fn copied(array: &NdArray) -> Result<NdArray> {
     Ok(NdArray { shape: array.shape.clone(), storage })
 }
 
-/// An array by reference: a shape over elements that others may share.
+/// An array by reference: a shape and elements that other arrays may share.
 ///
-/// Its elements are as many as its shape says: nobody can make one that is not so.
+/// The number of elements always matches the shape, and the fields are private to ensure that.
 ///
 /// ```compile_fail
 /// use kinnor::array::{Shape, Storage};
@@ -33,9 +33,9 @@ pub fn copied(array: &NdArray) -> Result<NdArray> {
 /// ```
 #[derive(Clone)]
 pub struct NdArray {
-    /// Its shape.
+    /// The shape.
     pub(crate) shape: Shape,
-    /// Its elements.
+    /// The elements.
     pub(crate) storage: Arc<Storage>,
 }
 
@@ -43,13 +43,13 @@ impl NdArray {
     /// An array that reads as zeros.
     ///
     /// # Errors
-    /// [`Error::Memory`] when no machine could hold it.
+    /// [`Error::Memory`] if its size exceeds the address space.
     pub fn new(shape: Shape) -> Result<Self> {
         let storage = Storage::new(shape.checked_size()?);
         Ok(Self { shape, storage })
     }
 
-    /// Its shape.
+    /// The shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -59,39 +59,39 @@ impl NdArray {
         self.storage.dtype()
     }
 
-    /// Makes its elements those of another type, each rounded to that.
+    /// Converts its elements to another type, with rounding.
     ///
     /// # Errors
-    /// [`Error::Cleared`] when the engine cleared them, [`Error::Memory`].
+    /// [`Error::Cleared`] if the engine cleared them, [`Error::Memory`].
     pub fn cast(&self, dtype: DType) -> Result<()> {
         self.storage.access(dtype, Access::ReadWrite).map(drop)
     }
 
-    /// Makes all elements zero, when they are looked at.
+    /// Sets all elements to zero, lazily.
     ///
     /// # Errors
-    /// [`Error::Memory`] when it is a part of an array that has no memory yet, and there is none.
+    /// [`Error::Memory`] if it is a slice of an array without memory, and the allocation fails.
     pub fn zero(&self) -> Result<()> {
         self.storage.zero()
     }
 
-    /// Gives its memory back: there is nothing to read until it is written.
+    /// Frees its memory. The array must be written before it is read again.
     ///
     /// # Errors
-    /// [`Error::Graph`] when it is a part of another array.
+    /// [`Error::Graph`] if it is a slice of another array.
     pub fn clear(&self) -> Result<()> {
         self.storage.clear(false)
     }
 
-    /// Whether its memory was given back and nothing was written since.
+    /// True if its memory was freed and nothing was written since.
     pub fn is_cleared(&self) -> bool {
         self.storage.is_cleared()
     }
 
-    /// Copies of its elements as `f64`.
+    /// Copies its elements as `f64`.
     ///
     /// # Errors
-    /// [`Error::Cleared`] when the engine cleared them.
+    /// [`Error::Cleared`] if the engine cleared them.
     pub fn to_vec(&self) -> Result<Vec<f64>> {
         let (n, mut copies) = (self.shape.size(), Vec::new());
         copies
@@ -101,9 +101,10 @@ impl NdArray {
         Ok(copies)
     }
 
-    /// Its elements as they are now. Whoever writes the array while the view lives writes to other memory.
+    /// A snapshot of its elements. A write to the array during the lifetime of the view goes to other memory.
     ///
-    /// On threads this is as safe as any read: an array that another thread writes outside of a run must not be looked at.
+    /// Thread safety is that of any read: do not create a view of an array while another thread writes it outside of
+    /// a run.
     ///
     /// ```
     /// use kinnor::graph::NdArray;
@@ -117,7 +118,7 @@ impl NdArray {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Cleared`] when the engine cleared them, [`Error::Memory`].
+    /// [`Error::Cleared`] if the engine cleared them, [`Error::Memory`].
     pub fn view<T: Element>(&self) -> Result<View<T>> {
         self.storage.view(&self.shape)
     }
@@ -147,10 +148,10 @@ impl NdArray {
         Ok(array)
     }
 
-    /// Overwrites its elements with those of an array of its shape, in the type that they have (`f32` at first).
+    /// Overwrites its elements with those of an array of the same shape. Keeps its type, `f32` by default.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the shape differs, [`Error::Memory`].
+    /// [`Error::Shape`] if the shape differs, [`Error::Memory`].
     #[cfg(feature = "ndarray")]
     pub fn assign<T: Element, S, D>(&self, values: &ndarray::ArrayBase<S, D>) -> Result<()>
     where
@@ -166,10 +167,10 @@ impl NdArray {
         }
     }
 
-    /// Overwrites its elements, in the type that they have (`f32` at first).
+    /// Overwrites its elements. Keeps its type, `f32` by default.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the count differs.
+    /// [`Error::Shape`] if the count differs.
     pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
         if values.len() != self.shape.size() {
             let expected = format!("{} values", self.shape.size());
@@ -179,7 +180,7 @@ impl NdArray {
     }
 }
 
-/// The same elements under the same shape.
+/// Equal if both have the same storage and shape.
 impl PartialEq for NdArray {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage) && self.shape == other.shape

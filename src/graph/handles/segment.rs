@@ -1,5 +1,5 @@
-//! A segment of a graph: the functions that a piece of code made, and what they take from outside of it. Where it runs without
-//! a graph, that is noted on the way.
+//! A segment of a graph: the functions that a piece of code created, and the variables they read from outside.
+//! Without a graph, reads and outputs are recorded during execution.
 
 use std::cell::RefCell;
 
@@ -7,12 +7,12 @@ use crate::graph::arena::{self, Ix, NONE, order};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes;
 
-/// What functions read and made without a graph, as long as that is noted.
+/// A record of the variables that functions read and created without a graph.
 #[derive(Default)]
 pub struct Notes {
     /// Variables that need a gradient and were read, each once.
     pub read: Vec<Variable>,
-    /// Numbers of variables that were made, with their generations.
+    /// Numbers and generations of variables that were created.
     made: Vec<(Ix, u32)>,
 }
 
@@ -26,13 +26,13 @@ pub(crate) fn begin_thread() {
     let _ = NOTES.try_with(|_| ());
 }
 
-/// Has notes taken on this thread from now on, or not; returns those that were taken.
+/// Starts or stops recording on this thread. Returns the previous record.
 pub fn swap_notes(new: Option<Notes>) -> Option<Notes> {
     modes::set_noting(new.is_some());
     NOTES.replace(new)
 }
 
-/// Notes variables that need a gradient, and are read.
+/// Records variables that are read and need a gradient.
 pub fn note_read<'a>(variables: impl IntoIterator<Item = &'a Variable>) {
     for v in variables.into_iter().filter(|v| v.need_grad()) {
         NOTES.with_borrow_mut(|notes| {
@@ -43,7 +43,7 @@ pub fn note_read<'a>(variables: impl IntoIterator<Item = &'a Variable>) {
     }
 }
 
-/// Notes variables that were made.
+/// Records variables that were created.
 pub(crate) fn note_made(variables: &[Variable]) {
     let named = arena::with(|a| variables.iter().map(|v| (v.ix(), a.variables[v.ix()].generation)).collect());
     let mut named: Vec<_> = named;
@@ -51,18 +51,18 @@ pub(crate) fn note_made(variables: &[Variable]) {
 }
 
 impl Notes {
-    /// Whether a function made the variable while these notes were taken.
+    /// True if a function created the variable during this record.
     pub fn has_made(&self, v: &Variable) -> bool {
         self.made.contains(&(v.ix(), arena::with(|a| a.variables[v.ix()].generation)))
     }
 }
 
-/// Counts the functions that were made so far: those that are made from now on belong to a segment that starts here.
+/// The number of functions created so far. A segment that starts here contains those created later.
 pub fn births() -> u64 {
     arena::with(|a| a.births)
 }
 
-/// Whether a function of the segment that started at `since` computes `v`.
+/// True if a function of the segment that started at `since` computes `v`.
 pub fn is_born_since(v: &Variable, since: u64) -> bool {
     arena::with(|a| {
         let f = a.variables[v.ix()].parent;
@@ -70,8 +70,8 @@ pub fn is_born_since(v: &Variable, since: u64) -> bool {
     })
 }
 
-/// The variables that need a gradient and that the segment from `since` to `ends` takes from outside, each tensor
-/// once; those of `known` are left out.
+/// The variables that need a gradient and that the segment from `since` to `ends` reads from outside, each tensor
+/// once. Excludes those of `known`.
 pub fn taken_from_outside(ends: &[&Variable], since: u64, known: &[&Variable]) -> Vec<Variable> {
     arena::with(|a| {
         let roots: Vec<Ix> = ends.iter().map(|v| v.ix()).collect();

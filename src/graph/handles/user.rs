@@ -1,16 +1,16 @@
-//! A function that a user wrote, and its gradient as a rule on variables.
+//! User-defined operations, and their gradients as rules on variables.
 
 use std::any::Any;
 
 use crate::Result;
 use crate::graph::handles::variable::Variable;
 
-/// A rule of a user's operation for its gradient, made of variables rather than symbols.
+/// The gradient rule of a user-defined operation, on variables instead of symbols.
 pub trait UserRule: Send + Sync {
-    /// The gradients of the inputs that are `wanted`, built from inputs, outputs and the gradients of the outputs.
+    /// Builds the gradients of the inputs that are `wanted` from inputs, outputs and the gradients of the outputs.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// Errors of the user code.
     fn gradient(
         &self,
         x: &[Variable],
@@ -18,9 +18,9 @@ pub trait UserRule: Send + Sync {
         gy: &[Variable],
         wanted: &[bool],
     ) -> Result<Vec<Option<Variable>>>;
-    /// What the operation is in the language that it is written in.
+    /// The operation as an object of the language it is written in.
     fn object(&self) -> &(dyn Any + Send + Sync);
 }
 
-/// What [`crate::ops::Operation::user`] returns for an operation of a user.
+/// The return value of [`crate::ops::Operation::user`] for a user-defined operation.
 pub struct User(pub Box<dyn UserRule>);

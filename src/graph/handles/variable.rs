@@ -1,4 +1,4 @@
-//! Handles on variables: what `nbla::CgVariable` is in NNabla's C++.
+//! Handles on variables, like `nbla::CgVariable` in NNabla's C++.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use crate::graph::settings::modes;
 use crate::ops::Array;
 use crate::{Error, Result};
 
-/// A handle on a variable of a graph. It holds the variable, and the variable holds all that it was computed from.
+/// A handle on a variable of a graph. It keeps the variable alive, and the variable keeps alive everything it was
+/// computed from.
 ///
-/// Handles on the same tensor are equal, whether in a graph or unlinked from it.
+/// Handles on the same tensor are equal, in a graph or unlinked from it.
 ///
 /// ```
 /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
@@ -30,10 +31,10 @@ use crate::{Error, Result};
 pub struct Variable(Ix);
 
 impl Variable {
-    /// A variable of this shape that no function computes; it reads as zeros.
+    /// A variable of this shape without parent. It reads as zeros.
     ///
     /// # Errors
-    /// [`Error::Memory`] when no machine could hold it.
+    /// [`Error::Memory`] if its size exceeds the address space.
     pub fn new(shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         shape.checked_size()?;
@@ -43,10 +44,10 @@ impl Variable {
         }))
     }
 
-    /// A variable that holds `values`, as `f32`.
+    /// A variable that holds `values` as `f32`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the count of values does not fit.
+    /// [`Error::Shape`] if the count of values does not match the shape.
     pub fn from_values(shape: impl Into<Shape>, values: &[f64]) -> Result<Self> {
         let v = Self::new(shape)?;
         v.data().copy_from_slice(values)?;
@@ -84,12 +85,12 @@ impl Variable {
         arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.clone())
     }
 
-    /// Number of elements.
+    /// The number of elements.
     pub fn size(&self) -> usize {
         arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.size())
     }
 
-    /// The values. They are shared: writing to them writes to the variable.
+    /// The data, by reference: writing to it writes to the variable.
     pub fn data(&self) -> NdArray {
         arena::with(|a| {
             let tensor = a.variables[self.0].tensor;
@@ -97,7 +98,7 @@ impl Variable {
         })
     }
 
-    /// Whether a function computes it into memory that no input of it has.
+    /// True if a function computes it into memory that it does not share with an input.
     pub fn has_own_memory(&self) -> bool {
         arena::with(|a| {
             let f = a.variables[self.0].parent;
@@ -105,7 +106,7 @@ impl Variable {
         })
     }
 
-    /// The gradient, shared likewise.
+    /// The gradient, by reference.
     pub fn grad(&self) -> NdArray {
         arena::with(|a| {
             let tensor = a.variables[self.0].tensor;
@@ -113,7 +114,7 @@ impl Variable {
         })
     }
 
-    /// Both, for code that works on arrays.
+    /// Data and gradient, for code that works on arrays.
     pub fn array(&self) -> Array {
         let (data, grad) = (self.data(), self.grad());
         Array { shape: data.shape, data: data.storage, grad: grad.storage }
@@ -127,10 +128,10 @@ impl Variable {
         Err(Error::shape(format!("{what} of {}", self.describe()), format!("shape {own}"), [&array.shape]))
     }
 
-    /// Shares the elements of `data` as the values.
+    /// Sets the data to that of `data`, by reference.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless it has exactly the shape of the variable.
+    /// [`Error::Shape`] if the shape differs from that of the variable.
     pub fn set_data(&self, data: &NdArray) -> Result<()> {
         self.fits("data", data)?;
         data.storage.give_to_leaf();
@@ -138,10 +139,10 @@ impl Variable {
         Ok(())
     }
 
-    /// Shares the elements of `grad` as the gradient.
+    /// Sets the gradient to that of `grad`, by reference.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless it has exactly the shape of the variable.
+    /// [`Error::Shape`] if the shape differs from that of the variable.
     pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
         self.fits("grad", grad)?;
         let old = arena::with(|a| {
@@ -153,8 +154,8 @@ impl Variable {
         Ok(())
     }
 
-    /// Gives the variable another shape, and all that share its data. What takes it sets itself up again in the next
-    /// forward run; what computes it gives it its shape again; a backward run before that is refused.
+    /// Changes the shape of the variable, and of all variables that share its data. The next forward run sets up its
+    /// consumers again, and its parent restores its shape. A backward run before that returns an error.
     ///
     /// ```
     /// use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
@@ -171,7 +172,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of elements differs and `force` is not set.
+    /// [`Error::Shape`] if the number of elements differs and `force` is not set.
     pub fn reset_shape(&self, shape: impl Into<Shape>, force: bool) -> Result<()> {
         let shape = shape.into();
         let size = shape.checked_size()?;
@@ -193,34 +194,34 @@ impl Variable {
             }
             a.reshape(tensor, shape);
             a.mark_need_setup(self.0);
-            // A gradient with a graph has the shape of before.
+            // A gradient with a graph has the old shape.
             Ok(a.set_gradient_variable(tensor, None))
         })?;
         drop(old);
         Ok(())
     }
 
-    /// The longest path to it from a variable without parent.
+    /// The length of the longest path to it from a variable without parent.
     pub fn rank(&self) -> u32 {
         arena::with(|a| a.variables[self.0].rank)
     }
 
-    /// Its name, if it has one.
+    /// The name, if any.
     pub fn name(&self) -> Option<String> {
         arena::with(|a| a.variables[self.0].extra.as_ref().and_then(|e| e.name.clone()))
     }
 
-    /// Gives it a name; unlinked copies do not inherit it.
+    /// Sets the name. Unlinked copies do not inherit it.
     pub fn set_name(&self, name: Option<String>) {
         arena::with(|a| a.extra(self.0).name = name);
     }
 
-    /// How messages speak of it.
+    /// A description for messages.
     pub fn describe(&self) -> String {
         arena::with(|a| describe(a, self.0))
     }
 
-    /// Whether it is a leaf, or the function that computes it has run.
+    /// True if it is a leaf or its parent has run.
     pub fn is_computed(&self) -> bool {
         arena::with(|a| a.is_computed(self.0))
     }
@@ -233,7 +234,7 @@ impl Variable {
         })
     }
 
-    /// The live functions that take it, each once, in the order of their making.
+    /// The live functions that take it, each once, in order of creation.
     pub fn function_references(&self) -> Vec<Function> {
         arena::with(|a| {
             let mut seen: Vec<Ix> = Vec::new();
@@ -246,12 +247,12 @@ impl Variable {
         })
     }
 
-    /// How often live functions take it; a function that takes it twice counts twice.
+    /// The number of times that live functions take it. A function that takes it twice counts twice.
     pub fn function_reference_count(&self) -> usize {
         arena::with(|a| a.consumers(self.0).count())
     }
 
-    /// Number of handles that reach its data, in the graph, unlinked, in place or shared.
+    /// The number of handles that reach its data: in the graph, unlinked, in place or shared.
     pub fn number_of_references(&self) -> usize {
         arena::with(|a| {
             let tensor = a.variables[self.0].tensor;
@@ -262,7 +263,7 @@ impl Variable {
         })
     }
 
-    /// Says that every function that takes it must set itself up again in the next forward run.
+    /// Requests another setup of every function that takes it, in the next forward run.
     ///
     /// ```
     /// use kinnor::graph::{ForwardOptions, Variable, apply};
@@ -291,10 +292,10 @@ impl Variable {
         })
     }
 
-    /// A variable without parent of another shape on the same data and gradient.
+    /// A variable of another shape without parent, on the same data and gradient.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of elements differs.
+    /// [`Error::Shape`] if the number of elements differs.
     pub fn reshaped_unlinked(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let own = self.shape();
@@ -312,7 +313,7 @@ impl Variable {
         }))
     }
 
-    /// Gives its memory back as dynamic mode does when the last handle dies: only if no gradient needs it.
+    /// Frees its memory if no gradient reads it, as dynamic mode does when the last handle is dropped.
     ///
     /// ```
     /// use kinnor::graph::{ForwardOptions, Variable, apply};
@@ -331,7 +332,7 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Graph`] when the memory is shared by narrow.
+    /// [`Error::Graph`] if the memory is shared by narrow.
     pub fn clear_during_auto_forward(&self) -> Result<()> {
         match arena::with(|a| liveness::unneeded(a, self.0, 2)) {
             Some(storage) => storage.clear(true),
@@ -340,13 +341,13 @@ impl Variable {
     }
 }
 
-/// Flags of a variable that is made now.
+/// Initial flags of a new variable.
 pub(crate) fn new_flags() -> u16 {
     if modes::recompute() { flag::RECOMPUTE } else { 0 }
 }
 
 impl Variable {
-    /// Adds the storages of the data and of the gradient of each of `all` to a list.
+    /// Adds the storages of the data and gradient of each variable to a list.
     pub(crate) fn add_storages<'a>(
         all: impl Iterator<Item = &'a Self>,
         pairs: &mut Vec<(Arc<Storage>, Arc<Storage>)>,
@@ -371,7 +372,7 @@ impl Drop for Variable {
     fn drop(&mut self) {
         let dynamic = modes::auto_forward();
         let unneeded = arena::with(|a| {
-            // What dies with this handle need not be cleared.
+            // A value that is freed with this handle need not be cleared.
             let outlives = dynamic && a.variables[self.0].count > 1;
             let unneeded = if outlives { liveness::unneeded(a, self.0, 2) } else { None };
             a.drop_handle(self.0);

@@ -8,15 +8,15 @@ use parking_lot::Mutex;
 use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix};
 
-/// Whether data and gradient of an array were cleared.
+/// True for data and for gradient of an array if it was cleared.
 pub type ClearFlags = (bool, bool);
 
-/// What was cleared after one function ran: its inputs and its outputs.
+/// The arrays cleared after one function ran: its inputs and outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClearRecord {
-    /// Of each input.
+    /// One entry for each input.
     pub inputs: Vec<ClearFlags>,
-    /// Of each output.
+    /// One entry for each output.
     pub outputs: Vec<ClearFlags>,
 }
 
@@ -24,23 +24,23 @@ static RECORDING: AtomicBool = AtomicBool::new(false);
 
 static RECORDS: Mutex<Vec<ClearRecord>> = Mutex::new(Vec::new());
 
-/// Starts (with an empty record) or stops noting what is cleared after each function.
+/// Starts (with an empty record) or stops recording what is cleared after each function.
 pub fn record_clear_flags(on: bool) {
     RECORDS.lock().clear();
     RECORDING.store(on, Ordering::Relaxed);
 }
 
-/// What was noted so far.
+/// The record so far.
 pub fn recorded_clear_flags() -> Vec<ClearRecord> {
     RECORDS.lock().clone()
 }
 
-/// Whether [`record`] has to be called.
+/// True if runs must call [`record`].
 pub(crate) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
-/// Notes the state of the arrays of a function that has just run.
+/// Records which arrays of a function are cleared after it has run.
 pub(crate) fn record(a: &Arena, f: Ix) {
     let flags = |tensor: Ix| {
         let tensor = &a.tensors[tensor];

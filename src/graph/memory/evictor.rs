@@ -1,4 +1,4 @@
-//! Whoever gives values up to keep within a budget, as those see it who run functions. They ask here, and name no budget.
+//! The interface of eviction for code that runs functions. It hides the budget.
 
 use std::sync::Arc;
 
@@ -7,41 +7,41 @@ use crate::graph::arena::{Arena, Ix};
 use crate::graph::memory::eviction::pool::{self, EvictionPool};
 use crate::graph::step::backward::BackwardStep;
 
-/// What may give up what functions computed, and brings it back.
+/// Evicts values that functions computed, and restores them.
 pub(crate) trait Evictor {
-    /// Computes the data of `v` again, if it was given up.
+    /// Recomputes the data of `v` if it was evicted.
     ///
     /// # Errors
-    /// [`crate::Error::BudgetFor`] when there is no room for it; whatever a function on the way fails with.
+    /// [`crate::Error::BudgetFor`] if the budget is too small for it. Errors of the functions that run again.
     fn restore(self: Arc<Self>, v: Ix) -> Result<()>;
 
-    /// Begins a backward run. To be called before the run has hold of any value.
+    /// Begins a backward run. Must be called before the run holds any value.
     fn guard(self: Arc<Self>, a: &mut Arena) -> Box<dyn StepGuard>;
 }
 
-/// Keeps a backward run to a budget until it is dropped.
+/// Keeps a backward run within a budget until it is dropped.
 pub(crate) trait StepGuard {
-    /// Makes ready what `f` reads to run backward, and room for what it writes.
+    /// Restores what `f` reads in its backward run, and evicts values to make memory for its results.
     ///
     /// # Errors
     /// As [`Evictor::restore`].
     fn before(&mut self, f: Ix, step: &BackwardStep) -> Result<()>;
 
-    /// Says that `f` ran backward for good.
+    /// Records that `f` has run backward for the last time.
     fn after(&self, f: Ix);
 }
 
-/// Whether any function was ever built that has an evictor.
+/// True if any function with an evictor was ever built.
 pub(crate) fn in_use() -> bool {
     pool::in_use()
 }
 
-/// The evictor of what `f` computed, if there is one.
+/// The evictor of the values that `f` computed, if any.
 pub(crate) fn of(a: &Arena, f: Ix) -> Option<Arc<dyn Evictor>> {
     EvictionPool::of(a, f).map(|pool| -> Arc<dyn Evictor> { pool })
 }
 
-/// Begins a backward run through these functions, if one of them has an evictor: as [`Evictor::guard`].
+/// Begins a backward run through these functions, if one of them has an evictor. See [`Evictor::guard`].
 pub(crate) fn guard(a: &mut Arena, functions: &[Ix]) -> Option<Box<dyn StepGuard>> {
     let evictor = functions.iter().find_map(|f| of(a, *f))?;
     Some(evictor.guard(a))

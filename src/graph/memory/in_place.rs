@@ -1,5 +1,5 @@
-//! When memory is given back that functions share in place: a forward run that clears does so after its last use by any of
-//! them, where nobody looks at it.
+//! Finds the last use of each buffer shared by in-place functions, so that a clearing run can free it. Skips buffers
+//! visible to Python.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::step::forward::ForwardStep;
 
-/// Memory that functions of a run share.
+/// A buffer shared by functions of a run.
 #[derive(Default)]
 struct SharedMemory {
-    /// A function of the run has written it before others took it.
+    /// A function of the run wrote it before others took it.
     is_made: bool,
     is_kept: bool,
-    /// How often each variable that has it is taken.
+    /// The number of uses of each variable on it.
     uses: HashMap<Ix, usize>,
-    /// The last use, by the numbers of the step and of its input.
+    /// The last use, as the numbers of the step and its input.
     last: (u32, u32),
 }
 
-/// After which step of a run, and as which of its inputs, each memory that functions share in place has its last use. Left
-/// out is what leaves or persistent variables have, what a Python variable reaches, what a function outside of the run
-/// takes, and what nobody takes.
+/// The last use of each buffer shared in place, as the numbers of the step and its input. Excludes buffers of leaves
+/// or persistent variables, those that a Python variable reaches, those that a function outside the run takes, and
+/// those without uses.
 pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> Vec<(u32, u32)> {
     let mut all: HashMap<*const Storage, SharedMemory> = HashMap::new();
     for (f, step) in functions.iter().zip(steps) {

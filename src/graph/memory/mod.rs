@@ -1,4 +1,4 @@
-//! What may be given back and when, and how it comes back.
+//! Decides which memory may be freed and when, and restores freed values.
 
 pub(crate) mod clear_record;
 pub(crate) mod eviction;

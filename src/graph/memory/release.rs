@@ -1,8 +1,9 @@
-//! What may be given back, and when.
+//! Rules for freeing memory in runs.
 //!
-//! A forward run may clear an input after its last use; what a gradient will read is kept if the run is told to prepare
-//! for a backward run. A backward run may clear what it has differentiated through. Dynamic mode clears what its last
-//! handle let go of. Leaves and persistent variables are never cleared; memory shared in place is `in_place`'s.
+//! A forward run may clear an input after its last use. If it prepares for a backward run, it keeps what a gradient
+//! will read. A backward run may clear what it has differentiated through. Dynamic mode clears a value when its last
+//! handle is dropped. Leaves and persistent variables are never cleared. See `in_place` for memory that functions
+//! share.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::graph::arena::order::backward_order;
 use crate::graph::arena::{Arena, FunctionSlot, Ix, NONE, flag};
 use crate::ops::Reads;
 
-/// What a forward run clears.
+/// The clearing policy of a forward run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub(crate) clear_buffer: bool,
@@ -24,14 +25,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Of a backward run that restores values: what no gradient reads goes again.
+    /// The policy for recomputation in a backward run: clears values that no gradient reads.
     pub(crate) const RESTORING: Self =
         Self { clear_buffer: false, clear_no_need_grad: true, recomputation: true };
 }
 
-/// Decides, function by function in the order of a run, which inputs are cleared after it.
+/// Decides, function by function in the order of a run, which inputs to clear after it.
 ///
-/// It remembers what it has seen: one run, one instance.
+/// Keeps state about the functions seen, so each run needs its own instance.
 pub(crate) struct Clearing {
     policy: Policy,
     mark: u32,
@@ -51,7 +52,7 @@ impl Clearing {
         slot.flags |= bits;
     }
 
-    /// The inputs of `f`, by index, to be cleared once it has run.
+    /// The indices of the inputs of `f` to clear after it has run.
     pub(crate) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
         let Policy { clear_buffer, clear_no_need_grad, recomputation } = self.policy;
         let n = a.functions[f].inputs.len();
@@ -82,7 +83,7 @@ impl Clearing {
                 }
             }
             if recomputation {
-                bits |= needs(a, v); // functions that do not run again have a say too
+                bits |= needs(a, v); // functions that do not run again count too
             }
             self.scratch(a, v, bits);
             a.variables[v].visits += 1;
@@ -91,7 +92,7 @@ impl Clearing {
                 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
                 || alias.is_some()
                 || !a.facts(f).may_clear_inputs;
-            // What was there before is not the recomputation's to take away, unless a budget wants it.
+            // Recomputation keeps values that existed before it, unless there is a budget.
             let kept = recomputation && !budgeted && slot.flags & flag::SCRATCH_RESTORED == 0;
             let unneeded = slot.flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;
             let wanted = clear_buffer
@@ -108,7 +109,7 @@ impl Clearing {
     }
 }
 
-/// What a backward run clears: it tells the plans of one variable apart.
+/// The clearing options of a backward run. Part of the cache key of its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackwardKey {
     pub(crate) clear_data: bool,
@@ -117,20 +118,20 @@ pub(crate) struct BackwardKey {
 }
 
 impl BackwardKey {
-    /// Of a run that gives back all it can, as one under a memory budget does.
+    /// For a run that frees all it can, as under a memory budget.
     pub(crate) const CLEARING: Self = Self { clear_data: true, clear_grad: true, clear_seed: true };
-    /// Of a run that gives nothing back but what it starts from.
+    /// For a run that frees only its seed.
     pub(crate) const KEEPING: Self = Self { clear_data: false, clear_grad: false, clear_seed: true };
 }
 
-/// A function that waits for its backward run, and all that will run backward with it.
+/// A function that awaits its backward run, and the functions that will run backward with it.
 pub(crate) struct AwaitedRun {
     function: (Ix, u32),
     all: HashSet<Ix>,
 }
 
 impl AwaitedRun {
-    /// The runs that begin at those of `partners` that are alive.
+    /// The runs that begin at the live variables of `partners`.
     pub(crate) fn of(a: &mut Arena, partners: &[(Ix, u32)]) -> Vec<Self> {
         let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
         let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
@@ -143,34 +144,34 @@ impl AwaitedRun {
     }
 }
 
-/// What of an output is cleared after a step of a backward run.
+/// The parts of an output that are cleared after a step of a backward run.
 #[derive(Clone, Copy)]
 pub(crate) struct Cleared {
     pub(crate) data: bool,
     pub(crate) grad: bool,
-    /// The data can be computed again: other runs do not wait for it.
+    /// The data can be recomputed, so other runs do not prevent clearing.
     pub(crate) restored: bool,
 }
 
-/// Who may wait for data that a backward run would clear.
+/// Functions and runs that may still read data that a backward run would clear.
 pub(crate) struct Waiting {
-    /// Functions outside of the run that may still have to run backward, and would read it.
+    /// Functions outside the run that may still run backward and read it.
     pub(crate) guards: Vec<(Ix, u32)>,
-    /// Where other backward runs that are to come begin, if they lead through here.
+    /// Starting points of expected backward runs that pass through here.
     pub(crate) partners: Vec<(Ix, u32)>,
 }
 
 impl Waiting {
-    /// None if nobody waits.
+    /// None if nothing waits.
     pub(crate) fn if_anybody(self) -> Option<Box<Self>> {
         (!self.guards.is_empty() || !self.partners.is_empty()).then(|| Box::new(self))
     }
 }
 
-/// Decides, function by function in the order of a backward run, which outputs are cleared after it, by NNabla's rules. Who
-/// contributes to a gradient first follows from the same marks.
+/// Decides, function by function in the order of a backward run, which outputs to clear after it, by NNabla's rules.
+/// The same marks determine the first contribution to each gradient.
 ///
-/// It remembers what it has seen: one plan, one instance.
+/// Keeps state about the functions seen, so each plan needs its own instance.
 pub(crate) struct BackwardClearing {
     key: BackwardKey,
     seen: u32,
@@ -179,19 +180,19 @@ pub(crate) struct BackwardClearing {
 }
 
 impl BackwardClearing {
-    /// Scratch bits of a variable that was seen: its data or its gradient must stay.
+    /// Scratch bits of a visited variable: its data or its gradient must be kept.
     const KEEP_DATA: u16 = flag::SCRATCH_NEED;
     const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
 
-    /// For a run of `functions`, which carry the newest mark, while `awaited` runs are still to come.
+    /// For a run of `functions`, which carry the newest mark. The runs in `awaited` are expected later.
     pub(crate) fn new(a: &mut Arena, key: BackwardKey, functions: &[Ix], awaited: Vec<AwaitedRun>) -> Self {
         let run = a.newest_mark();
         debug_assert!(functions.iter().all(|f| a.functions[*f].mark == run), "the order was made last");
         Self { key, seen: a.new_mark(), run, awaited }
     }
 
-    /// Sees the inputs of `f`, and says which of them no function before it has: it makes their gradient, the others add to
-    /// it.
+    /// Visits the inputs of `f`. Returns true for each input that no earlier function takes: `f` overwrites its
+    /// gradient, later functions add to it.
     pub(crate) fn enter(&self, a: &mut Arena, f: Ix) -> SmallVec<[bool; 4]> {
         let Arena { functions, variables, .. } = a;
         let FunctionSlot { inputs, outputs, op: Some(op), .. } = &functions[f] else {
@@ -220,12 +221,12 @@ impl BackwardClearing {
         first
     }
 
-    /// Whether a function of the run has output `o` of `f` as an input.
+    /// True if a function of the run takes output `o` of `f`.
     pub(crate) fn was_seen(&self, a: &Arena, f: Ix, o: usize) -> bool {
         a.live_output(f, o).is_some_and(|v| a.variables[v].mark == self.seen)
     }
 
-    /// What of output `o` of `f` is cleared once that has run; the run begins at a `root`.
+    /// The parts of output `o` of `f` to clear after `f` has run. `root` is true if the run begins at this output.
     pub(crate) fn after(&self, a: &Arena, f: Ix, o: usize, root: bool) -> Cleared {
         let BackwardKey { clear_data, clear_grad, clear_seed } = self.key;
         if !clear_grad {
@@ -247,7 +248,7 @@ impl BackwardClearing {
         }
     }
 
-    /// Who may wait for the data of output `o` of `f`, if anybody does.
+    /// Functions and runs that may wait for the data of output `o` of `f`, if any.
     pub(crate) fn waiting(&self, a: &Arena, f: Ix, o: usize) -> Option<Box<Waiting>> {
         let mut waiting = Waiting { guards: Vec::new(), partners: Vec::new() };
         if let Some(v) = a.live_output(f, o) {
@@ -260,28 +261,28 @@ impl BackwardClearing {
     }
 }
 
-/// Who reads the data of an output.
+/// The readers of the data of an output.
 pub(crate) struct Readers {
-    /// The functions that take it, by whatever variable, with their generations.
+    /// The functions that take it through any variable, with their generations.
     pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
-    /// The tensors that have it: that of the output, and those that share its memory in place.
+    /// The tensors on the data: that of the output, and those that share its memory in place.
     tensors: SmallVec<[Ix; 2]>,
-    /// It is the memory of other variables too.
+    /// True if other variables share the memory.
     pub(crate) is_shared: bool,
 }
 
 impl Readers {
-    /// True if `f` accepts one of the tensors that have the data.
+    /// True if `f` accepts one of the tensors on the data.
     pub(crate) fn any_tensor(&self, f: impl Fn(Ix) -> bool) -> bool {
         self.tensors.iter().any(|tensor| f(*tensor))
     }
 }
 
-/// Who reads the data of output `o` of `f`, if that may be given back at all once `f` was differentiated through for the last
-/// time.
+/// The readers of the data of output `o` of `f`. None if the data must not be freed even after the last
+/// differentiation of `f`.
 ///
-/// Memory that functions share in place goes with the function that made it, which is the last to be differentiated: those
-/// that share it give back nothing.
+/// Memory that functions share in place is freed with the function that created it, which is the last one to be
+/// differentiated. Functions that share it free nothing.
 pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
     if a.facts(f).shares_output(o, a.functions[f].inputs.len()) {
         return None;
@@ -302,7 +303,7 @@ pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers>
             }
             let reader = (c.function, c.generation);
             if readers.functions.contains(&reader) {
-                continue; // by another of its inputs
+                continue; // through another of its inputs
             }
             readers.functions.push(reader);
             let inputs = &a.functions[c.function].inputs;
@@ -314,10 +315,10 @@ pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers>
     Some(readers)
 }
 
-/// The data of the outputs of `f` that may be given back once it was differentiated through for the last time.
+/// The data of the outputs of `f` that may be freed after its last differentiation.
 ///
-/// Of a static graph, as `clear_buffer` has it; in dynamic mode what no handle can see. What a function that still waits
-/// for its backward run may read stays, and so do the tensors that `keep` names.
+/// In a static graph as for `clear_buffer`, in dynamic mode the data that no handle can see. Keeps data that a
+/// function awaiting its backward run may read, and the tensors that `keep` selects.
 pub(crate) fn after_differentiation(
     a: &Arena,
     f: Ix,
@@ -350,7 +351,7 @@ mod tests {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
-    /// What each function of a graph clears, in the order of a run.
+    /// The inputs that each function of a graph clears, in the order of a run.
     fn cleared(policy: Policy, graph: &[&Variable]) -> Vec<Vec<usize>> {
         arena::with(|a| {
             let clearing = Clearing::new(a, policy);

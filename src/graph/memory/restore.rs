@@ -1,4 +1,4 @@
-//! Computing values again that were dropped after the forward run, just before a gradient reads them.
+//! Recomputes values that were dropped after the forward run, just before a gradient reads them.
 
 use crate::Result;
 use crate::graph::arena::order::{self, to_restore};
@@ -8,8 +8,8 @@ use crate::graph::memory::{clear_record, evictor};
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::prepare;
 
-/// Computes the data of `v` again, and of all that it needs and that was cleared too. What no gradient reads is cleared
-/// again at once.
+/// Recomputes the data of `v` and of all cleared values it depends on. Immediately clears again what no gradient
+/// reads.
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     if let Some(evictor) = arena::with(|a| evictor::of(a, a.variables[v].parent)) {
         return evictor.restore(v);
@@ -25,7 +25,7 @@ pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
     let _recomputing = Scope::recomputing(true);
     let recording = clear_record::is_recording();
     steps.into_iter().try_for_each(|(f, mut step, cleared)| {
-        step.count(true); // this run may be one that has nobody wait
+        step.count(true); // this run may be one without a run guard
         step.forward(true)?;
         cleared.into_iter().try_for_each(|i| step.x[i].storage.clear(true))?;
         if recording {

@@ -1,5 +1,5 @@
-//! The plan of a backward run: which functions run in which order, who writes a gradient first and who adds to it, and what
-//! is cleared after which step.
+//! The plan of a backward run: the order of functions, which of them overwrites a gradient and which adds to it, and
+//! what is cleared after each step.
 
 use std::sync::Arc;
 
@@ -21,39 +21,39 @@ use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_lea
 use crate::graph::settings::modes;
 use crate::graph::step::backward::{BackwardStep, BothSides, DataOperand};
 
-/// Where the gradients of a run live.
+/// The location of a run's gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GradientHomes {
-    /// They are those of the tensors.
+    /// In the tensors.
     Tensors,
-    /// They are the run's own, and whoever made the plan moves them.
+    /// In storages of the run, which the creator of the plan assigns.
     Private,
 }
 
-/// A backward run made ready.
+/// A prepared backward run.
 pub(crate) struct BackwardPlan {
     pub(crate) functions: PlanLock,
     pub(crate) steps: Vec<BackwardStep>,
-    /// Gradients that nobody contributes to, set to zero before a step reads them.
+    /// Gradients without contributions, which are zeroed before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
     pub(crate) clears: Vec<Release>,
-    /// Data that may have been dropped, and is computed again before a step reads it.
+    /// Data that may have been dropped, and is recomputed before a step reads it.
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
-    /// Which steps run as one pass: found when the plan is used again.
+    /// Fused passes. Determined when the plan is used for the second time.
     pub(crate) passes: Option<Vec<FusedBackward>>,
-    /// What a run does; empty when that has to be listed.
+    /// The instructions of a run. Empty if they must be listed again.
     pub(crate) instructions: Vec<Instruction>,
-    /// Where a number to start from is spread out, and the version and number that it had then.
+    /// The storage for a seed that is a single number, and the version and number of its last fill.
     pub(crate) seed: Arc<Storage>,
     pub(crate) seeded: Option<(f64, u64)>,
     pub(crate) hooked: LeafHooks,
     pub(crate) homes: GradientHomes,
-    /// Steps, in order, that read or write a gradient which is another in each run: that which the run starts from.
+    /// Steps, in order, that read or write the seed gradient, whose storage differs in each run.
     pub(crate) varying: SmallVec<[u32; 2]>,
-    /// How many functions have run, in the run under way or the last one.
+    /// The number of functions that have run, in the active or last run.
     pub(crate) done: usize,
     pub(crate) work: usize,
-    /// Steps count what they use and let nobody wait: there is a budget.
+    /// Steps count the buffers they use and the run has no run guard: there is a budget.
     pub(crate) counted: bool,
 }
 
@@ -64,10 +64,11 @@ impl AsMut<PlanLock> for BackwardPlan {
 }
 
 impl BackwardPlan {
-    /// The run from `root`; backward runs from `partners` are to come, and find what is not computed again.
+    /// The plan of the run from `root`. It keeps values that the expected backward runs from `partners` read, unless
+    /// they are recomputed.
     ///
     /// # Errors
-    /// [`crate::Error::Graph`] where shapes are not those of the forward run.
+    /// [`crate::Error::Graph`] if shapes changed since the forward run.
     pub(crate) fn make(a: &mut Arena, root: Ix, key: BackwardKey, partners: &[(Ix, u32)]) -> Result<Self> {
         let awaited = AwaitedRun::of(a, partners);
         let functions = backward_order(a, root);
@@ -87,7 +88,7 @@ impl BackwardPlan {
         Ok(plan)
     }
 
-    /// Spares the values whose memory a leaf has too.
+    /// Excludes values from clearing whose memory a leaf shares.
     fn spare_what_leaves_hold(&mut self, a: &mut Arena) {
         let is_value = |clear: &&mut Release| {
             !clear.place.is_grad && matches!(clear.spares, Spares::Nothing | Spares::Held)
@@ -106,7 +107,7 @@ impl BackwardPlan {
         }
     }
 
-    /// A plan without steps yet, which starts from gradients of `len` elements.
+    /// A plan without steps, whose seed has `len` elements.
     pub(crate) fn empty(functions: Vec<Ix>, len: usize, homes: GradientHomes) -> Self {
         Self {
             steps: Vec::with_capacity(functions.len()),
@@ -127,7 +128,7 @@ impl BackwardPlan {
         }
     }
 
-    /// Adds a step that was made ready.
+    /// Appends a prepared step.
     #[inline]
     pub(crate) fn push(&mut self, step: BackwardStep) {
         self.work += 2 * step.x.iter().map(|x| x.shape().size()).sum::<usize>();
@@ -135,16 +136,16 @@ impl BackwardPlan {
         self.steps.push(step);
     }
 
-    /// The storage to start from, if it is filled with a number.
+    /// The seed storage, filled with a number.
     pub(crate) fn filled(&mut self, value: f64) -> Arc<Storage> {
         if self.seeded != Some((value, self.seed.version())) || self.seed.is_shown() {
-            drop(self.seed.fill(value)); // which is whole: it cannot fail
+            drop(self.seed.fill(value)); // a whole storage, so this cannot fail
             self.seeded = Some((value, self.seed.version()));
         }
         Arc::clone(&self.seed)
     }
 
-    /// How long such a plan holds: it is made from what is above `root` and, as far as these are to come, above `partners`.
+    /// The validity of such a plan. It depends on the graph above `root` and above the live variables of `partners`.
     pub(crate) fn validity(a: &mut Arena, root: Ix, partners: &[(Ix, u32)]) -> Validity {
         let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
         let ends: Vec<Ix> = alive.map(|(v, _)| *v).chain([root]).collect();
@@ -152,7 +153,7 @@ impl BackwardPlan {
         a.plan_made_from(&above)
     }
 
-    /// Adds step `n`.
+    /// Appends step `n`.
     fn add_step(&mut self, a: &mut Arena, n: usize, clearing: &BackwardClearing) {
         let (f, at) = (self.functions[n], n as u32);
         let first = clearing.enter(a, f);
@@ -185,7 +186,7 @@ impl BackwardPlan {
         self.push(step);
     }
 
-    /// Looks at the storages that the tensors have now.
+    /// Looks up the current storages of the tensors.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         let mut any = false;
         let arena = self.homes == GradientHomes::Tensors;
@@ -198,7 +199,7 @@ impl BackwardPlan {
                 moved |= slot.move_to(a.grad(slot.tensor));
             }
             for slot in step.gy.iter_mut().filter(|_| arena) {
-                moved |= slot.move_to(a.grad(slot.tensor)) && n > 0; // the first one is another in each run
+                moved |= slot.move_to(a.grad(slot.tensor)) && n > 0; // the first one differs in each run
             }
             if moved {
                 step.look();
@@ -222,7 +223,7 @@ impl BackwardPlan {
         }
     }
 
-    /// Finds the steps that may run as one pass, and those that may write where they read.
+    /// Finds the steps to fuse into passes, and those that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !modes::plan_is_plain() {
             self.instructions.clear();
@@ -236,7 +237,7 @@ impl BackwardPlan {
                 if fusion::backward::backward_len(step)
                     .is_some_and(|len| len > Storage::SMALL && as_large(len))
                 {
-                    // The last one that is computed: none that follows reads what it overwrites.
+                    // The last computed gradient, so no later one reads what it overwrites.
                     let last = step.gx.iter().rposition(Option::is_some);
                     step.over = last.filter(|i| step.gx[*i].as_ref().is_some_and(|s| s.first && !s.again));
                 }
@@ -244,7 +245,7 @@ impl BackwardPlan {
         }
     }
 
-    /// Has every step run alone and leave what it reads to whoever looks at it after the step.
+    /// Runs every step separately and in separate memory, so that hooks can inspect its inputs after it.
     pub(crate) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
             self.instructions.clear();
@@ -253,7 +254,7 @@ impl BackwardPlan {
     }
 }
 
-/// A function made ready to run backward; `first` says which inputs get their first contribution.
+/// A function prepared to run backward. `first` is true for inputs that get their first contribution.
 fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
     let mut wanted: SmallVec<[bool; 4]> = SmallVec::new();
     for (i, v) in a.functions[f].inputs.iter().enumerate() {

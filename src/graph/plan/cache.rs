@@ -1,4 +1,4 @@
-//! Plans that are kept: where, under which key, and how long they hold.
+//! The cache of plans: location, key and validity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes;
 use crate::ops::{Op, Operation};
 
-/// What tells the plans of one destination apart.
+/// The key of a forward plan among those of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardKey {
     roots: SmallVec<[Ix; 2]>,
@@ -30,13 +30,13 @@ impl ForwardKey {
     }
 }
 
-/// A plan at rest, and how long it holds.
+/// A cached plan and its validity.
 pub(crate) struct CachedPlan {
     validity: Validity,
     plan: Plan,
 }
 
-/// Plans are large, and are handed on in each run.
+/// A plan. Boxed, since plans are large and are moved in each run.
 enum Plan {
     Forward(ForwardKey, Box<ForwardPlan>),
     Backward(BackwardKey, Box<BackwardPlan>),
@@ -62,11 +62,11 @@ impl Attachment for Plans {
     }
 }
 
-/// Plans that one destination keeps: to train, to evaluate, with and without clearing.
+/// The number of plans cached for one destination: for training and evaluation, with and without clearing.
 const PLANS_PER_VARIABLE: usize = 6;
 
 impl CachedPlan {
-    /// Takes the forward plan of `root` with this key out, if there is one that still holds.
+    /// Takes the forward plan of `root` with this key from the cache, if there is a valid one.
     pub(crate) fn take_forward(
         a: &mut Arena,
         root: Ix,
@@ -82,7 +82,7 @@ impl CachedPlan {
         Some((plan, validity))
     }
 
-    /// Takes the backward plan of `root` with this key out, if there is one that still holds.
+    /// Takes the backward plan of `root` with this key from the cache, if there is a valid one.
     pub(crate) fn take_backward(
         a: &mut Arena,
         root: Ix,
@@ -108,7 +108,7 @@ impl CachedPlan {
         None
     }
 
-    /// Keeps a forward plan for the next run.
+    /// Caches a forward plan for the next run.
     pub(crate) fn put_forward(
         a: &mut Arena,
         root: Ix,
@@ -119,7 +119,7 @@ impl CachedPlan {
         Self::put(a, root, validity, Plan::Forward(key, plan));
     }
 
-    /// Keeps a backward plan for the next run.
+    /// Caches a backward plan for the next run.
     pub(crate) fn put_backward(
         a: &mut Arena,
         root: Ix,
@@ -141,19 +141,19 @@ impl CachedPlan {
     }
 }
 
-/// Has every plan made anew: an array that one of them knows was given memory that may be that of others too.
+/// Outdates every plan, since an array in one of them was given memory that may be shared with others.
 pub fn memory_changed() {
     arena::with(|a| a.epoch += 1);
 }
 
 static PLANS_MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a plan that is made.
+/// Counts a new plan.
 pub(crate) fn count_made() {
     PLANS_MADE.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many plans were made so far: for tests of which are kept.
+/// The number of plans made so far, for tests of the cache.
 pub fn plans_made() -> u64 {
     PLANS_MADE.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! The plan of a forward run: which functions run in which order, and what is cleared after which.
+//! The plan of a forward run: the order of functions, and what is cleared after each.
 
 use std::sync::Arc;
 
@@ -18,30 +18,31 @@ use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
 use crate::graph::step::setup::{self, Stop};
 
-/// A forward run made ready.
+/// A prepared forward run.
 pub(crate) struct ForwardPlan {
     pub(crate) functions: PlanLock,
     pub(crate) steps: Vec<ForwardStep>,
-    /// Which input of which step is cleared after which step, in order.
+    /// The inputs to clear, as numbers of the step and its input, in order.
     pub(crate) clears: Vec<(u32, u32)>,
-    /// What would be cleared, but a leaf has the same memory, or Python holds the value and `spares_held`.
+    /// Inputs that are not cleared because a leaf shares their memory, or because Python holds the value and
+    /// `spares_held` is set.
     held: Vec<(u32, u32)>,
-    /// True if values that Python holds and that need a gradient are not cleared, as under NNabla's names.
+    /// True if values that Python holds and that need a gradient are not cleared, as in NNabla.
     spares_held: bool,
-    /// Under a memory budget: what is given back before the first step, if it is there.
+    /// Storages to free before the first step of a run under a memory budget, if they have memory.
     pub(crate) fresh: Vec<ReleasedStorage>,
-    /// Which steps run as one pass: found when the plan is used again.
+    /// Fused passes. Determined when the plan is used for the second time.
     pub(crate) passes: Option<Vec<FusedForward>>,
-    /// Which steps are done along with the one before them.
+    /// Steps that run as an epilogue of the one before them.
     pub(crate) chains: Vec<EpilogueChain>,
-    /// What a run does; empty when that has to be listed.
+    /// The instructions of a run. Empty if they must be listed again.
     pub(crate) instructions: Vec<Instruction>,
-    /// Functions whose outputs are the memory of their inputs.
+    /// Functions whose outputs share the memory of their inputs.
     in_place: Vec<Ix>,
     pub(crate) work: usize,
-    /// Values decide shapes on the way: each step is made when its turn comes.
+    /// Shapes depend on values: each step is prepared just before it runs.
     pub(crate) late: bool,
-    /// Steps count what they use and let nobody wait: there is a budget.
+    /// Steps count the buffers they use and the run has no run guard: there is a budget.
     pub(crate) counted: bool,
 }
 
@@ -99,7 +100,7 @@ impl ForwardPlan {
         Ok(plan)
     }
 
-    /// Spares the values whose memory a leaf has too, and those that Python holds if it has to.
+    /// Excludes values from clearing whose memory a leaf shares, and those that Python holds if `spares_held` is set.
     fn spare(&mut self, a: &Arena) {
         let storage = |(n, i): &(u32, u32)| &self.steps[*n as usize].x[*i as usize].storage;
         if self.held.is_empty()
@@ -118,7 +119,7 @@ impl ForwardPlan {
         (self.held, self.clears) = (held, clears);
     }
 
-    /// True if Python holds a value that needs a gradient and the run must spare it for that.
+    /// True if Python holds a value that needs a gradient, so the run must not clear it.
     fn is_held(&self, a: &Arena, (n, i): (u32, u32)) -> bool {
         if !self.spares_held {
             return false;
@@ -131,7 +132,7 @@ impl ForwardPlan {
             && users()
     }
 
-    /// Spares other values than in the run before, if Python holds others.
+    /// Updates the excluded values if Python holds others than in the run before.
     pub(crate) fn spare_what_is_held_now(&mut self, a: &Arena) {
         if !self.spares_held {
             return;
@@ -147,7 +148,7 @@ impl ForwardPlan {
         }
     }
 
-    /// Looks at the storages that the tensors have now, and has outputs in place share those of their inputs.
+    /// Looks up the current storages of the tensors, and makes in-place outputs share those of their inputs.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| aliasing::share_memory(a, *f));
         let mut any = false;
@@ -171,7 +172,7 @@ impl ForwardPlan {
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
 
-    /// Finds the steps that may run as one pass, and those that may write where they read.
+    /// Finds the steps to fuse into passes, and those that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
             self.instructions.clear();
@@ -188,7 +189,7 @@ impl ForwardPlan {
         }
     }
 
-    /// Has every step run alone and leave what it reads to whoever looks at it after the step.
+    /// Runs every step separately and in separate memory, so that hooks can inspect its inputs after it.
     pub(crate) fn unfuse(&mut self) {
         if self.passes.take().is_some() {
             self.instructions.clear();

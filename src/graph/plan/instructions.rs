@@ -1,7 +1,7 @@
-//! What a run does, one thing after the other: the list that a plan is, for the runs that go through it and for people.
+//! The instruction list of a plan, which runs execute and reports print.
 //!
-//! Several steps that run together come as one instruction before those of the steps one by one, which are gone over if it
-//! succeeds, and run if it cannot. What a step releases follows it.
+//! For several steps that run together, one joint instruction precedes the instructions of the single steps. If the
+//! joint instruction succeeds, the run skips them, otherwise it executes them. The releases of a step follow it.
 
 use std::fmt::Write;
 
@@ -10,18 +10,18 @@ use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::ops::Op;
 
-/// One thing that a run does. Steps, and entries of the plan's lists, are numbers.
+/// One action of a run. Steps and entries of the plan's lists are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
-    /// Sets the gradient of an output to zero: nobody contributes to it.
+    /// Zeroes the gradient of an output without contributions.
     Zero { step: u32, output: u32 },
     /// Calls the hooks on the gradient of an output.
     Hooks { step: u32, at: u32 },
-    /// Computes data again that a step reads, if that was dropped.
+    /// Recomputes data that a step reads, if it was dropped.
     Restore { step: u32, at: u32 },
-    /// Runs steps as one pass, and goes on at `next`.
+    /// Runs steps as one fused pass, and continues at `next`.
     Pass { at: u32, next: u32 },
-    /// Runs steps as a chain on the output of the first, and goes on at `next`.
+    /// Runs steps as a chain on the output of the first, and continues at `next`.
     Chain { at: u32, next: u32 },
     /// Runs a step.
     Run { step: u32 },
@@ -29,19 +29,19 @@ pub(crate) enum Instruction {
     Release { at: u32 },
 }
 
-/// A list of instructions, and which of them wait to be told where to go on.
+/// A list of instructions, and the joint ones whose `next` is not yet known.
 struct Listing {
     list: Vec<Instruction>,
     open: Vec<(usize, usize)>,
 }
 
 impl Listing {
-    /// An empty one, with room for so many.
+    /// An empty list with capacity for this many instructions.
     fn of(instructions: usize) -> Self {
         Self { list: Vec::with_capacity(instructions), open: Vec::new() }
     }
 
-    /// Has the joint runs end that are over before step `n`.
+    /// Ends the joint instructions whose steps all precede step `n`.
     fn reach(&mut self, n: usize) {
         let here = self.list.len() as u32;
         while let Some((start, _)) = self.open.pop_if(|(_, end)| *end <= n) {
@@ -51,7 +51,7 @@ impl Listing {
         }
     }
 
-    /// Begins a joint run of the steps up to `end`.
+    /// Begins a joint instruction for the steps up to `end`.
     fn join(&mut self, instruction: Instruction, end: usize) {
         self.open.push((self.list.len(), end));
         self.list.push(instruction);
@@ -64,7 +64,7 @@ impl Listing {
 }
 
 impl ForwardPlan {
-    /// What a run does now.
+    /// Lists the current instructions.
     fn listed(&self) -> Vec<Instruction> {
         let mut listing = Listing::of(self.functions.len() + self.clears.len());
         let mut passes = (0..).zip(self.passes.iter().flatten()).peekable();
@@ -87,7 +87,7 @@ impl ForwardPlan {
         listing.finish()
     }
 
-    /// Lists the instructions, if that was not done since steps were joined or taken apart.
+    /// Lists the instructions if steps were fused or separated since the last time.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
             debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
@@ -96,7 +96,7 @@ impl ForwardPlan {
         }
     }
 
-    /// The instructions, for people.
+    /// The instructions as text.
     pub(crate) fn text(&self) -> String {
         let mut text = Text::new("forward", self.functions.len());
         for (at, instruction) in self.listed().into_iter().enumerate() {
@@ -131,7 +131,7 @@ impl ForwardPlan {
 }
 
 impl BackwardPlan {
-    /// What a run does now.
+    /// Lists the current instructions.
     fn listed(&self) -> Vec<Instruction> {
         let mut listing = Listing::of(self.functions.len() + self.clears.len() + self.zeroed.len());
         let mut zeroed = self.zeroed.iter().peekable();
@@ -162,7 +162,7 @@ impl BackwardPlan {
         listing.finish()
     }
 
-    /// Lists the instructions, if that was not done since steps were joined or taken apart.
+    /// Lists the instructions if steps were fused or separated since the last time.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
             debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
@@ -171,7 +171,7 @@ impl BackwardPlan {
         }
     }
 
-    /// The instructions, for people.
+    /// The instructions as text.
     pub(crate) fn text(&self) -> String {
         let mut text = Text::new("backward", self.functions.len());
         for (at, instruction) in self.listed().into_iter().enumerate() {
@@ -204,10 +204,10 @@ impl BackwardPlan {
     }
 }
 
-/// Instructions as lines, those that are gone over after a joint run being set in.
+/// Text with one instruction per line. Instructions that a joint one may skip are indented.
 struct Text {
     lines: String,
-    /// Up to which instruction lines are set in.
+    /// The instruction up to which lines are indented.
     joint: u32,
 }
 
@@ -244,7 +244,7 @@ impl Text {
     }
 }
 
-/// Prints a plan that was just listed, if the environment asks for that.
+/// Prints a newly listed plan if the environment requests it.
 fn print_made(text: impl Fn() -> String) {
     if crate::graph::settings::modes::plan_is_printed() {
         eprintln!("{}", text());

@@ -1,8 +1,8 @@
 //! Hooks on gradients in a run of [`Variable::backward`].
 //!
-//! The gradient of what a function computes is complete before that function runs backward: its hooks are called then,
-//! and what they return is written over it. Gradients of leaves add up over runs, so a leaf with hooks gets a gradient of
-//! its own for the time of the run; when the run is over, it is shown to the hooks and added to what was there before.
+//! The gradient of a function's output is complete before that function runs backward. Its hooks are called then, and
+//! their result overwrites the gradient. Gradients of leaves accumulate over runs, so a leaf with hooks gets a
+//! separate gradient for the run. After the run the hooks receive it, and it is added to the previous gradient.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::graph::settings::modes::Scope;
 use crate::graph::step::accumulate::{self, GradientSum};
 use crate::graph::step::backward::BackwardStep;
 
-/// An output of a step whose gradient somebody wants to be told.
+/// An output of a step with hooks on its gradient.
 pub(crate) struct HookedOutput {
     pub(crate) step: u32,
     number: u32,
@@ -27,25 +27,26 @@ pub(crate) struct HookedOutput {
 #[derive(Clone, Copy)]
 struct HookedLeaf {
     tensor: Ix,
-    /// Not all of its hooks only want to be told when it is over.
+    /// At least one hook needs the gradient itself, not only a call after accumulation.
     shown: bool,
-    /// It has a parent through which no gradient flows, as NNabla allows: runs overwrite its gradient.
+    /// It has a parent that no gradient flows through, as NNabla allows. Runs overwrite its gradient.
     overwritten: bool,
 }
 
-/// What of a plan has hooks.
+/// The outputs and leaves of a plan that have hooks.
 #[derive(Default)]
 pub(crate) struct LeafHooks {
     pub(crate) outputs: Vec<HookedOutput>,
     leaves: Vec<HookedLeaf>,
 }
 
-/// Leaves with hooks, and their gradients in a run that is over.
+/// Leaves with hooks, and their gradients from a completed run.
 #[derive(Default)]
 pub(crate) struct DetachedLeafGrads(Vec<(HookedLeaf, Option<Arc<Storage>>)>);
 
 impl LeafHooks {
-    /// Looks through the functions of a plan; `zeroed` are its outputs, by step and number, that get no gradient.
+    /// Collects the hooks on the functions of a plan. `zeroed` lists outputs without contributions, by step and
+    /// number.
     pub(crate) fn of(a: &Arena, root: Ix, functions: &[Ix], zeroed: &[(u32, u32)]) -> Self {
         let mut found = Self::default();
         if !a.hooked {
@@ -83,7 +84,7 @@ impl LeafHooks {
         self.outputs.is_empty() && self.leaves.is_empty()
     }
 
-    /// Gives leaves whose gradients are to be shown new ones.
+    /// Gives new gradients to leaves whose hooks need the gradient of the run.
     pub(crate) fn set_apart(&self, a: &mut Arena, apart: &mut DetachedLeafGrads) {
         for leaf in &self.leaves {
             apart.0.push((*leaf, None));
@@ -96,12 +97,12 @@ impl LeafHooks {
 }
 
 impl DetachedLeafGrads {
-    /// Whether no gradient was set apart.
+    /// True if no leaf has a separate gradient.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(|(leaf, _)| !leaf.shown)
     }
 
-    /// Gives leaves the gradients back that they did not have, and takes those of the run.
+    /// Restores the previous gradients of the leaves, and takes those of the run.
     #[must_use]
     pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
@@ -111,7 +112,8 @@ impl DetachedLeafGrads {
         self
     }
 
-    /// Shows the gradients of a run to hooks, adds them to those of the leaves, and tells who waits for that.
+    /// Calls hooks with the gradients of a run, adds these to the gradients of the leaves, and then calls the hooks
+    /// that run after accumulation.
     pub(crate) fn finish(self) -> Result<()> {
         let mut found = Vec::with_capacity(self.0.len());
         for (leaf, own) in &self.0 {
@@ -151,7 +153,7 @@ impl HookedOutput {
         };
         let changed = changed.data().storage;
         if self.step == 0 {
-            // What a run starts from is not the run's to write to.
+            // The run must not write to its seed.
             step.start_from(self.number as usize, &changed);
         } else if !Arc::ptr_eq(&changed, &array.storage) {
             array.storage.copy_from(&changed, slot.stored, array.shape.size())?;

@@ -1,4 +1,4 @@
-//! Everything that is decided before a run.
+//! All decisions made before a run.
 
 pub(crate) mod backward;
 pub(crate) mod cache;

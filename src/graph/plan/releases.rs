@@ -1,4 +1,4 @@
-//! What is cleared after a step of a backward run, and who keeps it from that.
+//! Releases of a backward run: the arrays cleared after each step, and what prevents clearing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::memory::release::Waiting;
 
-/// A storage that is cleared: of a tensor, or of a run's own.
+/// A storage that is cleared: of a tensor, or private to a run.
 pub(crate) struct ReleasedStorage {
-    /// The tensor that it is the gradient or the data of; `NONE` if it is the run's own.
+    /// The tensor whose gradient or data it is, `NONE` if it is private to the run.
     pub(crate) tensor: Ix,
     pub(crate) is_grad: bool,
     pub(crate) storage: Arc<Storage>,
 }
 
 impl ReleasedStorage {
-    /// Where the gradient or the data of a tensor is.
+    /// The gradient or data of a tensor.
     pub(crate) fn new(a: &mut Arena, tensor: Ix, is_grad: bool) -> Self {
         Self { tensor, is_grad, storage: Arc::clone(if is_grad { a.grad(tensor) } else { a.data(tensor) }) }
     }
 
-    /// Looks at the storage that the tensor has now.
+    /// Looks up the current storage of the tensor.
     pub(crate) fn move_to_current(&mut self, a: &mut Arena) {
         if self.tensor == NONE {
             return;
@@ -31,49 +31,49 @@ impl ReleasedStorage {
     }
 }
 
-/// What is cleared after a step.
+/// A storage to clear after a step.
 pub(crate) struct Release {
     pub(crate) step: u32,
     pub(crate) place: ReleasedStorage,
-    /// Who may wait for it, if anybody does.
+    /// Functions and runs that may wait for it, if any.
     pub(crate) waiting: Option<Box<Waiting>>,
-    /// It can be computed again: other runs do not wait for it.
+    /// It can be recomputed, so other runs do not prevent clearing.
     pub(crate) restored: bool,
-    /// Whether what somebody else may look at is spared.
+    /// The arrays that must not be cleared because other holders may read them.
     pub(crate) spares: Spares,
 }
 
-/// What a release leaves alone.
+/// The arrays that a release does not clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spares {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// What is a part of another array, or has one, and what a leaf may have.
+    /// Slices of other arrays, arrays with slices, and arrays that a leaf may share.
     Parts,
-    /// Parts, and what a variable in somebody's hands reaches.
+    /// As `Parts`, and arrays that a user's variable reaches.
     Seen,
-    /// Everything: a leaf of the graph has the same memory.
+    /// All: a leaf of the graph shares the memory.
     Held,
 }
 
 impl Release {
-    /// That of a gradient of the run's own.
+    /// A release of a gradient that is private to the run.
     pub(crate) fn of_private(step: u32, storage: Arc<Storage>) -> Self {
         let place = ReleasedStorage { tensor: NONE, is_grad: true, storage };
         Self { step, place, waiting: None, restored: false, spares: Spares::Nothing }
     }
 
-    /// Functions outside of the run that may still have to run backward, and would read it.
+    /// Functions outside the run that may still run backward and read it.
     pub(crate) fn guards(&self) -> &[(Ix, u32)] {
         self.waiting.as_ref().map_or(&[], |waiting| &waiting.guards)
     }
 
-    /// Where other backward runs that are to come begin, if they lead through here.
+    /// Starting points of expected backward runs that pass through here.
     pub(crate) fn partners(&self) -> &[(Ix, u32)] {
         self.waiting.as_ref().map_or(&[], |waiting| &waiting.partners)
     }
 
-    /// Clears it, unless a function waits for it.
+    /// Clears the storage, unless a function waits for it.
     pub(crate) fn now(&self) -> Result<()> {
         let storage = &self.place.storage;
         let waits = |guards: &[(Ix, u32)]| !guards.is_empty() && awaited(guards);
@@ -88,21 +88,21 @@ impl Release {
         {
             return Ok(());
         }
-        // Parts are refused.
+        // Clearing a slice is an error.
         let is_spared = || self.spares != Spares::Nothing && storage.is_narrowed();
         storage.clear(true).or_else(|error| if is_spared() { Ok(()) } else { Err(error) })
     }
 }
 
-/// Memory of leaves among the inputs of functions. An output that has the same, as `h0.data = h.data` makes it, is not
-/// cleared: the leaf is read in the next run.
+/// The memory of leaves among the inputs of functions. An output on the same memory, as after `h0.data = h.data`, is
+/// not cleared, since the next run reads the leaf.
 pub(crate) fn held_by_leaves(a: &Arena, functions: &[Ix]) -> HashSet<*const Storage> {
     let inputs = functions.iter().flat_map(|f| &a.functions[*f].inputs).map(|v| &a.variables[*v]);
     let leaves = inputs.filter(|v| v.parent == NONE);
     leaves.filter_map(|v| a.tensors[v.tensor].data.as_ref().map(Arc::as_ptr)).collect()
 }
 
-/// Whether a function outside of the run ran forward and still has to run backward.
+/// True if a function outside the run has run forward and not yet backward.
 fn awaited(guards: &[(Ix, u32)]) -> bool {
     arena::with(|a| {
         a.flush_outcomes();

@@ -1,5 +1,5 @@
-//! The backward run: functions by descending rank, each handed the gradient of its outputs. Gradients of leaves add up
-//! over runs; those of intermediate variables are overwritten by their first contribution and kept.
+//! The backward run: visits functions by descending rank with the gradients of their outputs. Gradients of leaves
+//! accumulate over runs. Gradients of intermediate variables are overwritten by their first contribution and kept.
 
 use crate::array::RunGuard;
 use crate::error::caught;
@@ -28,17 +28,17 @@ use crate::{Error, Result};
 /// The gradient that a backward run starts from.
 #[derive(Clone)]
 pub enum Seed {
-    /// The same number everywhere.
+    /// The same number for all elements.
     Fill(f64),
-    /// These elements; the run may clear them.
+    /// These elements. The run may clear them.
     Temporary(NdArray),
-    /// These elements by reference; the run leaves them as they are.
+    /// These elements, by reference. The run does not change them.
     Shared(NdArray),
-    /// What the variable has as its gradient already.
+    /// The current gradient of the variable.
     Own,
 }
 
-/// What a program that trains together with others wants to know of a backward run.
+/// Callbacks of a backward run for distributed training.
 pub trait CommunicatorCallback {
     /// Called after each function.
     ///
@@ -52,23 +52,23 @@ pub trait CommunicatorCallback {
     fn on_finish_backward(&self) -> Result<()>;
 }
 
-/// How to run backward.
+/// Options of a backward run.
 #[derive(Clone, Default)]
 pub struct BackwardOptions<'a> {
     /// The gradient to start from, all ones by default.
     pub seed: Seed,
-    /// Give memory of intermediate variables back once it is not needed any more.
+    /// Free the memory of intermediate variables as soon as it is no longer needed.
     pub clear_buffer: bool,
-    /// Told of the progress.
+    /// Callbacks during the run.
     pub callbacks: Vec<&'a dyn CommunicatorCallback>,
     /// Called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
-    /// Told, once a run, of a value that a gradient reads and that changed since the forward run. An error ends the run;
-    /// otherwise the new value is used. Nothing is looked at where this is absent.
+    /// Called at most once per run, for a value that a gradient reads and that changed since the forward run. An
+    /// error ends the run, otherwise the run uses the new value. Without it, values are not checked.
     pub modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
-    /// Wraps the run where it is worth releasing a lock for.
+    /// Wraps the run if releasing a lock pays.
     pub detach: Option<Detach<'a>>,
 }
 
@@ -78,28 +78,29 @@ impl Default for Seed {
     }
 }
 
-/// What accompanies a backward run beside what accompanies any.
+/// The context of a backward run, in addition to that of any run.
 pub(crate) struct BackwardContext<'a> {
     pub(crate) run: RunContext<'a>,
-    /// Told of a value that a gradient reads and that is not that of the forward run; the first time, if that is no error.
+    /// Called for a value that a gradient reads and that changed since the forward run. Only the first time if it
+    /// returns no error.
     pub(crate) modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
-    /// Says what is cleared again of values that are restored.
+    /// The policy for clearing restored values again.
     pub(crate) clearing: &'a Clearing,
-    /// Keeps the run to a budget, if its functions ran under one as they were built.
+    /// Keeps the run within a budget, if its functions ran eagerly under one.
     pub(crate) budget: Option<Box<dyn StepGuard>>,
-    /// Whoever has gradients of its own, or gives functions back as they have run.
+    /// An observer with gradients of its own, or one that releases functions after they have run.
     pub(crate) observer: Option<&'a mut dyn StepObserver>,
 }
 
-/// Somebody who has something to do with each step of a backward run.
+/// Callbacks before and after each step of a backward run.
 pub(crate) trait StepObserver {
-    /// Before step `n`, whose gradients to read are complete.
+    /// Called before step `n`, once the gradients it reads are complete.
     ///
     /// # Errors
     /// Ends the run with that error.
     fn before(&mut self, n: usize, step: &mut BackwardStep) -> Result<()>;
 
-    /// After it, when nothing needs it any more.
+    /// Called after step `n`, when nothing needs it any more.
     ///
     /// # Errors
     /// Ends the run with that error.
@@ -107,8 +108,8 @@ pub(crate) trait StepObserver {
 }
 
 impl BackwardPlan {
-    /// Makes zeros of the gradients of leaves that were cleared: that of an unlinked variable, by a run through the one
-    /// that it shares it with.
+    /// Zeroes the gradients of leaves that were cleared. A run may clear the gradient of an unlinked variable through
+    /// the variable that shares it.
     fn zero_cleared(&self) -> Result<()> {
         let sinks = self.steps.iter().flat_map(|step| step.gx.iter().flatten());
         let mut cleared = sinks.filter(|sink| !sink.first && sink.slot.storage.is_cleared());
@@ -118,7 +119,7 @@ impl BackwardPlan {
     /// Runs every function backward.
     ///
     /// # Errors
-    /// Whatever an operation, a hook or a user's function fails with; the functions before it have run then.
+    /// Errors of operations, hooks and user functions. Functions before the error have run.
     pub(crate) fn run(&mut self, context: &mut BackwardContext<'_>) -> Result<()> {
         let BackwardContext { run, modified, clearing, budget, observer } = context;
         if self.counted != run.guard.is_none() {
@@ -212,7 +213,7 @@ impl BackwardPlan {
                     run.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }
-                // A step has its releases; chains are a forward run's.
+                // Releases belong to a step, and chains to forward runs.
                 Instruction::Release { .. } | Instruction::Chain { .. } => {}
             }
         }
@@ -223,7 +224,7 @@ impl BackwardPlan {
 impl Variable {
     /// Propagates gradients from this variable to all that it was computed from. The graph must have run forward.
     ///
-    /// Its own gradient is what it was before, afterwards.
+    /// Its own gradient is restored afterwards.
     ///
     /// ```
     /// use kinnor::graph::{BackwardOptions, ForwardOptions, NdArray, Seed, Variable, apply};
@@ -241,9 +242,9 @@ impl Variable {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Graph`] when no function computes it, it was never computed or the graph is being run already, [`Error::Cleared`] when a value
-    /// that is needed was cleared, [`Error::Shape`] when the seed has another shape; whatever an operation, a hook or a
-    /// user's function fails with: gradients that were written until then stay written.
+    /// [`Error::Graph`] if it has no parent, was never computed, or the graph is already running. [`Error::Cleared`]
+    /// if a required value was cleared. [`Error::Shape`] if the seed has another shape. Errors of operations, hooks
+    /// and user functions. Gradients written before the error stay written.
     pub fn backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
         let root = self.ix();
         if arena::with(|a| a.variables[root].parent == NONE) {
@@ -259,7 +260,7 @@ impl Variable {
             }
         }
         let clear_seed = matches!(options.seed, Seed::Fill(_) | Seed::Temporary(_));
-        // What the run marks is undone when these are dropped, in any exit.
+        // Dropping these undoes the marks of the run, on any exit.
         let mut held: HeldPlan<BackwardPlan> = HeldPlan::NONE;
         let mut lent = LentGradients::default();
         let (key, validity, reshapes, clearing, step_guard, optimise, budgeted) =
@@ -289,7 +290,7 @@ impl Variable {
                 Ok((key, validity, a.reshapes, clearing, step_guard, optimise, budgeted))
             })?;
         let at_once = step_guard.is_some();
-        // Under a budget nobody is to wait for this run, nor for its way to the graph.
+        // Under a budget no thread may wait for this run or for its graph traversal.
         let guard = (!at_once && !budgeted).then(RunGuard::new);
         let hooks = [options.pre_hook, options.post_hook];
         let mut context = BackwardContext {
@@ -313,7 +314,7 @@ impl Variable {
             let plan = held.unlock(a, finished.then_some(RunOutcome::Backward), |f| {
                 f.pending &= !finished;
             });
-            // Under a budget, what has hold of values keeps them from being given up.
+            // Under a budget, a cached plan would hold values and prevent their eviction.
             match validity.filter(|_| whole && !at_once) {
                 Some(validity) => {
                     CachedPlan::put_backward(a, root, key, validity, plan);
@@ -330,7 +331,7 @@ impl Variable {
     }
 }
 
-/// A plan for a graph that has run, and what it holds for if it is worth keeping.
+/// A plan for a graph that has run, and its validity if it is worth caching.
 fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPlan>, Option<Validity>)> {
     let parent = a.variables[root].parent;
     if !settings::unwary() && !a.is_computed(root) {
@@ -343,7 +344,7 @@ fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPl
     let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
     let partners = partners.unwrap_or_default();
     let plan = Box::new(BackwardPlan::make(a, root, key, &partners)?);
-    // The first backward run of an eager graph is its only one, as a rule.
+    // Usually the first backward run of an eager graph is its only one.
     let slot = &mut a.functions[parent];
     let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
     Ok((plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners))))

@@ -1,4 +1,4 @@
-//! What accompanies a run: whom it calls around each function, and what it looks at.
+//! The context of a run: its callbacks, and which checks it makes.
 
 use crate::Result;
 use crate::array::RunGuard;
@@ -10,20 +10,20 @@ use crate::graph::run::backward::CommunicatorCallback;
 use crate::graph::run::timings::Timer;
 use crate::graph::settings::modes;
 
-/// What accompanies a run.
+/// The context of a run.
 pub(crate) struct RunContext<'a> {
     /// Called before and after each function.
     pre_hook: Option<FunctionHook<'a>>,
     post_hook: Option<FunctionHook<'a>>,
-    /// Told of each function that has run.
+    /// Called for each function that has run.
     callbacks: &'a [&'a dyn CommunicatorCallback],
-    /// Keeps buffers in place for the time of the run; without it steps pin those that they use.
+    /// Keeps buffers in place during the run. Without it, steps pin the buffers that they use.
     pub(crate) guard: Option<&'a RunGuard>,
-    /// The plan has run before, and may hold more at once than single steps do.
+    /// The plan has run before, and may use more memory at a time than single steps do.
     optimise: bool,
     recording: bool,
     pub(crate) timer: Timer,
-    /// Whether results are looked through for what is not finite.
+    /// True if results are checked for non-finite numbers.
     pub(crate) anomaly: bool,
 }
 
@@ -40,39 +40,39 @@ impl<'a> RunContext<'a> {
         Self { pre_hook, post_hook, callbacks, guard, optimise, recording, timer, anomaly }
     }
 
-    /// Whether somebody's code is called.
+    /// True if the run calls user code.
     pub(crate) fn is_hooked(&self) -> bool {
         self.pre_hook.is_some() || self.post_hook.is_some() || !self.callbacks.is_empty()
     }
 
-    /// Whether functions may run together: nobody looks at each. Callbacks may be told of them one after the other
+    /// True if functions may be fused, since nothing inspects each one. Callbacks may be called for them in order
     /// afterwards.
     pub(crate) fn may_fuse(&self) -> bool {
         let looked_at = self.pre_hook.is_some() || self.post_hook.is_some() || self.recording || self.anomaly;
         self.optimise && !looked_at
     }
 
-    /// Counts steps, and has no thread wait longer than one takes.
+    /// Counts steps, and limits how long other threads wait to one step.
     pub(crate) fn pace(&self) -> Pace<'a> {
         Pace::new(self.guard)
     }
 
-    /// A handle on a function, if there is somebody to give it to.
+    /// A handle on a function, if a callback needs it.
     pub(crate) fn handle(&self, f: Ix) -> Option<Function> {
         self.is_hooked().then(|| arena::with(|a| Function::counted(a, f)))
     }
 
-    /// Before a function runs.
+    /// Called before a function runs.
     pub(crate) fn before(&self, handle: Option<&Function>) -> Result<()> {
         self.pre_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
     }
 
-    /// After it has run.
+    /// Called after a function has run.
     pub(crate) fn after(&self, handle: Option<&Function>) -> Result<()> {
         self.post_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
     }
 
-    /// After what the plan clears after it was cleared.
+    /// Called after the releases of a function.
     pub(crate) fn finished(&self, f: Ix, handle: Option<&Function>) -> Result<()> {
         if self.recording {
             arena::with(|a| clear_record::record(a, f));
@@ -83,7 +83,7 @@ impl<'a> RunContext<'a> {
             .try_for_each(|(callback, f)| callback.on_finish_function_backward(f))
     }
 
-    /// After functions that ran together.
+    /// Called after functions that ran together.
     pub(crate) fn finished_together(&self, functions: &[Ix]) -> Result<()> {
         if self.callbacks.is_empty() {
             return Ok(());

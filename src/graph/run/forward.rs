@@ -1,5 +1,5 @@
-//! The forward run: an order is made once, kept as a plan with its destination, and used until something it depends on
-//! changes.
+//! The forward run: makes an order once, caches it as a plan with its destination, and reuses it until something it
+//! depends on changes.
 
 use std::collections::HashSet;
 
@@ -24,31 +24,31 @@ use crate::graph::step::setup::{self, Stop, set_up_outside};
 use crate::graph::step::{anomaly, prepare};
 use crate::{Error, Result};
 
-/// How to run forward.
+/// Options of a forward run.
 #[derive(Clone, Copy, Default)]
 pub struct ForwardOptions<'a> {
-    /// Give memory back after its last use in this run; a backward run is not possible then.
+    /// Free memory after its last use in this run. A backward run is then impossible.
     pub clear_buffer: bool,
-    /// Give memory back after its last use unless a gradient will read it.
+    /// Free memory after its last use unless a gradient will read it.
     pub clear_no_need_grad: bool,
-    /// Bytes that the arrays of the graph may take at most in this run and the backward run after it, which gives
-    /// memory back as [`crate::graph::BackwardOptions::clear_buffer`] says. What must be dropped for that, and computed again,
-    /// is chosen here. By default [`crate::graph::settings::memory_budget`].
+    /// The memory limit, in bytes, for the arrays of the graph in this run and the following backward run, which
+    /// frees memory as with [`crate::graph::BackwardOptions::clear_buffer`]. The engine chooses which values to drop
+    /// and recompute. By default [`crate::graph::settings::memory_budget`].
     pub memory_budget: Option<usize>,
     /// Called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
     /// Called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
-    /// Wraps the run where it is worth releasing a lock for.
+    /// Wraps the run if releasing a lock pays.
     pub detach: Option<Detach<'a>>,
 }
 
-/// Functions that have run and need not run again: shared between calls that belong together.
+/// Functions that have run and need not run again, shared between related calls.
 #[derive(Default)]
 pub struct Closed(HashSet<(Ix, u32)>);
 
 impl ForwardPlan {
-    /// Gives back what earlier runs left and this run or the backward run after it writes again.
+    /// Frees what earlier runs left and this run or the following backward run overwrites.
     fn start_fresh(&self) -> Result<()> {
         let storages = self.fresh.iter().map(|place| &place.storage);
         let mut left = storages.filter(|s| s.holds_memory() && !s.is_narrowed());
@@ -112,7 +112,7 @@ impl ForwardPlan {
                     context.finished(f, handle.as_ref())?;
                     pace.step()?;
                 }
-                // A step has its releases; the rest is a backward run's.
+                // Releases belong to a step, and the others to backward runs.
                 _ => {}
             }
         }
@@ -121,11 +121,11 @@ impl ForwardPlan {
 }
 
 impl Variable {
-    /// Computes this variable, each function above it once.
+    /// Computes this variable. Each function above it runs once.
     ///
     /// # Errors
-    /// [`Error::Graph`] when no function computes it or the graph is being run already; whatever an operation, a hook
-    /// or a user's function fails with. The graph stays usable.
+    /// [`Error::Graph`] if it has no parent or the graph is already running. Errors of operations, hooks and user
+    /// functions. The graph stays usable.
     pub fn forward(&self, options: &ForwardOptions<'_>) -> Result<()> {
         if arena::with(|a| a.variables[self.ix()].parent == NONE) {
             return Err(Error::Graph(format!(
@@ -136,7 +136,7 @@ impl Variable {
         run(&[self.ix()], options, None)
     }
 
-    /// As [`Variable::forward`] without the functions in `closed`; those that ran are added to it.
+    /// As [`Variable::forward`], but skips the functions in `closed`, and adds those that ran.
     ///
     /// ```
     /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};
@@ -163,10 +163,10 @@ impl Variable {
     }
 }
 
-/// Computes several variables, each function above them once. None of them is cleared.
+/// Computes several variables. Each function above them runs once. None of them is cleared.
 ///
 /// # Errors
-/// As [`Variable::forward`]; variables that no function computes are skipped.
+/// As [`Variable::forward`], but skips variables without parent.
 pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Result<()> {
     let roots: Vec<Ix> = arena::with(|a| {
         variables.iter().map(|v| v.ix()).filter(|v| a.variables[*v].parent != NONE).collect()
@@ -178,7 +178,7 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     run(&roots, options, None)
 }
 
-/// Variables that are persistent while it lives, as they were not before.
+/// Makes variables persistent until it is dropped, except those that already were.
 struct Persistent<'a>(Vec<&'a Variable>);
 
 impl<'a> Persistent<'a> {
@@ -188,7 +188,7 @@ impl<'a> Persistent<'a> {
         own
     }
 
-    /// Not through `set_persistent`: this holds for one call and must not spoil the plan.
+    /// Sets the flag directly: `set_persistent` would outdate the plan, and this holds for one call only.
     fn set(&self, on: bool) {
         arena::with(|a| {
             for v in &self.0 {
@@ -279,7 +279,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     done
 }
 
-/// Makes a function ready when its turn comes: shapes above it are known only now.
+/// Prepares a function just before it runs, since the shapes above it are known only then.
 fn late_step(f: Ix) -> Result<ForwardStep> {
     if arena::with(|a| a.facts(f).shaped_by.is_some()) {
         set_up_outside(f)?;

@@ -1,5 +1,5 @@
-//! Gradients that tensors have for the time of a run of [`Variable::backward`](crate::graph::Variable::backward) only: the one
-//! that it starts from, and those of leaves that hooks are to see alone.
+//! Temporary gradients of tensors during a run of [`Variable::backward`](crate::graph::Variable::backward): the seed,
+//! and those of leaves whose hooks receive only the gradient of this run.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::leaf_hooks::DetachedLeafGrads;
 use crate::graph::run::backward::Seed;
 
-/// Tensors that have another gradient for the time of a run. They get theirs back when it is over, or when this is dropped; it
-/// is made before the arena is locked, since it locks the arena then.
+/// Tensors with a temporary gradient. Their own gradients are restored after the run, or when this is dropped. Must
+/// be created before the arena is locked, since its destructor locks the arena.
 #[derive(Default)]
 pub(crate) struct LentGradients {
     /// The root, and the other outputs of its parent.
@@ -21,7 +21,7 @@ pub(crate) struct LentGradients {
 }
 
 impl LentGradients {
-    /// Gives the variable the gradient to start from, and the other outputs of its parent zeros.
+    /// Sets the gradient of the variable to the seed, and those of the other outputs of its parent to zeros.
     pub(crate) fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
         let (own, parent) = (a.variables[root].tensor, a.variables[root].parent);
         let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.tensor).collect();
@@ -48,7 +48,7 @@ impl LentGradients {
         }
     }
 
-    /// Gives all of them theirs, and returns what the run made of those of leaves.
+    /// Restores all gradients. Returns the gradients of leaves that the run computed.
     pub(crate) fn give_back(&mut self, a: &mut Arena) -> DetachedLeafGrads {
         while let Some(tensor) = self.roots.pop() {
             drop(a.give_back_gradient(tensor));
@@ -58,7 +58,7 @@ impl LentGradients {
 }
 
 impl BackwardPlan {
-    /// The storage to start from.
+    /// The storage of the seed.
     fn seed(&mut self, seed: &Seed) -> Option<Arc<Storage>> {
         match seed {
             Seed::Own => None,

@@ -1,4 +1,4 @@
-//! Runs through a graph as NNabla has them.
+//! Forward and backward runs with NNabla's semantics.
 
 pub(crate) mod backward;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! How long the functions that run on a thread take, if somebody wants to know.
+//! Optional timing of the functions that run on a thread.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,17 +20,17 @@ pub(crate) fn begin_thread() {
     let _ = TAKEN.try_with(|_| ());
 }
 
-/// What one step of a run took: that of one function, or of several that ran as one pass.
+/// The timing of one step of a run: of one function, or of several fused ones.
 pub struct Timing {
-    /// The functions, in the order in which they ran.
+    /// The functions, in execution order.
     pub functions: Vec<Function>,
-    /// Whether they ran backward.
+    /// True if they ran backward.
     pub is_backward: bool,
-    /// When it began, after the hook before it.
+    /// The start time, after the hook before the step.
     pub began: Instant,
-    /// When it ended, before the hook after it.
+    /// The end time, before the hook after the step.
     pub ended: Instant,
-    /// The most bytes that the arrays of the program had meanwhile; less than 64 KiB may be missing.
+    /// Peak memory of all arrays of the program during the step, in bytes. Up to 64 KiB may be missing.
     pub peak: usize,
 }
 
@@ -54,12 +54,12 @@ pub fn time_runs(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// What was timed on this thread since it was last asked for, in the order in which it ended.
+/// The timings of this thread since the last call, in order of end time.
 pub fn take_timings() -> Vec<Timing> {
     TAKEN.take()
 }
 
-/// Whether the steps of a run are timed, as it was asked for when the run began.
+/// True if the steps of a run are timed, as set when the run began.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer(bool);
 
@@ -68,7 +68,7 @@ impl Timer {
         Self(ON.load(Ordering::Relaxed))
     }
 
-    /// When a step begins, if it is timed.
+    /// The start time of a step, if it is timed.
     #[inline]
     pub(crate) fn begin(self) -> Option<Instant> {
         self.0.then(|| {
@@ -78,7 +78,7 @@ impl Timer {
     }
 }
 
-/// Notes the step that began then, if it is timed, and ends now: these functions ran in it.
+/// Records the timing of a step with these functions, which ends now, if it is timed.
 #[inline]
 pub(crate) fn end(began: Option<Instant>, functions: &[Ix], is_backward: bool) {
     if let Some(began) = began {

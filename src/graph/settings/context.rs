@@ -1,4 +1,4 @@
-//! Contexts: on which device and with which precision functions compute.
+//! Contexts: the device and precision in which functions compute.
 
 use crate::Error;
 use crate::Result;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
 
-/// In which type a function computes and stores.
+/// The types in which a function computes and stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Precision {
     /// `f32` throughout.
@@ -25,12 +25,12 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Type of the elements that kernels work on.
+    /// The type in which kernels compute.
     pub fn dtype(self) -> DType {
         if self == Self::Double { DType::F64 } else { DType::F32 }
     }
 
-    /// Type of the elements that are kept.
+    /// The type in which elements are stored.
     pub fn stored(self) -> DType {
         match self {
             Self::Float => DType::F32,
@@ -40,23 +40,23 @@ impl Precision {
         }
     }
 
-    /// The type that functions round their inputs to, and the layers of a fused function round to between each other, as
-    /// NNabla's kernels do; none natively, where only the outputs are rounded.
+    /// The type to which functions round their inputs, and fused functions round between their layers, as NNabla's
+    /// kernels do. None natively, where only outputs are rounded.
     pub(crate) fn rounds(self) -> Option<DType> {
         (self.stored() != self.dtype() && dialect::is_nnabla()).then(|| self.stored())
     }
 }
 
-/// Where and how functions compute: NNabla's context.
+/// The device and precision of functions: NNabla's context.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Context {
-    /// `"<engine>:<type>"`, the first one that exists being taken.
+    /// Backends as `"<engine>:<type>"`. The first one that exists is used.
     pub backend: Vec<String>,
-    /// Kind of array; of no consequence here.
+    /// The kind of array. Ignored.
     pub array_class: String,
-    /// Which device; of no consequence here.
+    /// The device. Ignored.
     pub device_id: String,
-    /// What follows from `backend`.
+    /// The precision that follows from `backend`.
     pub compute: Precision,
 }
 
@@ -71,16 +71,16 @@ impl Default for Context {
     }
 }
 
-/// The contexts that there were: a function has the number of one.
+/// All contexts used so far. A function stores the number of its context.
 struct Contexts {
     all: Vec<Arc<Context>>,
     numbers: BTreeMap<Arc<Context>, u16>,
 }
 
-/// The number of a context; equal ones get the same.
+/// The number of a context. Equal contexts have the same number.
 ///
 /// # Errors
-/// [`Error::Value`] when there are too many of them already.
+/// [`Error::Value`] if there are too many contexts.
 pub fn intern(context: &Context) -> Result<u16> {
     if *context == Context::default() {
         return Ok(0);
@@ -106,7 +106,7 @@ pub fn context(number: u16) -> Context {
     CONTEXTS.read().all.get(number as usize).map_or_else(Context::default, |context| (**context).clone())
 }
 
-/// How functions of a context compute.
+/// The precision of a context.
 pub(crate) fn precision(number: u16) -> Precision {
     let of = |contexts: &Contexts| contexts.all.get(number as usize).map(|context| context.compute);
     if number == 0 { Precision::Float } else { of(&CONTEXTS.read()).unwrap_or_default() }

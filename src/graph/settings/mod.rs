@@ -1,4 +1,4 @@
-//! What a thread or the process has chosen: modes and contexts. Knows nothing of the graph, and only answers.
+//! Settings of a thread or the process: modes and contexts. Knows nothing of the graph.
 
 pub(crate) mod context;
 pub(crate) mod modes;

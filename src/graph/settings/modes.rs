@@ -1,5 +1,5 @@
-//! Modes of building a graph: whether gradients are wanted, functions run at once, values are recomputed, and in which
-//! context functions compute. A setter changes the default of the process; a scope changes its thread.
+//! Modes of building a graph: gradients, eager execution, recomputation, and the context. A setter changes the
+//! default of the process, a scope changes the mode of its thread.
 
 use crate::Result;
 use crate::environment;
@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering;
 
-/// The modes that scopes change, all together.
-#[allow(clippy::struct_excessive_bools)] // each is a mode of its own
+/// The modes that scopes change.
+#[allow(clippy::struct_excessive_bools)] // independent modes
 #[derive(Clone, Copy)]
 pub struct ScopedModes {
     grad: bool,
@@ -25,7 +25,7 @@ pub struct ScopedModes {
     noting: bool,
 }
 
-/// One of the modes that scopes change, and what it is.
+/// A mode that scopes change, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// See [`grad_enabled`].
@@ -43,14 +43,14 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// True if both are of the same mode.
+    /// True if both are values of the same mode.
     pub fn is_alike(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
 impl ScopedModes {
-    /// Those outside of all scopes.
+    /// The modes outside all scopes.
     pub const DEFAULT: Self = Self {
         grad: true,
         auto_forward: None,
@@ -62,7 +62,7 @@ impl ScopedModes {
         noting: false,
     };
 
-    /// Changes one mode.
+    /// Sets one mode.
     pub fn set(&mut self, mode: Mode) {
         self.replace(mode);
     }
@@ -94,12 +94,12 @@ pub fn scoped() -> ScopedModes {
     SCOPED.get()
 }
 
-/// Gives this thread other modes, but for the memory budget, with which [`crate::graph::set_memory_budget`] does more.
+/// Sets the modes of this thread, except the memory budget, which requires [`crate::graph::set_memory_budget`].
 pub fn set_scoped(modes: ScopedModes) {
     SCOPED.set(ScopedModes { memory_budget: SCOPED.get().memory_budget, ..modes });
 }
 
-/// Sets one mode of this thread; returns what it was.
+/// Sets one mode of this thread and returns the previous value.
 pub fn set_mode(mode: Mode) -> Mode {
     let mut scoped = SCOPED.get();
     let old = scoped.replace(mode);
@@ -119,7 +119,7 @@ static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
 
 static UNWARY: AtomicBool = AtomicBool::new(false);
 
-/// Changes one field of the modes of this thread and returns its old value.
+/// Replaces one field of the modes of this thread and returns its previous value.
 fn swap<T>(field: impl FnOnce(&mut ScopedModes) -> &mut T, value: T) -> T {
     let mut scoped = SCOPED.get();
     let old = std::mem::replace(field(&mut scoped), value);
@@ -127,8 +127,8 @@ fn swap<T>(field: impl FnOnce(&mut ScopedModes) -> &mut T, value: T) -> T {
     old
 }
 
-/// The modes in which a function is built, looked up at once.
-#[allow(clippy::struct_excessive_bools)] // each is a mode of its own
+/// The modes in which a function is built, read together.
+#[allow(clippy::struct_excessive_bools)] // independent modes
 #[derive(Clone, Copy)]
 pub(crate) struct Modes {
     pub(crate) grad: bool,
@@ -153,7 +153,7 @@ pub(crate) fn now() -> Modes {
     }
 }
 
-/// Whether it is noted what functions without a graph read and make.
+/// True if reads and outputs of functions without a graph are recorded.
 pub fn noting() -> bool {
     SCOPED.get().noting
 }
@@ -162,28 +162,28 @@ pub(crate) fn set_noting(on: bool) {
     swap(|s| &mut s.noting, on);
 }
 
-/// Whether functions that are built now take part in differentiation.
+/// True if new functions take part in differentiation.
 pub fn grad_enabled() -> bool {
     SCOPED.get().grad
 }
 
-/// Sets [`grad_enabled`] for this thread and returns what it was.
+/// Sets [`grad_enabled`] for this thread and returns the previous value.
 pub fn set_grad_enabled(on: bool) -> bool {
     swap(|s| &mut s.grad, on)
 }
 
-/// Modes of this thread that are set back when it is dropped.
+/// Restores the modes of this thread when it is dropped.
 pub(crate) struct Scope(ScopedModes);
 
 impl Scope {
-    /// Functions run as soon as they are built, with a graph if `grad` is set.
+    /// Functions run eagerly, with a graph if `grad` is set.
     pub(crate) fn at_once(grad: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(ScopedModes { grad, auto_forward: Some(true), ..before });
         Self(before)
     }
 
-    /// Values are computed again.
+    /// Values are recomputed.
     pub(crate) fn recomputing(on: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(ScopedModes { recomputing: on, ..before });
@@ -204,7 +204,7 @@ impl Drop for Scope {
     }
 }
 
-/// Whether functions run as soon as they are built.
+/// True if functions run eagerly, that is, as soon as they are built.
 pub fn auto_forward() -> bool {
     SCOPED.get().auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed))
 }
@@ -214,12 +214,12 @@ pub fn set_auto_forward(on: bool) {
     AUTO_FORWARD.store(on, Ordering::Relaxed);
 }
 
-/// Sets or lifts the override of [`auto_forward`] for this thread and returns the old one.
+/// Sets or removes the override of [`auto_forward`] for this thread. Returns the previous one.
 pub fn scope_auto_forward(on: Option<bool>) -> Option<bool> {
     swap(|s| &mut s.auto_forward, on)
 }
 
-/// Whether variables that are made now may be dropped after use and computed again.
+/// True if the data of new variables may be dropped after use and recomputed.
 pub fn recompute() -> bool {
     SCOPED.get().recompute.unwrap_or_else(|| RECOMPUTE.load(Ordering::Relaxed))
 }
@@ -229,42 +229,42 @@ pub fn set_recompute(on: bool) {
     RECOMPUTE.store(on, Ordering::Relaxed);
 }
 
-/// Sets or lifts the override of [`recompute`] for this thread and returns the old one.
+/// Sets or removes the override of [`recompute`] for this thread. Returns the previous one.
 pub fn scope_recompute(on: Option<bool>) -> Option<bool> {
     swap(|s| &mut s.recompute, on)
 }
 
-/// Whether values are being computed again for a backward run on this thread.
+/// True if this thread is recomputing values for a backward run.
 pub fn in_recomputing() -> bool {
     SCOPED.get().recomputing
 }
 
-/// Sets [`in_recomputing`] and returns what it was. Functions that run meanwhile have no side effects.
+/// Sets [`in_recomputing`] and returns the previous value. Functions that run meanwhile have no side effects.
 pub fn set_recomputing(on: bool) -> bool {
     swap(|s| &mut s.recomputing, on)
 }
 
-/// Bytes that the arrays of a graph may take in a training step, if there is a limit.
+/// The memory limit of a training step for the arrays of a graph, in bytes, if any.
 pub fn memory_budget() -> Option<usize> {
     SCOPED.get().memory_budget
 }
 
-/// Sets [`memory_budget`] for this thread and returns what it was.
+/// Sets [`memory_budget`] for this thread and returns the previous value.
 pub(crate) fn swap_memory_budget(bytes: Option<usize>) -> Option<usize> {
     swap(|s| &mut s.memory_budget, bytes)
 }
 
-/// Whether runs of this thread stop at the first number that is not finite, and functions note where they are built.
+/// True if runs of this thread stop at the first non-finite number, and functions record where they are built.
 pub fn detect_anomaly() -> bool {
     SCOPED.get().anomaly
 }
 
-/// Sets [`detect_anomaly`] for this thread and returns what it was.
+/// Sets [`detect_anomaly`] for this thread and returns the previous value.
 pub fn set_detect_anomaly(on: bool) -> bool {
     swap(|s| &mut s.anomaly, on)
 }
 
-/// Whether forward runs go depth first, as NNabla really does, rather than by rank, as it documents.
+/// True if forward runs go depth first, as NNabla actually does, instead of by rank, as NNabla documents.
 pub fn depth_first() -> bool {
     DEPTH_FIRST.load(Ordering::Relaxed)
 }
@@ -274,7 +274,7 @@ pub fn set_depth_first(on: bool) {
     DEPTH_FIRST.store(on, Ordering::Relaxed);
 }
 
-/// Whether functions may change leaves in place to which gradients flow, as in NNabla.
+/// True if functions may change leaves that need a gradient in place, as in NNabla.
 pub fn leaves_in_place() -> bool {
     LEAVES_IN_PLACE.load(Ordering::Relaxed)
 }
@@ -284,9 +284,9 @@ pub fn set_leaves_in_place(on: bool) {
     LEAVES_IN_PLACE.store(on, Ordering::Relaxed);
 }
 
-/// Whether calls that can only be mistakes pass in silence, as in NNabla: the truth of an array, a backward run before any
-/// forward run, an update of no parameters, indices with fractions. Operations then also repeat NNabla's quirks
-/// ([`dialect::is_nnabla`]).
+/// True if calls that are certainly mistakes are accepted silently, as in NNabla: the truth value of an array, a
+/// backward run before any forward run, an update of no parameters, fractional indices. Operations then also repeat
+/// NNabla's quirks ([`dialect::is_nnabla`]).
 pub fn unwary() -> bool {
     UNWARY.load(Ordering::Relaxed)
 }
@@ -297,22 +297,22 @@ pub fn set_unwary(on: bool) {
     dialect::set_nnabla(on);
 }
 
-/// What a backward run does about a value that changed since the forward run and that a gradient reads.
+/// The reaction of a backward run to a value that a gradient reads and that changed since the forward run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CheckSaved {
     /// Uses the new value, as NNabla does.
     Ignore,
-    /// Uses it, and warns.
+    /// Uses the new value and warns.
     #[default]
     Warn,
-    /// Refuses to run.
+    /// Returns an error.
     Raise,
 }
 
 static CHECK_SAVED: AtomicU8 = AtomicU8::new(CheckSaved::Warn as u8);
 
-/// What backward runs do about values that changed since the forward run.
+/// The reaction of backward runs to values that changed since the forward run.
 pub fn check_saved() -> CheckSaved {
     match CHECK_SAVED.load(Ordering::Relaxed) {
         0 => CheckSaved::Ignore,
@@ -326,7 +326,7 @@ pub fn set_check_saved(what: CheckSaved) {
     CHECK_SAVED.store(what as u8, Ordering::Relaxed);
 }
 
-/// How plans run: as fast as they can with the same results, or plainly, function by function.
+/// The execution mode of plans: optimized, with identical results, or plain, function by function.
 static PLAN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 const UNKNOWN: u8 = 0;
@@ -335,8 +335,8 @@ const PLAIN: u8 = 1;
 
 const OPTIMISED: u8 = 2;
 
-/// Whether plans that are made run function by function: as the environment says (`KINNOR_PLAN=plain`), until
-/// [`set_plan_is_plain`].
+/// True if new plans run function by function: as set by [`set_plan_is_plain`], otherwise by the environment
+/// (`KINNOR_PLAN=plain`).
 pub fn plan_is_plain() -> bool {
     match PLAN.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -348,7 +348,7 @@ pub fn plan_is_plain() -> bool {
     }
 }
 
-/// How plans run, and whether they are printed, if the environment says so.
+/// The execution mode of plans, and whether they are printed, if the environment sets it.
 pub(crate) fn plan_of_environment() -> Result<Option<(u8, bool)>> {
     let known = |plan: &str| match plan {
         "plain" => Some((PLAIN, false)),
@@ -359,19 +359,19 @@ pub(crate) fn plan_of_environment() -> Result<Option<(u8, bool)>> {
     Ok(environment::setting("KINNOR_PLAN", "plain, optimised or print", known)?)
 }
 
-/// Whether plans print their instructions when these are listed, as `KINNOR_PLAN=print` says.
+/// True if plans print their instructions when these are listed (`KINNOR_PLAN=print`).
 pub(crate) fn plan_is_printed() -> bool {
     static PRINTED: OnceLock<bool> = OnceLock::new();
     let asked = || plan_of_environment().is_ok_and(|plan| plan.is_some_and(|(_, printed)| printed));
     *PRINTED.get_or_init(asked)
 }
 
-/// Whether plans that are made from now on run function by function, for the process.
+/// Sets whether new plans run function by function, for the process.
 pub fn set_plan_is_plain(on: bool) {
     PLAN.store(if on { PLAIN } else { OPTIMISED }, Ordering::Relaxed);
 }
 
-/// The number of the context in which functions are built now.
+/// The number of the context in which functions are built.
 pub fn current_context() -> u16 {
     SCOPED.get().context.unwrap_or_else(|| CONTEXT.load(Ordering::Relaxed))
 }
@@ -381,7 +381,7 @@ pub fn set_default_context(number: u16) {
     CONTEXT.store(number, Ordering::Relaxed);
 }
 
-/// Sets or lifts the override of the context for this thread and returns the old one.
+/// Sets or removes the override of the context for this thread. Returns the previous one.
 pub fn scope_context(number: Option<u16>) -> Option<u16> {
     swap(|s| &mut s.context, number)
 }

@@ -1,4 +1,4 @@
-//! Sums of gradients.
+//! Accumulation of gradients.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::graph::step::backward::add_to;
 use crate::graph::step::operand::Operand;
 use crate::{Error, Result};
 
-/// A gradient, and what is added to it.
+/// A gradient, and the contributions to add to it.
 pub(crate) struct GradientSum<'a> {
     pub(crate) to: NdArray,
     pub(crate) more: &'a Arc<Storage>,
-    /// Nobody else sees what is added: its memory may be taken.
+    /// True if nothing else uses the contribution, so its memory may be reused.
     pub(crate) is_ours: bool,
 }
 
-/// Adds each up. What can fail comes first.
+/// Adds the contributions of each sum. Steps that can fail come first.
 pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
     for GradientSum { to, more, .. } in sums {
         if more.len() != to.shape.size() || to.storage.len() != more.len() {
@@ -44,11 +44,11 @@ pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Adds a gradient to an array, in the type of that array.
+/// Adds a gradient to an array, in the type of the array.
 pub(crate) fn add_into(sum: &NdArray, more: &Arc<Storage>) -> Result<()> {
     let stored = type_of_sum(&sum.storage, more);
     let dtype = if stored == DType::F64 { DType::F64 } else { DType::F32 };
-    let _run = RunGuard::new(); // for both
+    let _run = RunGuard::new(); // for both arrays
     let from = more.access(dtype, Access::Read)?;
     add_to(&mut Operand::new(NONE, sum.clone(), dtype, stored), from)
 }

@@ -1,4 +1,5 @@
-//! Looking for the first function whose numbers are not finite: [`super::mode::set_detect_anomaly`].
+//! Anomaly detection: finds the first function with a non-finite result. See
+//! [`set_detect_anomaly`](crate::graph::settings::modes::set_detect_anomaly).
 
 use parking_lot::RwLock;
 
@@ -14,21 +15,21 @@ type SourceLine = fn() -> Option<String>;
 
 static SOURCE: RwLock<Option<SourceLine>> = RwLock::new(None);
 
-/// The key of the tag that holds where a function was built.
+/// The tag key for the source line that built a function.
 pub(crate) const BUILT_AT: &str = "built at";
 
-/// Sets what says which line of the user's program is building a function.
+/// Sets the callback that returns the line of the user's program that is building a function.
 pub fn set_source_line(source: fn() -> Option<String>) {
     *SOURCE.write() = Some(source);
 }
 
-/// The line of the user's program that is building a function, if that can be said.
+/// The line of the user's program that is building a function, if available.
 pub(crate) fn source_line() -> Option<String> {
     let source = *SOURCE.read();
     source.and_then(|source| source())
 }
 
-/// What an array holds that is no finite number.
+/// The kind of non-finite number in an array, if any.
 fn unusual(storage: &Storage) -> Option<&'static str> {
     let holds = |what: Odd| !storage.is_cleared() && matches!(storage.first_odd(what), Ok(Some(_)));
     if holds(Odd::Nan) { Some("NaN") } else { holds(Odd::NotFinite).then_some("Inf") }
@@ -38,14 +39,14 @@ fn first(slots: &[Operand]) -> Option<(usize, &'static str)> {
     slots.iter().enumerate().find_map(|(i, slot)| Some((i, unusual(&slot.storage)?)))
 }
 
-/// Refuses outputs that are not finite.
+/// Returns an error if an output is not finite.
 pub(crate) fn after_forward(f: Ix, step: &ForwardStep) -> Result<()> {
     let Some((o, what)) = first(&step.y) else { return Ok(()) };
     let input = first(&step.x).map(|(i, what)| format!("; its input {i} held {what} already"));
     Err(found(f, &format!("forward: expected finite numbers, got {what} in output {o} of"), input))
 }
 
-/// Refuses gradients of inputs that are not finite.
+/// Returns an error if a gradient of an input is not finite.
 pub(crate) fn after_backward(f: Ix, step: &BackwardStep) -> Result<()> {
     let mut sinks = step.gx.iter().enumerate();
     let gradient = sinks.find_map(|(i, sink)| Some((i, unusual(&sink.as_ref()?.slot.storage)?)));
@@ -59,7 +60,7 @@ pub(crate) fn after_backward(f: Ix, step: &BackwardStep) -> Result<()> {
     ))
 }
 
-/// As [`after_forward`], where no function is kept.
+/// As [`after_forward`], for evaluation without a graph.
 pub(crate) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
     let Some((o, what)) = y.iter().enumerate().find_map(|(o, y)| Some((o, unusual(&y.storage)?))) else {
         return Ok(());
@@ -68,7 +69,7 @@ pub(crate) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
     Err(Error::Graph(format!("forward: expected finite numbers, got {what} in output {o} of {name}{at}")))
 }
 
-/// Adds to an error of a function that is part of a gradient, of which function that gradient is.
+/// Adds to an error in a gradient function the name of the function that is being differentiated.
 pub(crate) fn in_gradient_of(f: Ix, error: Error) -> Error {
     let Error::Graph(text) = error else { return error };
     let (name, line) = arena::with(|a| (a.op(f).name().to_string(), line(a, f)));

@@ -1,5 +1,5 @@
-//! Running one function backward: from the gradients of its outputs to those of its inputs. A run takes no lock of the
-//! arena.
+//! One function prepared to run backward: from the gradients of its outputs to those of its inputs. A run does not
+//! lock the arena.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::graph::step::prepare::data_array;
 use crate::kernels::map;
 use crate::ops::{Array, Op, Reads};
 
-/// With more inputs than this nobody compares each with each.
+/// The number of inputs above which pairwise comparison is avoided.
 const MANY: usize = 16;
 
-/// Where the gradient of one input goes.
+/// The destination of the gradient of one input.
 pub(crate) struct GradientSink {
     pub(crate) slot: Operand,
-    /// Overwrite it in any case: this is the first contribution to an intermediate variable.
+    /// Always overwrite: this is the first contribution to the gradient of an intermediate variable.
     pub(crate) first: bool,
-    /// Another wanted input of the same function has the same gradient: add to it after the kernel.
+    /// Another requested input of the function has the same gradient: add after the kernel.
     pub(crate) again: bool,
 }
 
-/// The data of an input or an output: with its elements if the gradient reads them, else by its shape alone.
+/// The data of an input or output: with elements if the gradient reads them, otherwise only a shape.
 pub(crate) enum DataOperand {
     Read(Operand),
     Unread(Shape),
@@ -70,15 +70,15 @@ impl DataOperand {
     }
 }
 
-/// Both sides of a function in full, for operations on arrays.
+/// All inputs and outputs of a function, for operations on arrays.
 pub(crate) struct BothSides {
     pub(crate) x: Vec<Array>,
     pub(crate) y: Vec<Array>,
-    /// The tensors that these belong to.
+    /// The tensors they belong to.
     pub(crate) tensors: Vec<Ix>,
 }
 
-/// One function made ready to run backward.
+/// One function prepared to run backward.
 pub(crate) struct BackwardStep {
     pub(crate) op: Op,
     pub(crate) compute: Precision,
@@ -87,17 +87,17 @@ pub(crate) struct BackwardStep {
     pub(crate) gy: SmallVec<[Operand; 1]>,
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
     pub(crate) memo: MemoPtr,
-    /// The input whose gradient may have the memory of the output's, since the plan clears that after the step.
+    /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,
     /// For operations on arrays.
     pub(crate) arrays: Option<Box<BothSides>>,
-    /// A gradient that is written may have elements of an array that is read, or of another such gradient.
+    /// A written gradient may overlap an array that is read, or another written gradient.
     pub(crate) meets: bool,
-    /// Each gradient is kept in the kernel's type, and none comes from two inputs.
+    /// Each gradient is stored in the kernel's type, and none belongs to two inputs.
     pub(crate) is_plain: bool,
 }
 
-/// Stands for data that nothing reads.
+/// A placeholder address for data that is never read.
 pub(crate) fn nowhere() -> *mut u8 {
     std::ptr::without_provenance_mut(64)
 }
@@ -120,8 +120,8 @@ impl BackwardStep {
         }
     }
 
-    /// A function made ready to run backward for the inputs that are wanted. `gradient` says where the gradient of a tensor
-    /// is, and for an input whether this is the first contribution.
+    /// A function prepared to run backward for the requested inputs. `gradient` returns the location of a tensor's
+    /// gradient, and for an input whether this is the first contribution.
     pub(crate) fn of(
         a: &mut Arena,
         f: Ix,
@@ -179,7 +179,8 @@ impl BackwardStep {
         step
     }
 
-    /// A step on arrays of the caller's choice: inputs with whether they need a gradient, outputs, and whether to add.
+    /// A step on arrays chosen by the caller: inputs with whether each needs a gradient, outputs, and whether to
+    /// accumulate.
     pub(crate) fn by_hand(
         op: Op,
         compute: Precision,
@@ -225,7 +226,7 @@ impl BackwardStep {
         step
     }
 
-    /// Finds out what follows from whose memory its arrays have.
+    /// Determines the properties that depend on the memory of its arrays.
     pub(crate) fn look(&mut self) {
         let data = || self.x.iter().chain(&self.y).filter_map(DataOperand::read);
         let read = || data().chain(&self.gy).map(|slot| &*slot.storage);
@@ -240,7 +241,7 @@ impl BackwardStep {
         self.is_plain = self.gx.iter().flatten().all(is_plain);
     }
 
-    /// Takes the gradient of output `o` from another storage.
+    /// Reads the gradient of output `o` from another storage.
     pub(crate) fn start_from(&mut self, o: usize, grad: &Arc<Storage>) {
         if self.gy[o].move_to(grad) {
             self.meets |= self.gx.iter().flatten().any(|sink| sink.slot.storage.may_meet(grad));
@@ -250,14 +251,14 @@ impl BackwardStep {
         }
     }
 
-    /// Has it count what it uses, so that it needs no [`RunGuard`](crate::array::RunGuard), or not.
+    /// Sets whether the step counts the buffers it uses, so that it needs no [`RunGuard`](crate::array::RunGuard).
     pub(crate) fn count(&mut self, on: bool) {
         let data = self.x.iter_mut().chain(&mut self.y).filter_map(DataOperand::read_mut);
         let sinks = self.gx.iter_mut().flatten().map(|sink| &mut sink.slot);
         data.chain(&mut self.gy).chain(sinks).for_each(|slot| slot.counted = on);
     }
 
-    /// Lets go of all arrays: it does not run again.
+    /// Releases all arrays. The step must not run again.
     pub(crate) fn release(&mut self) {
         self.x.clear();
         self.y.clear();
@@ -266,12 +267,12 @@ impl BackwardStep {
         self.arrays = None;
     }
 
-    /// Which value that the gradient reads is not what the forward run saw or made.
+    /// Returns a value that the gradient reads and that changed since the forward run.
     pub(crate) fn modified(&self) -> Option<Modified> {
         self.changed(|storage| !storage.is_cleared())
     }
 
-    /// As [`BackwardStep::modified`], of the values that `counts`: those that were cleared have changed too.
+    /// As [`BackwardStep::modified`], for the storages that `counts` selects. Cleared values count as changed.
     pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
         fn storage(data: &DataOperand) -> Option<&Storage> {
             data.read().map(|slot| &*slot.storage)
@@ -280,7 +281,7 @@ impl BackwardStep {
     }
 }
 
-/// Clears the gradients that a kernel which failed was to write or add to, and may have left half done.
+/// Clears the gradients that a failed kernel was to write or add to, since they may be half done.
 #[cold]
 pub(crate) fn forget(gx: &[Option<GradientSink>]) {
     gx.iter().flatten().for_each(|sink| sink.slot.storage.give_up());

@@ -1,4 +1,4 @@
-//! Functions run by hand, on arrays that need not be those of the graph.
+//! Manual runs of functions, on arrays that need not belong to the graph.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use crate::graph::step::operand::MemoPtr;
 use crate::graph::step::{setup, shapes};
 use crate::{Error, Result};
 
-/// A function that is run by hand, which no other run may take meanwhile.
+/// A function locked for a manual run.
 struct Alone(Ix);
 
 impl Alone {
@@ -42,16 +42,16 @@ fn shapes(a: &Arena, of: &[Ix]) -> SmallVec<[Shape; 3]> {
 }
 
 impl Function {
-    /// Whether these are the inputs and, as far as they are given, the outputs of the function in its graph.
+    /// True if these are the function's inputs in its graph and, as far as they are given, its outputs.
     fn is_own(&self, a: &Arena, x: &[&Variable], y: &[&Variable]) -> bool {
         let (own_x, own_y) = tensors(a, self.0);
         own_x == tensors_of(a, x) && own_y[..] == tensors_of(a, y)[..y.len().min(own_y.len())]
     }
 
-    /// What a forward run by hand is to remember, or one that computes the last one `again` has remembered: by hand or in
-    /// the graph, whichever was later.
+    /// The saved state for a manual forward run. If `again` is set, the state of the last run to recompute, manual or
+    /// in the graph, whichever was later.
     fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
-        // What another state takes the place of is dropped after the arena is let go.
+        // A replaced state is dropped after the arena is unlocked.
         let (memo, _before) = arena::with(|a| {
             let own = self.is_own(a, x, y);
             let slot = &mut a.functions[self.0];
@@ -71,7 +71,7 @@ impl Function {
         memo
     }
 
-    /// Notes of what shapes the forward run by hand was that has just succeeded.
+    /// Saves the shapes of a manual forward run that succeeded.
     fn note_shapes(&self, x: &[&Variable], y: &[&Variable]) {
         arena::with(|a| {
             let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &tensors_of(a, x)));
@@ -81,8 +81,8 @@ impl Function {
         });
     }
 
-    /// What a backward run by hand reads of the forward run before it: that on these arrays, else the last one by hand on
-    /// such shapes, else that of the graph.
+    /// The saved state that a manual backward run reads: of the forward run on these arrays, otherwise of the last
+    /// manual run with these shapes, otherwise of the graph.
     fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
         arena::with(|a| {
             let own = self.is_own(a, x, y);
@@ -106,11 +106,13 @@ impl Function {
         })
     }
 
-    /// Gives `y` the shapes that the operation makes of `x`, and shares memory where it works in place.
+    /// Sets the shapes of `y` to those that the operation returns for `x`, and shares memory if the operation works
+    /// in place.
     ///
     /// # Errors
-    /// When the operation refuses the shapes, or the number of outputs differs; [`Error::Graph`] when the function is
-    /// being run, or two of `y` are one variable; [`Error::Shape`] when one of `y` is one of `x`, and not of that shape.
+    /// If the operation refuses the shapes, or the number of outputs differs. [`Error::Graph`] if the function is
+    /// running, or if two of `y` are one variable. [`Error::Shape`] if one of `y` is one of `x` and has another
+    /// shape.
     pub fn set_up_on(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let _alone = Alone::begin(self)?;
         self.shape_outputs(&self.of_active(x), y)
@@ -161,11 +163,11 @@ impl Function {
         Ok(())
     }
 
-    /// Computes `y` from `x`; shapes are set up first. A `recompute` run repeats the last one: the same random numbers,
-    /// no side effects.
+    /// Computes `y` from `x`, after setting up shapes. A `recompute` run repeats the last one with the same random
+    /// numbers and without side effects.
     ///
     /// # Errors
-    /// As [`Function::set_up_on`], and whatever the operation fails with.
+    /// As [`Function::set_up_on`], and errors of the operation.
     pub fn forward_on(&self, x: &[&Variable], y: &[&Variable], recompute: bool) -> Result<()> {
         let (op, x) = (self.op(), &*self.of_active(x));
         let _alone = Alone::begin(self)?;
@@ -187,21 +189,21 @@ impl Function {
         Ok(())
     }
 
-    /// Computes the gradients of `x` from those of `y`: those that need one, adding where `accumulate` says so or says
-    /// nothing.
+    /// Computes the gradients of those `x` that need one from the gradients of `y`. Accumulates unless `accumulate`
+    /// is false for the input.
     ///
-    /// Of `y` it takes as many as it has outputs: what is one function in NNabla may be several here, of which the first
-    /// is called with the outputs of all.
+    /// Reads only as many of `y` as the function has outputs. One function in NNabla may be several here, and the
+    /// first is called with the outputs of all.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the first of `y` are not what the operation makes of `x`, [`Error::Graph`] when the function
-    /// is being run or shapes changed since it ran forward, and whatever it fails with.
+    /// [`Error::Shape`] if the shapes of the first of `y` are not those that the operation returns for `x`.
+    /// [`Error::Graph`] if the function is running or shapes changed since it ran forward. Errors of the operation.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
         let (op, x, accumulate) = (self.op(), &*self.of_active(x), &*self.of_active(accumulate));
         let _alone = Alone::begin(self)?;
         let mut y = y;
         if op.on_arrays().is_none() {
-            // A kernel believes the shapes.
+            // Kernels rely on the shapes.
             let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
             let expected = shapes::shapes_of(&op, &inputs)?;
             y = &y[..y.len().min(expected.len())];

@@ -1,4 +1,4 @@
-//! Running one function backward: by its kernel, a user's code, or its rule.
+//! Runs one function backward: by its kernel, user code, or its rule.
 
 use std::ops::Range;
 
@@ -35,7 +35,8 @@ impl BackwardStep {
         if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
     }
 
-    /// Runs the kernel. If the step is `PLAIN`, each gradient is kept in the kernel's type and written where it is kept.
+    /// Runs the kernel. If the step is `PLAIN`, each gradient is stored in the kernel's type and written directly to
+    /// its memory.
     fn run_kernel<const PLAIN: bool>(&mut self) -> Result<()> {
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
@@ -62,7 +63,7 @@ impl BackwardStep {
             let ptr = if PLAIN { ptr } else { slot.rounded(ptr, rounds, &mut rounded)? };
             gym.push(Memory { ptr, shape: &slot.shape });
         }
-        // Where the kernel reads and writes, if a gradient may be written in the same place.
+        // The ranges that the kernel reads and writes, if they may overlap a gradient.
         let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         if meets {
             let data = x.iter().chain(&*y).map(DataOperand::read).zip(xm.iter().chain(&ym));
@@ -74,7 +75,7 @@ impl BackwardStep {
             && gy[0].storage.hand_over(&sink.slot.storage, sink.slot.dtype)
             && op.loops(*compute == Precision::Double).is_some_and(|loops| loops.passes[i])
         {
-            passed = Some(i); // the numbers are there already
+            passed = Some(i); // the gradient is already in place
         }
         let mut gxm: SmallVec<[Option<(Memory<'_>, bool)>; 5]> = SmallVec::new();
         for (i, sink) in gx.iter_mut().enumerate() {
@@ -130,7 +131,7 @@ impl BackwardStep {
         };
         let mut refused = false;
         let done = stop::guarded(|| {
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays were made for this operation, with the shapes it requires.
             let done = unsafe { op.backward(call) };
             refused = done.is_err();
             done
@@ -162,7 +163,7 @@ impl BackwardStep {
     }
 }
 
-/// Puts gradients that were written beside where they belong.
+/// Moves gradients from temporary memory to their destinations.
 fn finish(
     gx: &mut [Option<GradientSink>],
     temporaries: Temporaries,

@@ -1,4 +1,5 @@
-//! Gradients by formulas on symbols, for operations without a backward kernel: run on arrays, or only measured.
+//! Gradients by rules on symbols, for operations without a backward kernel: executes the rule on arrays, or only
+//! measures it.
 
 use smallvec::SmallVec;
 
@@ -12,7 +13,7 @@ use crate::graph::step::forward::evaluate;
 use crate::ops::contract::symbol::{Builder, build};
 use crate::ops::{Op, Sym, Symbols};
 
-/// Runs every function at once, on arrays.
+/// Runs every function eagerly, on arrays.
 struct EagerBuilder {
     arrays: Vec<NdArray>,
     compute: Precision,
@@ -39,7 +40,7 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
     };
     let mut symbol = |data: &DataOperand| {
         let shape = data.shape();
-        // What the rule does not read is there by its shape alone.
+        // Data that the rule does not read has only a shape.
         let storage = data.read().map_or_else(|| Storage::new(shape.size()), |s| s.storage.clone());
         add(NdArray { shape: shape.clone(), storage })
     };
@@ -67,7 +68,7 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
     Ok(())
 }
 
-/// Runs nothing, and counts what running every function at once would take.
+/// Runs nothing, and measures the memory that an eager run would allocate.
 struct MeasuringBuilder {
     shapes: Vec<Shape>,
     compute: Precision,
@@ -94,8 +95,8 @@ impl Builder for MeasuringBuilder {
     }
 }
 
-/// Bytes of the arrays that come and go within the backward run of a function without a backward kernel; none where only
-/// the run itself can tell.
+/// The temporary memory, in bytes, of the backward run of a function without a backward kernel. Zero if only the run
+/// itself can tell.
 pub(crate) fn temporary_bytes(step: &BackwardStep) -> usize {
     if step.op.facts().has_backward || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
         return 0;

@@ -1,4 +1,4 @@
-//! Running one function: from storages to kernels. Nothing here takes the lock of the arena.
+//! One function prepared to run forward: from storages to kernels. Never locks the arena.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,34 +18,35 @@ use crate::kernels::stop;
 use crate::ops::{Array, Call, Memory, Op, Tail};
 use crate::{Error, Result};
 
-/// Whether two arrays, by the addresses of their bytes, have some in common.
+/// True if two arrays, given by their byte addresses, overlap.
 pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// One function made ready to run forward.
+/// One function prepared to run forward.
 pub(crate) struct ForwardStep {
     pub(crate) op: Op,
     pub(crate) compute: Precision,
     pub(crate) x: SmallVec<[Operand; 3]>,
     pub(crate) y: SmallVec<[Operand; 1]>,
     pub(crate) memo: MemoPtr,
-    /// The input whose memory the output may have, since the plan clears that input after the step.
+    /// The input whose memory the output may reuse, since the plan clears that input after the step.
     pub(crate) over: Option<usize>,
-    /// Every output is an unmodified input under another shape: there is nothing to do.
+    /// Every output is an unmodified input with another shape: nothing to compute.
     pub(crate) idle: bool,
     plain: bool,
-    /// An output may have elements of an input that it is not said to have.
+    /// An output may overlap an input that it is not declared to alias.
     meets: bool,
-    /// The input of which the operation keeps something.
+    /// The input from which the operation caches derived data.
     cached_input: Option<usize>,
     /// The operation moves elements of an input to its outputs.
     moves: bool,
-    /// The integer type that its outputs have, if the inputs that it moves hold integers.
+    /// The integer type of its outputs, if the inputs that it moves hold integers.
     integers: Option<DType>,
 }
 
-/// The input of which the operation keeps something. What is computed again is soon forgotten: keeping is for runs that follow.
+/// The input from which the operation caches derived data. None in a recompute run, whose values are soon dropped:
+/// the cache serves later runs.
 fn lasting<'a>(
     cached_input: Option<usize>,
     x: &'a [Operand],
@@ -56,7 +57,7 @@ fn lasting<'a>(
 }
 
 impl ForwardStep {
-    /// A step on arrays that belong to no graph.
+    /// A step on arrays outside a graph.
     pub(crate) fn on_arrays(
         op: Op,
         compute: Precision,
@@ -86,7 +87,7 @@ impl ForwardStep {
         step
     }
 
-    /// Finds out what follows from whose memory its arrays have.
+    /// Determines the properties that depend on the memory of its arrays.
     pub(crate) fn look(&mut self) {
         let Self { op, compute, x, y, .. } = self;
         let facts = op.facts();
@@ -105,8 +106,8 @@ impl ForwardStep {
         self.plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
     }
 
-    /// Whether output `o`, its elements being at `at`, needs another place for the time of the kernel, which reads those of
-    /// inputs at `x`: they have elements in common, and it may not write an element where it has read that one.
+    /// True if output `o` at address `at` needs temporary memory during the kernel, which reads inputs at `x`: they
+    /// overlap, and the kernel cannot overwrite elements that it has read.
     fn collides(&self, o: usize, at: *mut u8, x: &[*mut u8]) -> bool {
         let (y, facts) = (&self.y[o], self.op.facts());
         let meets = |i: usize| {
@@ -118,23 +119,23 @@ impl ForwardStep {
         self.meets && (0..x.len()).any(meets)
     }
 
-    /// Has it count what it uses, so that it needs no [`RunGuard`], or not.
+    /// Sets whether the step counts the buffers it uses, so that it needs no [`RunGuard`].
     pub(crate) fn count(&mut self, on: bool) {
         self.x.iter_mut().chain(&mut self.y).for_each(|slot| slot.counted = on);
     }
 
-    /// Whether it is no more than a kernel on arrays that are kept in the kernel's type.
+    /// True if the step only runs a kernel, on arrays stored in the kernel's type.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain && !self.idle
     }
 
-    /// True if the operation moves elements of an input to its outputs, which keep the type of integers.
+    /// True if the operation moves elements of an input to its outputs, which keep integer types.
     pub(crate) fn moves(&self) -> bool {
         self.moves
     }
 
-    /// The integer type that outputs keep: that of all moved inputs, or `i64` if their integer types differ. None if one of
-    /// them holds real numbers or truth values.
+    /// The integer type of the outputs: that of all moved inputs, or `i64` if their integer types differ. None if one
+    /// of them holds real numbers or truth values.
     fn integers_of_inputs(&self) -> Option<DType> {
         let facts = self.op.facts();
         let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i));
@@ -146,7 +147,8 @@ impl ForwardStep {
         common
     }
 
-    /// Has the operands of a function that moves elements read and written as `integers`, or as real numbers without.
+    /// Sets the type in which the operands of a function that moves elements are read and written: `integers`, or
+    /// real numbers if None.
     #[cold]
     fn read_as(&mut self, integers: Option<DType>) {
         let Self { op, compute, x, y, .. } = self;
@@ -163,7 +165,7 @@ impl ForwardStep {
         self.integers = integers;
     }
 
-    /// Runs the function. Values of `recompute` runs are those of the last run, and side effects are not repeated.
+    /// Runs the function. A `recompute` run reproduces the values of the last run and does not repeat side effects.
     pub(crate) fn forward(&mut self, recompute: bool) -> Result<()> {
         debug_assert!(!arena::is_locked_here(), "no kernel runs under the arena's lock");
         if self.idle {
@@ -173,8 +175,8 @@ impl ForwardStep {
         self.run(recompute, None).map(drop)
     }
 
-    /// As [`ForwardStep::forward`]; the first output goes through what follows, to another place, if that is given. Returns the name
-    /// of what it computes.
+    /// As [`ForwardStep::forward`]. If `along` is given, passes the first output through its tail and writes it to its
+    /// address. Returns the fingerprint of the first output.
     pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
         if self.moves {
             let integers = self.integers_of_inputs().filter(|_| along.is_none());
@@ -193,7 +195,7 @@ impl ForwardStep {
             xm.push(Memory { ptr, shape: &slot.shape });
         }
         if let (Some(i), false) = (*over, recompute) {
-            // What the kernel reads stays where it is; only whose memory that is changes.
+            // The data stays at its address. Only the owner of the memory changes.
             x[i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
         let (state, double) = (&mut memo.state, *compute == Precision::Double);
@@ -222,7 +224,7 @@ impl ForwardStep {
                 lasting,
                 rounds: None,
             };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays were made for this operation, with the shapes it requires.
             unsafe { op.forward(call) }
         };
         stop::guarded(run).inspect_err(|_| forget(y, x))?;
@@ -230,7 +232,7 @@ impl ForwardStep {
         Ok(memo.name(noted, 0))
     }
 
-    /// Whether the kernel can take its first output through what follows, and writes it where it is kept.
+    /// True if the kernel can pass its first output through a tail, and writes it directly to its memory.
     pub(crate) fn may_take_along(&self) -> bool {
         let keeps = |slot: &Operand| slot.dtype == slot.stored && slot.shape.size() > 0;
         !self.idle && self.op.facts().hosts_epilogue && self.y.iter().all(keeps)
@@ -242,10 +244,10 @@ impl ForwardStep {
         let saved = |(i, x): (usize, &Operand)| if facts.overwrites(i) { 0 } else { x.storage.saved() };
         let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
         if let Some(user) = self.op.on_arrays() {
-            // It may write an output element by element.
+            // User code may write an output element by element.
             self.y.iter().filter(|y| y.storage.is_cleared()).try_for_each(|y| y.storage.zero())?;
             let (x, mut y) = (arrays(&self.x), arrays(&self.y));
-            // The user's code may take hold of its outputs to write into them.
+            // User code may keep its outputs and write to them.
             y.iter().filter(|y| y.data.is_cleared()).try_for_each(|y| y.data.zero())?;
             if self.meets {
                 for y in &mut y {
@@ -258,7 +260,7 @@ impl ForwardStep {
             return Ok(memo.name(noted, 0));
         }
         let mut temporaries = Temporaries::new();
-        // Integers are moved as they are.
+        // Integers are moved unchanged.
         let rounds = self.compute.rounds().filter(|_| self.integers.is_none());
         let mut rounded = RoundedInputs::new();
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
@@ -288,7 +290,7 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            // What is kept of a rounded input would be found by functions that do not round.
+            // Data cached from a rounded input would be found by functions that do not round.
             let lasting = lasting(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
             let narrow =
                 (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
@@ -306,7 +308,7 @@ impl ForwardStep {
                 lasting,
                 rounds,
             };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays were made for this operation, with the shapes it requires.
             unsafe { self.op.forward(call) }?;
             store(temporaries)
         };
@@ -318,13 +320,13 @@ impl ForwardStep {
         Ok(memo.name(noted, 0))
     }
 
-    /// An estimate of the work, as [`work`] makes it.
+    /// The estimated work, see [`work`].
     pub(crate) fn work(&self) -> usize {
         work(&self.op, self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum())
     }
 }
 
-/// Clears what a kernel that failed was to write, and may have written half; what was an input too stays as it is.
+/// Clears the outputs of a failed kernel, which may be half written. Keeps outputs that are also inputs.
 #[cold]
 fn forget(y: &[Operand], x: &[Operand]) {
     let own = |y: &&Operand| !x.iter().any(|x| Arc::ptr_eq(&x.storage, &y.storage));
@@ -340,18 +342,18 @@ fn arrays<'a>(slots: impl IntoIterator<Item = &'a Operand>) -> Vec<Array> {
     slots.into_iter().map(array).collect()
 }
 
-/// Runs an operation on arrays at once, without a graph, and returns its outputs.
+/// Runs an operation eagerly on arrays, without a graph, and returns its outputs.
 ///
 /// # Errors
-/// When the operation refuses its inputs or fails.
+/// If the operation refuses its inputs or fails.
 pub fn evaluate(op: &Op, x: &[NdArray], compute: Precision) -> Result<SmallVec<[NdArray; 1]>> {
     evaluate_into(op, x, compute, &[])
 }
 
-/// As [`evaluate`]; output `o` goes to `into[o]` where one is given.
+/// As [`evaluate`], but writes output `o` to `into[o]` if given.
 ///
 /// # Errors
-/// Also when an array to write to has another number of elements.
+/// As [`evaluate`], and if an array to write to has another number of elements.
 pub fn evaluate_into(
     op: &Op,
     x: &[NdArray],

@@ -1,4 +1,4 @@
-//! One function: from the arena's storages to a kernel and back.
+//! Execution of one function: from the arena's storages to a kernel and back.
 
 pub(crate) mod accumulate;
 pub(crate) mod anomaly;

@@ -1,4 +1,4 @@
-//! Operands of a step: an array of the arena and where a kernel finds its elements.
+//! Operands of a step: an array of the arena and the address of its elements for a kernel.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -16,22 +16,22 @@ use crate::graph::settings::context::Precision;
 use crate::ops::{Kind, Op};
 use crate::{Error, Result};
 
-/// An array that a kernel works on. Its storage is large enough for its shape, whatever the graph believes: kernels count on
-/// that.
+/// An array that a kernel works on. Its storage is always large enough for its shape, even if the graph has changed.
+/// Kernels rely on that.
 pub(crate) struct Operand {
     /// The tensor in the arena that it belongs to, if any.
     pub(crate) tensor: Ix,
     pub(crate) storage: Arc<Storage>,
     pub(crate) shape: Shape,
-    /// Type that the kernel works on.
+    /// The type in which the kernel works.
     pub(crate) dtype: DType,
-    /// Type that is kept.
+    /// The type in which the elements are stored.
     pub(crate) stored: DType,
-    /// A function computes it: to read what was cleared is an error, whoever has cleared it.
+    /// True if a function computes it. Reading cleared data is then an error, regardless of who cleared it.
     pub(crate) is_computed: bool,
-    /// The run counts what it uses, rather than have others wait to free it.
+    /// True if the run counts the buffers it uses, so that other threads need not wait to free them.
     pub(crate) counted: bool,
-    /// The name of the last values that were found to be whole numbers, if they have one.
+    /// The fingerprint of the last values that were found to be whole numbers, if they have one.
     whole: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl Operand {
         Self::new(tensor, array, own.unwrap_or(compute.dtype()), own.unwrap_or(compute.stored()))
     }
 
-    /// Looks at another storage from now on; false if it is the same one.
+    /// Switches to another storage. Returns false if it is the same one.
     pub(crate) fn move_to(&mut self, storage: &Arc<Storage>) -> bool {
         let moves = !Arc::ptr_eq(&self.storage, storage);
         if moves {
@@ -65,7 +65,7 @@ impl Operand {
         moves
     }
 
-    /// Where the elements are, for `access` as the kernel's type.
+    /// The address of the elements, for `access` in the kernel's type.
     #[inline(always)]
     pub(crate) fn resolve(&self, access: Access) -> Result<*mut u8> {
         match self.storage.at(self.dtype, access).filter(|_| !self.counted) {
@@ -85,8 +85,8 @@ impl Operand {
         }
     }
 
-    /// As [`Operand::resolve`] for reading input `i` of an operation; indices have to be whole numbers, but for
-    /// [`settings::unwary`] programs, whose fractions are rounded towards zero.
+    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except for
+    /// [`settings::unwary`] programs, where fractions are rounded towards zero.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
@@ -96,16 +96,15 @@ impl Operand {
         Ok(ptr)
     }
 
-    /// Refuses indices, which a kernel reads at `ptr`, that are kept as real numbers and are not whole, and levels that are
-    /// kept as another type and are none. Values that were looked at are not looked at again as long as they have the same
-    /// name.
+    /// Returns an error if indices at `ptr` are stored as real numbers and are not whole, or if levels are stored as
+    /// another type and are invalid. Values with the same fingerprint are checked once.
     #[cold]
     fn check_whole(&self, op: &Op, i: usize, ptr: *mut u8) -> Result<()> {
         let is_safe = |dtype: DType| dtype == self.dtype || self.dtype == DType::I64 && !dtype.is_float();
         if self.storage.dtype().is_none_or(is_safe) {
             return Ok(());
         }
-        let name = self.storage.lasting_name(ptr.addr()); // before the look
+        let name = self.storage.lasting_name(ptr.addr()); // before the check
         if name != 0 && name == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -133,7 +132,7 @@ impl Operand {
         Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))
     }
 
-    /// As [`Operand::resolve`] for writing; values that are kept as another type get a temporary place.
+    /// As [`Operand::resolve`], for writing. Uses temporary memory if the elements are stored as another type.
     pub(crate) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
             return self.resolve(access);
@@ -149,13 +148,13 @@ impl Operand {
         self.storage.copy_from(from, dtype, self.shape.size())
     }
 
-    /// The addresses of its bytes, the first of which is at `start`.
+    /// The byte addresses of the elements, given the first.
     pub(crate) fn span(&self, start: *const u8) -> Range<usize> {
         start.addr()..start.addr() + self.shape.size() * self.dtype.size()
     }
 
-    /// The elements as [`Operand::resolve`] finds them at `ptr`, rounded to a type of 16 bits: elsewhere, unless they are
-    /// kept as that type.
+    /// The elements at `ptr`, as found by [`Operand::resolve`], rounded to a 16-bit type. Uses other memory unless
+    /// they are stored in that type.
     pub(crate) fn rounded(
         &self,
         ptr: *mut u8,
@@ -173,7 +172,7 @@ impl Operand {
         Ok(at)
     }
 
-    /// A place for values on their way to the elements.
+    /// Temporary memory for values to be stored in the elements later.
     pub(crate) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
         let ptr = buffer.ptr();
@@ -194,7 +193,7 @@ impl Operand {
 /// Inputs that were rounded for one run of a step.
 pub(crate) type RoundedInputs = SmallVec<[Buffer; 2]>;
 
-/// Where elements are, for the time of the step under way.
+/// The address of the elements, valid during the current step.
 #[cold]
 fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
     let (buffer, ptr) = storage.pin(dtype, access)?;
@@ -202,12 +201,12 @@ fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
     Ok(ptr)
 }
 
-/// Values on their way to a storage that keeps them as another type.
+/// Temporary values for a storage that stores another type.
 pub(crate) struct Temporary {
     of: Arc<Storage>,
     n: usize,
     stored: DType,
-    /// Type of the values.
+    /// The type of the values.
     dtype: DType,
     buffer: Buffer,
 }
@@ -219,13 +218,13 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     temporaries.into_iter().try_for_each(store)
 }
 
-/// Where a function's [`Provenance`] is: in its slot, which the run keeps alive. Only a run that has the function to itself
-/// follows it (two runs of one graph at once are refused), one step after the other.
+/// A pointer to a function's [`Provenance`] in its slot, which the run keeps alive. Only a run that has locked the
+/// function dereferences it, one step at a time. Concurrent runs of one graph are refused.
 #[derive(Clone, Copy)]
 pub(crate) struct MemoPtr(NonNull<Provenance>);
 
 impl MemoPtr {
-    /// Leads to what a function remembers.
+    /// A pointer to the saved state of a function.
     pub(crate) fn to(memo: &mut Provenance) -> Self {
         Self(NonNull::from_mut(memo))
     }
@@ -236,7 +235,7 @@ impl Deref for MemoPtr {
 
     #[inline(always)]
     fn deref(&self) -> &Provenance {
-        // SAFETY: the run keeps it, and has it to itself.
+        // SAFETY: the run keeps it alive and has exclusive use.
         unsafe { self.0.as_ref() }
     }
 }
@@ -249,7 +248,7 @@ impl DerefMut for MemoPtr {
     }
 }
 
-// SAFETY: a run that follows the pointer has the function to itself.
+// SAFETY: a run that dereferences the pointer has locked the function.
 unsafe impl Send for MemoPtr {}
 
 /// The type in which an operation reads input `i`.

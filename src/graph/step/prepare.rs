@@ -1,4 +1,4 @@
-//! A function made ready to run: its operands looked up in the arena.
+//! Prepares a function to run: looks up its operands in the arena.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use crate::graph::settings::context;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{MemoPtr, Operand};
 
-/// An array of the arena, and where it comes from.
+/// The data of a tensor as an array.
 pub(crate) fn data_array(a: &mut Arena, tensor: Ix) -> NdArray {
     NdArray { storage: Arc::clone(a.data(tensor)), shape: a.tensors[tensor].shape.clone() }
 }
 
-/// A function made ready to run forward. Its shapes are those with which it was set up: see [`super::order::check_shapes`].
+/// Prepares a function to run forward. Its shapes must be those it was set up with, see
+/// [`check_shapes`](crate::graph::arena::order::check_shapes).
 pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
     let memo = MemoPtr::to(&mut a.functions[f].memo);

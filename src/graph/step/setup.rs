@@ -1,4 +1,4 @@
-//! Setting functions up: shapes, ranks and need of gradients, in the order of a forward run.
+//! Setup of functions in forward order: shapes, ranks and need of gradients.
 
 use smallvec::SmallVec;
 
@@ -13,7 +13,7 @@ use crate::graph::step::{prepare, shapes};
 use crate::ops::{self, Shapes};
 use crate::{Error, Result};
 
-/// Sets a function up again whose shapes user's code or values decide: that must not happen under the lock.
+/// Sets up a function whose shapes depend on user code or values, which must not run under the lock.
 pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
     let (held, op, x, asked) = arena::with(|a| {
         let (inputs, _) = arena::tensors(a, f);
@@ -22,15 +22,15 @@ pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
     });
     let shapes = shapes::shapes_of(&op, &x)?;
     let done = arena::with(|a| set_up(a, f, shapes, asked));
-    drop(held); // the user's code may have let go of the graph
+    drop(held); // the user code may have dropped the graph
     done
 }
 
-/// Why an order could not be made.
+/// The reason why no order could be made.
 pub(crate) enum Stop {
-    /// The call is at fault.
+    /// An error of the call.
     Error(Error),
-    /// A function must set itself up first, without the lock.
+    /// A function must be set up first, outside the lock.
     SetUp(Ix),
 }
 
@@ -40,8 +40,8 @@ impl From<Error> for Stop {
     }
 }
 
-/// The order of a forward run to `roots`. On the way every function learns its rank and whether gradients flow through
-/// it, and those that must are set up again.
+/// The order of a forward run to `roots`. Updates the rank of each function and whether gradients flow through it,
+/// and sets up functions again if needed.
 pub(crate) fn forward(
     a: &mut Arena,
     roots: &[Ix],
@@ -61,7 +61,7 @@ pub(crate) fn forward(
     if copies {
         return forward(a, roots, enter);
     }
-    // What is taken through an unlinked copy may have got its shape after who takes it was looked at.
+    // A tensor reached through an unlinked copy may have been reshaped after its consumer was checked.
     if order.iter().any(|f| a.needs_setup(*f)) {
         for f in &order {
             refresh(a, *f)?;
@@ -78,7 +78,7 @@ pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     share(a, f)
 }
 
-/// Shares memory in place where that is allowed.
+/// Shares memory in place if allowed.
 fn share(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     if (0..a.functions[f].inputs.len()).all(|i| a.facts(f).alias(i).is_none()) {
         return Ok(());
@@ -93,7 +93,7 @@ fn share(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Has a function change copies of the inputs that it would change in place.
+/// Makes a function change copies of the inputs that it would change in place.
 fn take_copies(a: &mut Arena, f: Ix) -> Result<()> {
     for i in 0..a.functions[f].inputs.len() {
         if !a.facts(f).modifies(i) {
@@ -106,7 +106,7 @@ fn take_copies(a: &mut Arena, f: Ix) -> Result<()> {
         let v = a.functions[f].inputs[i];
         let shape = a.tensors[a.variables[v].tensor].shape.clone();
         let tensor = a.new_tensor(&shape);
-        a.tensors[tensor].count += 1; // the variable's and the function's
+        a.tensors[tensor].count += 1; // one for the variable, one for the function
         let flags = if no_grad { flag::NEED_GRAD_SET } else { 0 };
         let taken = a.new_variable(tensor, flags, copy, 0);
         let output = Output { variable: taken, generation: a.variables[taken].generation, tensor };
@@ -155,7 +155,7 @@ fn follow_inputs(a: &mut Arena, f: Ix) {
     let need_grad = need_grad && !slot.no_grad;
     slot.rank = rank + 1;
     if std::mem::replace(&mut slot.need_grad, need_grad) != need_grad {
-        // Plans that go past it asked whether its gradient will read what it takes.
+        // Plans beyond this function depend on whether its gradient will read its inputs.
         let (x, y) = arena::tensors(a, f);
         x.into_iter().chain(y).for_each(|tensor| a.outdate(tensor));
     }
@@ -185,7 +185,7 @@ fn renew(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Gives the outputs of a function the shapes that it says they have now: it was asked when [`Arena::reshapes`] was `asked`.
+/// Sets the outputs of a function to the shapes that the operation returned when [`Arena::reshapes`] was `asked`.
 pub(crate) fn set_up(a: &mut Arena, f: Ix, shapes: Shapes, asked: u64) -> Result<()> {
     if shapes.len() != a.functions[f].outputs.len() {
         return Err(Error::Graph(format!(

@@ -1,7 +1,7 @@
-//! A product cut into chunks for threads and into blocks that fit the caches.
+//! Cuts a product into chunks for threads and into blocks that fit the caches.
 //!
-//! A chunk is the product of some rows and columns on its own: nobody waits for what another packs, and what a chunk packs
-//! stays in the cache of its core. How tiles and sums are cut depends on the shape alone.
+//! A chunk is an independent product of some rows and columns: it does not wait for data packed by others, and its
+//! packed data stays in the cache of its core. The division into tiles and sums depends only on the shape.
 
 use std::ops::Range;
 
@@ -14,26 +14,27 @@ use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::{num_threads, parallel};
 
-/// Rows of the right matrix in a block: two registers of columns of it fill the first cache.
+/// Rows of the right matrix in a block, such that two registers of its columns fill the L1 cache.
 const DEPTH: usize = 384;
-/// Terms of a sum that are added one after the other where nothing is packed: longer sums are cut for accuracy.
+/// Terms of a sum that are added sequentially if nothing is packed. Longer sums are split for accuracy.
 const LONG: usize = 4096;
-/// Columns of a right matrix that is kept packed.
+/// The largest number of columns of a right matrix whose packed form is cached.
 pub(super) const COLUMNS: usize = 4096;
-/// Tiles one above the other that are taken together: their part of the left matrix stays in the second cache.
+/// Vertically adjacent tiles that are processed together, so that their part of the left matrix stays in the L2
+/// cache.
 pub(super) const TALL: usize = 10;
-/// Tiles side by side in a chunk, where they are enough for all threads.
+/// Horizontally adjacent tiles in a chunk, if that leaves enough chunks for all threads.
 const WIDE: usize = 2;
-/// Chunks for each thread, so that threads end together ...
+/// Chunks per thread, so that threads finish at about the same time ...
 const CHUNKS: usize = 4;
-/// ... unless that makes them smaller than so many multiplications: a few microseconds.
+/// ... unless that makes chunks smaller than this number of multiplications: a few microseconds.
 const CHUNK_WORK: usize = 300_000;
-/// Rows for which a product of fewer counts: it takes as long, since it waits for the right matrix.
+/// A product with fewer rows counts as this many: it takes as long, since it waits for the right matrix.
 const WAITING: usize = 8;
-/// Products of fewer multiplications are not worth packing.
+/// The number of multiplications below which packing does not pay.
 const SMALL: usize = 80 * 80 * 80;
 
-/// A matrix in memory: element (i, j) is at `i row + j col`.
+/// A matrix in memory: element (i, j) is at offset `i row + j col`.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct MatrixOperand<T> {
     pub(in crate::kernels) p: *const T,
@@ -47,7 +48,7 @@ impl<T> MatrixOperand<T> {
         self.p.wrapping_offset(i as isize * self.row + j as isize * self.col)
     }
 
-    /// The matrix from an element on.
+    /// The matrix from element (i, j) on.
     pub(super) fn part(self, i: usize, j: usize) -> Self {
         let Self { row, col, .. } = self;
         Self { p: self.at(i, j), row, col }
@@ -58,24 +59,25 @@ impl<T> MatrixOperand<T> {
     }
 }
 
-/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row`
+/// apart.
 pub(super) struct BlockedProduct<'a, T> {
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
     pub(super) a: MatrixOperand<T>,
     pub(super) b: MatrixOperand<T>,
-    /// The right matrix as [`super::kept`] packs it, if it was packed before.
+    /// The packed form of the right matrix (see [`super::kept`]), if available.
     pub(super) packed: Option<*const T>,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) epilogue: Epilogue<'a, T>,
 }
 
-// SAFETY: only addresses; those who use them promise that they may.
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
 unsafe impl<T> Sync for BlockedProduct<'_, T> {}
 
-/// Things shared out in parts as even as can be.
+/// A number of items divided into parts as evenly as possible.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct EvenSplit {
     parts: usize,
@@ -84,7 +86,7 @@ pub(in crate::kernels) struct EvenSplit {
 }
 
 impl EvenSplit {
-    /// At least one part.
+    /// Divides `count` items into `parts`, at least one.
     pub(in crate::kernels) fn new(count: usize, parts: usize) -> Self {
         let parts = parts.max(1);
         Self { parts, each: count / parts, more: count % parts }
@@ -94,17 +96,17 @@ impl EvenSplit {
         self.parts
     }
 
-    /// How many each part has at least.
+    /// The smallest number of items in a part.
     pub(in crate::kernels) fn each(self) -> usize {
         self.each
     }
 
-    /// Whether part `i` has one more than that.
+    /// True if part `i` has one item more than that.
     pub(in crate::kernels) fn has_one_more(self, i: usize) -> bool {
         i < self.more
     }
 
-    /// What part `i` has: the first parts have one more.
+    /// The items of part `i`. The first parts have one more.
     #[inline(always)]
     pub(in crate::kernels) fn part(self, i: usize) -> Range<usize> {
         let start = |i: usize| i * self.each + i.min(self.more);
@@ -112,7 +114,7 @@ impl EvenSplit {
     }
 }
 
-/// Tiles of a product, and its chunks: each is of some rows of tiles, or of some columns of them.
+/// The tiles of a product, and its chunks. Each chunk consists of some rows of tiles, or of some columns.
 struct TileGrid {
     /// Rows of the matrix in each row of tiles.
     heights: EvenSplit,
@@ -125,7 +127,8 @@ impl TileGrid {
     fn new((m, n, k): (usize, usize, usize), (tallest, panel): (usize, usize), packs_left: bool) -> Self {
         let (rows, columns) = (m.div_ceil(tallest), n.div_ceil(panel));
         let threads = num_threads();
-        // All of the left matrix is read for each chunk of columns, and packed if it is: so it should be the smaller one.
+        // Each chunk of columns reads all of the left matrix, and packs it if necessary, so the left matrix should be
+        // the smaller one.
         let few = if packs_left { 4 * threads } else { 4 * TALL };
         let by_columns = m <= n && rows <= few && columns >= rows.min(8);
         let (count, each) = if by_columns { (columns, WIDE) } else { (rows, TALL) };
@@ -135,23 +138,23 @@ impl TileGrid {
         Self { heights: EvenSplit::new(m, rows), columns, by_columns, chunks: EvenSplit::new(count, chunks) }
     }
 
-    /// The rows and the columns of tiles of a chunk.
+    /// The rows and columns of tiles of a chunk.
     fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
         let some = self.chunks.part(i);
         if self.by_columns { (0..self.heights.parts(), some) } else { (some, 0..self.columns) }
     }
 }
 
-/// How a product reads its right matrix.
+/// The layout in which a product reads its right matrix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Right<T> {
-    /// Where it lies.
+    /// Unpacked, in place.
     Plain,
-    /// As [`super::kept`] has packed it.
+    /// In the packed form of [`super::kept`].
     Kept(*const T),
-    /// Its elements lie together in rows: each is packed by the first tile that reads it.
+    /// Row-major: the first tile that reads a column packs it.
     InRows,
-    /// They do not: it is packed beforehand.
+    /// Column-major: packed beforehand.
     InColumns,
 }
 
@@ -159,7 +162,7 @@ pub(super) enum Right<T> {
 unsafe impl<T> Sync for Right<T> {}
 
 impl<T> BlockedProduct<'_, T> {
-    /// The result from an element on.
+    /// The result from element (i, j) on.
     pub(super) fn result(&self, i: usize, j: usize) -> Strided<T> {
         let p = self.c.wrapping_offset(i as isize * self.c_row).wrapping_add(j);
         Strided { p, row: self.c_row, col: 1 }
@@ -170,7 +173,7 @@ impl<T: Float> BlockedProduct<'_, T> {
     /// Computes the product.
     ///
     /// # Safety
-    /// The matrices are there, and nobody else uses `c` meanwhile.
+    /// The matrices must be valid, and `c` must not be accessed concurrently.
     pub(super) unsafe fn run(&self) {
         let (kernels, size) = (kernels::<T>(), (self.m, self.n, self.k));
         let is_packed = packs_right(kernels, size, self.b.col);
@@ -180,29 +183,29 @@ impl<T: Float> BlockedProduct<'_, T> {
             _ if self.b.col == 1 => Right::InRows,
             _ => Right::InColumns,
         };
-        // Rows whose elements lie together are read where they are.
+        // Row-major left matrices are read in place.
         let small = self.m * self.n * self.k <= SMALL;
         let packs_left = self.a.col != 1 && is_packed && !small && self.n > 2 * kernels.panel() && self.m > 1;
         let depth = if is_packed { depth(self.k) } else { plain_depth(self.k) };
         let grid = TileGrid::new(size, (kernels.tallest(), kernels.panel()), packs_left);
-        // Chunks of rows share what takes time to pack, or what each of many would pack anew.
+        // Packs once for all chunks of rows if packing is slow, or if each of many chunks would pack the same data.
         let many = grid.chunks.parts() == CHUNKS * num_threads();
         let packs = right == Right::InColumns || (right == Right::InRows && many);
         let shares = packs && !grid.by_columns && grid.chunks.parts() > 1;
         let room = if shares { kept::room::<T>(self.n, self.k) } else { None };
         let all = room.and_then(|room| Workspace::<T>::new(room).ok());
         if let Some(all) = &all {
-            // SAFETY: the caller's promise; there is room for it.
+            // SAFETY: guaranteed by the caller, and the workspace is large enough.
             unsafe { kept::pack((self.n, self.k), depth, self.b, all.ptr()) };
             right = Right::Kept(all.ptr());
         }
         let chunk = |i: usize| {
             let ((rows, columns), heights) = (grid.chunk(i), grid.heights);
             let chunk = Chunk { product: self, kernels, heights, rows, columns, right, packs_left, depth };
-            // SAFETY: the caller's promise; each chunk has its own part of the result.
+            // SAFETY: guaranteed by the caller, and each chunk has its own part of the result.
             unsafe { chunk.run() };
         };
-        // Nobody is called for what one chunk can do.
+        // A single chunk runs on the calling thread.
         match grid.chunks.parts() {
             1 => chunk(0),
             count => parallel(count, chunk),
@@ -210,17 +213,17 @@ impl<T: Float> BlockedProduct<'_, T> {
     }
 }
 
-/// Whether the right matrix of a product is packed.
+/// True if the right matrix of a product is packed.
 pub(super) fn packs_right<T>(kernels: &Kernels<T>, (m, n, k): (usize, usize, usize), b_col: isize) -> bool {
     (b_col != 1 && n > 1 && k > 0) || (m * n * k > SMALL && m > 2 * kernels.tallest() && n > kernels.panel())
 }
 
-/// Rows of the right matrix in a packed block, where it has `k`.
+/// Rows in a packed block of a right matrix with `k` rows.
 pub(super) fn depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH))
 }
 
-/// The same where nothing is packed, or only because it is kept.
+/// The same if nothing is packed, or only because the packed form is cached.
 pub(super) fn plain_depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(LONG).max(1)).max(1)
 }

@@ -1,4 +1,4 @@
-//! A chunk of a product: block by block, each block tile by tile.
+//! A chunk of a product, computed block by block, and each block tile by tile.
 
 use std::ops::Range;
 
@@ -9,12 +9,13 @@ use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
 
-/// Rows of a plain right matrix that are fetched ahead, and of one that is kept, which comes from memory in one stream.
+/// The prefetch distance in rows, for an unpacked right matrix, and for a cached packed one, which is read from
+/// memory as one stream.
 pub(super) const AHEAD: isize = 8;
 const AHEAD_OF_KEPT: usize = 64;
-/// Sums so short that most of the time goes into the result: it is visited row by row.
+/// Sums up to this length spend most of their time on the result, which is then visited row by row.
 pub(super) const SHALLOW: usize = 128;
-/// How many times the columns of a product its rows are where it is mostly reading the left matrix.
+/// The ratio of rows to columns above which a product mostly reads the left matrix.
 const FLAT: usize = 4;
 /// Columns of the right matrix in a packed block.
 const COLUMNS: usize = 1024;
@@ -33,7 +34,7 @@ pub(super) struct Chunk<'a, T: 'static> {
     pub(super) depth: usize,
 }
 
-/// Some columns of tiles and some terms of a chunk, and where its two matrices are packed.
+/// Some columns of tiles and some terms of a chunk, and the addresses of its two packed matrices.
 struct PackedBlock<'a, T: 'static> {
     chunk: &'a Chunk<'a, T>,
     columns: Range<usize>,
@@ -47,7 +48,7 @@ impl<T: Float> Chunk<'_, T> {
     /// Computes this part of the product.
     ///
     /// # Safety
-    /// As [`BlockedProduct::run`]; the chunk lies within the product.
+    /// As [`BlockedProduct::run`], and the chunk must be within the product.
     pub(super) unsafe fn run(&self) {
         let (product, depth, panel) = (self.product, self.depth, self.kernels.panel());
         let wide = self.columns.len().min(COLUMNS / panel);
@@ -61,11 +62,11 @@ impl<T: Float> Chunk<'_, T> {
             0 => None,
             n => match Workspace::<T>::new(n) {
                 Ok(packed) => Some(packed),
-                // SAFETY: as the caller promises.
+                // SAFETY: guaranteed by the caller.
                 Err(_) => return unsafe { self.unpacked() },
             },
         };
-        // Packed columns are whole registers, so that what is behind them starts with a cache line, too.
+        // Packed columns are whole registers, so the data after them is also aligned to a cache line.
         let b = packed.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr);
         let a = b.wrapping_add(of_b);
         let parts = EvenSplit::new(self.rows.len(), self.rows.len().div_ceil(TALL));
@@ -74,11 +75,11 @@ impl<T: Float> Chunk<'_, T> {
             for p in (0..product.k.max(1)).step_by(depth) {
                 let k = depth.min(product.k - p);
                 let block = PackedBlock { chunk: self, columns: columns.clone(), p, k, a, b };
-                // SAFETY: as the caller promises; there is room for the largest block.
+                // SAFETY: guaranteed by the caller, and the workspace holds the largest block.
                 unsafe {
                     for part in 0..parts.parts() {
                         let some = parts.part(part);
-                        // Small products have nothing but the first.
+                        // Small products have only the first block.
                         if part > 0 || p > 0 {
                             stop::poll();
                         }
@@ -89,7 +90,7 @@ impl<T: Float> Chunk<'_, T> {
         }
     }
 
-    /// The same with no memory for packing.
+    /// The same without memory for packing.
     unsafe fn unpacked(&self) {
         let (product, panel) = (self.product, self.kernels.panel());
         let (i, end) = (self.row(self.rows.start), self.row(self.rows.end));
@@ -97,31 +98,32 @@ impl<T: Float> Chunk<'_, T> {
         let n = (self.columns.end * panel).min(product.n) - j;
         let (a, b) = (product.a.part(i, 0), product.b.part(0, j));
         let (c, epilogue) = (product.result(i, j), product.epilogue.part(i, j));
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { one_by_one((end - i, n, product.k), a, b, c, epilogue) };
     }
 
-    /// The first row of the matrix in a row of tiles.
+    /// The first matrix row of a row of tiles.
     fn row(&self, tile: usize) -> usize {
         self.heights.part(tile).start
     }
 }
 
 impl<T: Float> PackedBlock<'_, T> {
-    /// Where a column of tiles is packed.
+    /// The address of a packed column of tiles.
     fn packed(&self, column: usize) -> *mut T {
         self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
     }
 
-    /// Where a column of tiles of a block of `k` terms from `p` on is in a matrix that was packed before: all blocks, one below
-    /// the other.
+    /// The address of a column of tiles for the block of `k` terms from `p` on, in a cached packed matrix, where all
+    /// blocks follow each other.
     fn kept(&self, all: *const T, p: usize, k: usize, column: usize) -> *const T {
         let wide = self.chunk.kernels.panel();
         all.wrapping_add(p * self.chunk.product.n.next_multiple_of(wide) + column * wide * k)
     }
 
-    /// What to fetch while a tile reads `b`, if that was packed before and comes from memory in one stream: rows further
-    /// ahead, or once the last tile of a column reads them from a cache, what is read next.
+    /// The address to prefetch while a tile reads `b`, if `b` is cached in packed form and read from memory as one
+    /// stream. These are rows further ahead, or the data to be read next once the last tile of a column reads its
+    /// rows from a cache.
     fn kept_ahead(&self, rows: &Range<usize>, row: usize, column: usize, b: *const T) -> Option<*const T> {
         let Chunk { product, kernels, right, depth, .. } = *self.chunk;
         let Right::Kept(all) = right else { return None };
@@ -142,13 +144,13 @@ impl<T: Float> PackedBlock<'_, T> {
         let b = product.b.part(self.p, j);
         let n = kernels.panel().min(product.n - j);
         let to = self.packed(column);
-        // SAFETY: the table was chosen for this machine; the memory is there.
+        // SAFETY: the table was chosen for this machine, and the memory is valid.
         unsafe {
             (kernels.pack_columns)(&ColumnsToPack { from: b.p, row: b.row, col: b.col, k: self.k, n, to });
         };
     }
 
-    /// Where the rows of the matrix from `i` on are packed, if those of the block start with row `first` of tiles.
+    /// The address of the packed rows from matrix row `i` on, if the block starts with row `first` of tiles.
     fn packed_rows(&self, first: usize, i: usize) -> *mut T {
         self.a.wrapping_add((i - self.chunk.row(first)) * self.k)
     }
@@ -162,7 +164,7 @@ impl<T: Float> PackedBlock<'_, T> {
         let from = product.a.part(i, self.p);
         let to = self.packed_rows(tiles.start, i);
         let rows = RowsToPack { from: from.p, row: from.row, col: from.col, k: self.k, heights, tiles, to };
-        // SAFETY: the matrix is there, and so is room for as many rows as are taken together.
+        // SAFETY: the matrix is valid, and the buffer holds as many rows as are processed together.
         unsafe { (self.chunk.kernels.pack_rows)(&rows) };
     }
 
@@ -187,7 +189,7 @@ impl<T: Float> PackedBlock<'_, T> {
         }
     }
 
-    /// Takes tiles whose sums are complete through what follows.
+    /// Applies the tail to tiles whose sums are complete.
     fn finish(&self, rows: Range<usize>) {
         let Chunk { product, kernels, .. } = self.chunk;
         if self.p + self.k < product.k || product.epilogue.tail.rows.is_none() || rows.is_empty() {
@@ -197,11 +199,11 @@ impl<T: Float> PackedBlock<'_, T> {
         let j = self.columns.start * kernels.panel();
         let n = (self.columns.end * kernels.panel()).min(product.n) - j;
         let c = product.result(i, j);
-        // SAFETY: these tiles were just written, and are of one chunk alone; rows of the result follow each other.
+        // SAFETY: these tiles were just written and belong to this chunk only, and rows of the result are contiguous.
         unsafe { product.epilogue.tail.finish(c.p, c.row as usize, end - i, n) };
     }
 
-    /// The tile of a row and a column, the row being one of those whose left matrix is packed together.
+    /// Computes the tile of a row and a column. The row must be one of those whose left matrix is packed together.
     ///
     /// # Safety
     /// As [`PackedBlock::tiles`].
@@ -211,10 +213,10 @@ impl<T: Float> PackedBlock<'_, T> {
         let (i, count) = (heights.part(row).start, heights.part(row).len());
         let j = column * kernels.panel();
         let n = kernels.panel().min(product.n - j);
-        // The first tile of a column packs what the others read.
+        // The first tile of a column packs the data that the others read.
         let packs = right == Right::InRows && row == rows.start;
         if right == Right::InColumns && row == rows.start {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.pack_column(column) };
         }
         let (b, b_row) = match right {
@@ -232,8 +234,8 @@ impl<T: Float> PackedBlock<'_, T> {
         };
         let last = self.p + self.k == product.k;
         let epilogue = product.epilogue.of_part(self.p == 0, last).part(i, j);
-        // Packed tiles of the left matrix come from the second cache, rows of a plain right matrix from anywhere, and so does
-        // a left matrix of rows side by side that is read for few columns.
+        // Packed tiles of the left matrix come from the L2 cache. Rows of an unpacked right matrix come from any
+        // level, as does a row-major left matrix that is read for few columns.
         let streams = product.a.row == self.k as isize && product.a.col == 1 && product.m > FLAT * product.n;
         let (ahead, ahead_step) = if let Some(ahead) = self.kept_ahead(together, row, column, b) {
             (ahead, b_row)
@@ -263,7 +265,7 @@ impl<T: Float> PackedBlock<'_, T> {
         };
         let registers = if packs || n > kernels.width { 2 } else { 1 };
         let kind = if packs { PACKING } else { REGULAR };
-        // SAFETY: the table was chosen for this machine; the tile lies within the matrices.
+        // SAFETY: the table was chosen for this machine, and the tile is within the matrices.
         unsafe { kernels.tiles[kind][registers - 1][count - 1](&tile) };
     }
 }

@@ -1,4 +1,4 @@
-//! Right matrices that stay packed from product to product, kept with arrays whose values last.
+//! Cache of packed right matrices, attached to arrays whose values persist.
 
 use super::blocks::{COLUMNS, MatrixOperand, depth, packs_right, plain_depth};
 use super::pack::ColumnsToPack;
@@ -7,19 +7,20 @@ use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
-/// Columns of tiles that are packed together where they lie side by side.
+/// The number of adjacent columns of tiles that are packed together.
 const TOGETHER: usize = 4;
-/// Rows of the left matrix beyond which packing is a small part of the work.
+/// The number of rows of the left matrix above which packing is a small part of the work.
 const MANY: usize = 256;
-/// Bytes of a matrix that is packed as a whole.
+/// The largest size, in bytes, of a matrix that is packed as a whole.
 const LARGEST: usize = 16 << 20;
-/// Elements of a matrix from which on few rows read it quicker where it is packed than where it lies in rows; a single row
-/// does so only if the rows of the matrix are a multiple of so many bytes apart, and meet in the first cache.
+/// The number of elements from which few rows read a matrix faster in packed form than row-major. For a single row
+/// only if the distance between matrix rows is a multiple of `MEETING` bytes, so that they map to the same sets of
+/// the L1 cache.
 const SPARED: usize = 1 << 14;
 const MEETING: usize = 2048;
 
-/// Whether it pays to keep the right matrix of a product of `m` x `n` with sums of `k` terms packed. `is_packed` says that the
-/// product packs it in any case, `in_rows` that the elements of its rows lie side by side.
+/// True if caching the packed right matrix of a product of `m` x `n` with sums of `k` terms pays. `is_packed` is true
+/// if the product packs it in any case, `in_rows` if it is row-major.
 fn pays<T: Float>((m, n, k): (usize, usize, usize), is_packed: bool, in_rows: bool) -> bool {
     if m > MANY || n > COLUMNS {
         return false;
@@ -31,10 +32,11 @@ fn pays<T: Float>((m, n, k): (usize, usize, usize), is_packed: bool, in_rows: bo
     is_large && (m > 1 || (n * size_of::<T>()).is_multiple_of(MEETING))
 }
 
-/// The right matrix `b`, all of a lasting array, packed block below block, if that [`pays`] and it was used before.
+/// The packed form of the right matrix `b`, which is a whole persistent array, block after block. Only if it [`pays`]
+/// and the matrix was used before.
 ///
 /// # Safety
-/// The matrix is there.
+/// The matrix must be valid.
 pub(super) unsafe fn packed<T: Float>(
     (m, n, k): (usize, usize, usize),
     b: MatrixOperand<T>,
@@ -46,26 +48,26 @@ pub(super) unsafe fn packed<T: Float>(
     }
     let depth = if is_packed { depth(k) } else { plain_depth(k) };
     let room = room::<T>(n, k)?;
-    // What comes out and the gradient of what goes in take it the one and the other way. How many rows it has follows from
-    // the array.
+    // The output and the gradient of the input use the matrix in different orientations. Its number of rows follows
+    // from the array.
     let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], room)?;
     if !lent.is_made() {
-        // SAFETY: the caller's promise; there is room for all columns of all blocks.
+        // SAFETY: guaranteed by the caller, and the buffer holds all columns of all blocks.
         unsafe { pack((n, k), depth, b, lent.ptr()) };
         lent.made();
     }
     Some(lent)
 }
 
-/// Elements of a packed matrix of `k` rows, unless it is too large.
+/// The number of elements of a packed matrix of `k` rows, unless it is too large.
 pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
     Some(n.next_multiple_of(kernels::<T>().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
 }
 
-/// Packs all of a right matrix, blocks of `depth` rows one below the other.
+/// Packs a whole right matrix, in blocks of `depth` rows, one after the other.
 ///
 /// # Safety
-/// The matrix is there, and so is [`room`] for it.
+/// The matrix must be valid, and `to` must have space for [`room`] elements.
 pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), depth: usize, b: MatrixOperand<T>, to: *mut T) {
     let MatrixOperand { p, row, col } = b;
     let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
@@ -75,7 +77,7 @@ pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), depth: usize, b: Mat
     parallel(k.div_ceil(depth) * pieces, |i| {
         let (p, first) = (i / pieces * depth, i % pieces * together);
         let k = depth.min(k - p);
-        // SAFETY: the caller's promise; each piece is another.
+        // SAFETY: guaranteed by the caller, and each task writes its own part.
         unsafe {
             (kernels.pack_columns)(&ColumnsToPack {
                 from: MatrixOperand { p: from.get().cast_const(), row, col }.at(p, first),
@@ -105,7 +107,7 @@ mod tests {
         let mut is_kept = false;
         for seed in 2..5 {
             let place = storage.access(dtype, Access::Write).expect("memory").cast::<T>();
-            // SAFETY: the storage has so many elements of this type, and nobody else knows of it.
+            // SAFETY: the storage has this many elements of this type, and nothing else refers to it.
             let b = unsafe { std::slice::from_raw_parts_mut(place, n * k) };
             b.copy_from_slice(&values(n * k, seed));
             let b = if transposed { Matrix::of_rows(b, n, k).t() } else { Matrix::of_rows(b, k, n) };

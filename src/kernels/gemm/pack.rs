@@ -1,4 +1,4 @@
-//! Copies of parts of matrices, laid out as the kernels read them.
+//! Packing: copies parts of matrices into the layout that the kernels read.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -7,8 +7,9 @@ use super::blocks::EvenSplit;
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 
-/// Up to two registers of columns of the right matrix, of `k` rows each, to be laid row after row: `to[p * 2 WIDTH + j]`.
-/// Columns beyond `n` become zeros. Columns side by side may be more: every two registers of them are laid behind those before.
+/// Up to two registers of columns of the right matrix, `k` rows each, to be packed row by row: `to[p * 2 WIDTH + j]`.
+/// Columns beyond `n` become zeros. If columns are adjacent in memory, there may be more: every two registers of them
+/// follow the ones before.
 pub(in crate::kernels) struct ColumnsToPack<T> {
     pub(in crate::kernels) from: *const T,
     pub(in crate::kernels) row: isize,
@@ -21,10 +22,10 @@ pub(in crate::kernels) struct ColumnsToPack<T> {
 /// Packs columns.
 ///
 /// # Safety
-/// The instructions of `V` are there, and so is the memory.
+/// The instructions of `V` must be available, and the memory valid.
 #[inline(always)]
 pub(super) unsafe fn columns<V: Vector>(c: &ColumnsToPack<V::T>) {
-    // SAFETY: as the caller promises; masks and counts keep within `k` and `n`.
+    // SAFETY: guaranteed by the caller, and masks and counts keep within `k` and `n`.
     unsafe {
         if c.col == 1 {
             return rows_of_columns::<V>(c);
@@ -56,7 +57,7 @@ pub(super) unsafe fn columns<V: Vector>(c: &ColumnsToPack<V::T>) {
     }
 }
 
-/// Columns side by side, row by row: as many at a time as there are, since a row may be alone on its page of memory.
+/// Packs adjacent columns, row by row. Copies whole rows, since a row may be alone on its page of memory.
 #[inline(always)]
 unsafe fn rows_of_columns<V: Vector>(c: &ColumnsToPack<V::T>) {
     let (whole, parts) = (c.n / V::WIDTH, c.n.div_ceil(2 * V::WIDTH) * 2);
@@ -79,7 +80,7 @@ unsafe fn rows_of_columns<V: Vector>(c: &ColumnsToPack<V::T>) {
     }
 }
 
-/// `k` rows out of `n` columns `step` apart: at most a square of one register.
+/// Transposes `n` columns `step` apart into `k` rows: at most a square of one register.
 #[inline(always)]
 unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mut V::T, k: usize) {
     // SAFETY: as above.
@@ -99,21 +100,22 @@ unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mu
     }
 }
 
-/// Some rows of tiles of the left matrix, `k` long, and where they go: one tile behind the other.
+/// Some rows of tiles of the left matrix, `k` long, and their destination: tile after tile.
 pub(super) struct RowsToPack<T> {
     /// The first row.
     pub(super) from: *const T,
     pub(super) row: isize,
     pub(super) col: isize,
     pub(super) k: usize,
-    /// Rows of the matrix in each row of tiles, and which of these are packed.
+    /// Rows of the matrix in each row of tiles, and the range of tiles to pack.
     pub(super) heights: EvenSplit,
     pub(super) tiles: Range<usize>,
     pub(super) to: *mut T,
 }
 
 impl<T> RowsToPack<T> {
-    /// Whether rows are packed one after the other, or element p of all of a tile together, as they lie in memory.
+    /// True if rows are packed one after the other. Otherwise element p of all rows of a tile is packed together, in
+    /// memory order.
     pub(super) fn one_by_one(row: isize) -> bool {
         row != 1
     }
@@ -122,16 +124,17 @@ impl<T> RowsToPack<T> {
 /// Packs rows.
 ///
 /// # Safety
-/// The instructions of `V` are there, and so is the memory.
+/// The instructions of `V` must be available, and the memory valid.
 #[inline(always)]
 pub(super) unsafe fn rows<V: Vector>(r: &RowsToPack<V::T>) {
     let &RowsToPack { from, row, col, k, heights, ref tiles, to } = r;
     let first = heights.part(tiles.start).start;
-    // SAFETY: as the caller promises; a register that holds more than a tile is wide writes to where element p + 1 comes next, and
-    // masks keep the last within its tile.
+    // SAFETY: guaranteed by the caller. A register that is wider than a tile also writes to the place of element p +
+    // 1, which is written next, and masks keep the last one within its tile.
     unsafe {
         if !RowsToPack::<V::T>::one_by_one(row) {
-            // Rows of all tiles lie side by side for one p: a cache line is read once, by the one or two tiles that it has parts of.
+            // For one p, rows of all tiles are adjacent: each cache line is read once, by the one or two tiles that
+            // share it.
             let taller = tiles.clone().take_while(|tile| heights.has_one_more(*tile)).count();
             let heights = [(taller, heights.part(tiles.start).len()), (tiles.len() - taller, heights.each())];
             for p in 0..k {

@@ -1,4 +1,4 @@
-//! Products on the calling thread whose right matrix lies ready for the kernels: what convolution is made of.
+//! Products on the calling thread with a right matrix that is already in panels. Used by convolutions.
 
 use std::ptr;
 
@@ -10,9 +10,9 @@ use crate::kernels::epilogue::Epilogue;
 
 /// A sum without further offsets.
 pub(in crate::kernels) const ONCE: &[(isize, isize)] = &[(0, 0)];
-/// Terms of a sum between two visits to memory.
+/// Terms of a sum between two accesses to the result.
 const DEPTH: usize = 512;
-/// Elements of a left matrix that leave no room in the second cache.
+/// The number of elements above which a left matrix fills the L2 cache.
 const LARGE: usize = 1 << 17;
 
 /// A right matrix in panels of [`Kernels::panel`] columns: row `p` of panel `j` starts at `j next + p row`.
@@ -23,7 +23,7 @@ pub(in crate::kernels) struct Panels<T> {
     pub(in crate::kernels) next: usize,
 }
 
-/// Where rows of a matrix lie that have no regular distance; elements of a row of the left matrix lie one after the other.
+/// The offsets of rows of a matrix without a regular stride. Elements of a row of the left matrix are contiguous.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) enum Table<'a> {
     None,
@@ -31,7 +31,8 @@ pub(in crate::kernels) enum Table<'a> {
     OfRight(&'a [isize]),
 }
 
-/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row` apart.
+/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row`
+/// apart.
 pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) m: usize,
     pub(in crate::kernels) n: usize,
@@ -39,7 +40,7 @@ pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) a: MatrixOperand<T>,
     pub(in crate::kernels) b: Panels<T>,
     pub(in crate::kernels) table: Table<'a>,
-    /// The sum goes on over these offsets of the two matrices.
+    /// The sum continues over these offsets of the two matrices.
     pub(in crate::kernels) batch: &'a [(isize, isize)],
     pub(in crate::kernels) c: *mut T,
     pub(in crate::kernels) c_row: usize,
@@ -50,17 +51,17 @@ impl<T: Float> PanelProduct<'_, T> {
     /// Computes the product.
     ///
     /// # Safety
-    /// The matrices are there, and nobody else uses `c` meanwhile.
+    /// The matrices must be valid, and `c` must not be accessed concurrently.
     pub(in crate::kernels) unsafe fn run(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.run_in_chains(usize::MAX) };
     }
 
-    /// Computes the product. At most `chain` terms are added up before they are added to the sum of those before: long
-    /// chains of additions round more.
+    /// Computes the product. Adds up at most `chain` terms before adding them to the previous sum, since long chains
+    /// of additions have larger rounding errors.
     ///
     /// # Safety
-    /// As [`PanelProduct::run`]; there is no table if chains are shorter than sums.
+    /// As [`PanelProduct::run`], and there must be no table if chains are shorter than sums.
     pub(in crate::kernels) unsafe fn run_in_chains(&self, chain: usize) {
         if self.m == 0 || self.n == 0 {
             return;
@@ -72,7 +73,7 @@ impl<T: Float> PanelProduct<'_, T> {
             if chained && self.n > kernels.width { kernels.tallest() / 2 } else { kernels.tallest() };
         let heights = EvenSplit::new(self.m, self.m.div_ceil(tallest));
         let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
-        // Few rows leave registers for more columns, which lie together unless they are packed.
+        // With few rows, registers are left for more columns, which are adjacent unless they are packed.
         let low = self.m <= kernels.low.len()
             && self.b.next == kernels.panel()
             && matches!(self.table, Table::OfRight(_));
@@ -85,7 +86,7 @@ impl<T: Float> PanelProduct<'_, T> {
                 let (j, rows) = (panel * wide, heights.part(row));
                 let b = self.b.p.wrapping_add(j / kernels.panel() * self.b.next);
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
-                // SAFETY: the tile lies within the matrices.
+                // SAFETY: the tile is within the matrices.
                 unsafe {
                     self.tile(
                         kernels,
@@ -99,7 +100,7 @@ impl<T: Float> PanelProduct<'_, T> {
                     );
                 };
             };
-            // A left matrix that is too large for the second cache is read once, and where sums are short the result is
+            // A left matrix that is too large for the L2 cache is read once, and if sums are short, the result is
             // visited row by row.
             if self.m * k > LARGE || k <= SHALLOW {
                 (0..heights.parts()).for_each(|row| (0..panels).for_each(|panel| tile(panel, row)));
@@ -145,7 +146,7 @@ impl<T: Float> PanelProduct<'_, T> {
             ahead: b.wrapping_offset(AHEAD * row),
             ahead_step: row,
         };
-        // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
+        // SAFETY: the table was chosen for this machine, and the caller guarantees the rest.
         unsafe {
             if chain < self.k && n > kernels.width {
                 kernels.chained[1][2 * rows - 2](&tile);

@@ -1,6 +1,7 @@
-//! Our own product of matrices, in any layout: packed into blocks, run by kernels in registers, shared among threads.
+//! Matrix product in any layout: packed into blocks, computed by kernels in registers, distributed to threads.
 //!
-//! How a product is cut depends on its shape and layout alone, so the number of threads changes no bit of it.
+//! The division of a product depends only on its shape and layout, so the result does not depend on the number of
+//! threads.
 
 use super::blocks::{BlockedProduct, MatrixOperand};
 use super::vector;
@@ -8,7 +9,7 @@ use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, stop};
 
-/// Where a matrix lies: element (i, j) is at `i * row + j * col` from `p`.
+/// A matrix in memory: element (i, j) is at `i * row + j * col` from `p`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Strided<T> {
@@ -17,11 +18,12 @@ pub struct Strided<T> {
     pub col: isize,
 }
 
-/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms; `b` may be there as `kept` packs it, too.
+/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms. `packed` is the optional packed form of
+/// `b`, see `kept`.
 ///
 /// # Safety
-/// Every element of the matrices is readable, those of `c` are writable, lie apart, and are nobody else's meanwhile.
-/// What is packed is `b`.
+/// Every element of the matrices must be readable. Those of `c` must be writable, have distinct addresses, and not be
+/// accessed concurrently. `packed` must be made from `b`.
 pub unsafe fn multiply<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: Strided<T>,
@@ -38,14 +40,14 @@ pub unsafe fn multiply<T: Float>(
     let operand = |s: Strided<T>| MatrixOperand { p: s.p.cast_const(), row: s.row, col: s.col };
     let (a, b) = (operand(a), operand(b));
     if n == 1 && a.col == 1 && b.row == 1 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { single_column((m, k), a, b.p, (c.p, c.row), epilogue) };
     }
     if m == 1 && a.col == 1 && b.row == 1 {
-        // SAFETY: as above; it is the transpose of a single column.
+        // SAFETY: as above, for the transpose of a single column.
         return unsafe { single_column((n, k), b.transposed(), a.p, (c.p, c.col), epilogue.transposed()) };
     }
-    // A result in columns is the transpose of one in rows, and a single column is both.
+    // A column-major result is the transpose of a row-major one, and a single column is both.
     let product = if c.col == 1 || n == 1 {
         BlockedProduct { m, n, k, a, b, packed, c: c.p, c_row: c.row, epilogue }
     } else if c.row == 1 || m == 1 {
@@ -61,15 +63,15 @@ pub unsafe fn multiply<T: Float>(
             epilogue: epilogue.transposed(),
         }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { one_by_one((m, n, k), a, b, c, epilogue) };
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { product.run() };
 }
 
 impl<T: Float> Epilogue<'_, T> {
-    /// What becomes of the sum for element (i, j), which held `before`.
+    /// The final value of element (i, j), from its sum and its previous value.
     fn of(&self, mut sum: T, before: T, i: usize, j: usize) -> T {
         if self.accumulate {
             sum = sum + before;
@@ -83,7 +85,7 @@ impl<T: Float> Epilogue<'_, T> {
     }
 }
 
-/// A result of one column, its `m` elements `step` apart.
+/// Computes a result of one column, with `m` elements `step` apart.
 unsafe fn single_column<T: Float>(
     size: (usize, usize),
     a: MatrixOperand<T>,
@@ -92,7 +94,7 @@ unsafe fn single_column<T: Float>(
     epilogue: Epilogue<'_, T>,
 ) {
     let c = Shared::new(c);
-    // SAFETY: the caller of `multiply` promises the matrices, and each result comes once.
+    // SAFETY: the caller of `multiply` guarantees the matrices, and each result is written once.
     unsafe {
         vector::by_rows(size, a, b, |i, sum| {
             let c = c.get().offset(i as isize * step);
@@ -102,7 +104,8 @@ unsafe fn single_column<T: Float>(
     }
 }
 
-/// Element by element, where nothing better can be had: results with gaps both ways, or no memory for packing.
+/// Computes element by element, as the fallback: for results with gaps in both directions, or without memory for
+/// packing.
 ///
 /// # Safety
 /// As [`multiply`].
@@ -116,7 +119,7 @@ pub(super) unsafe fn one_by_one<T: Float>(
     for i in 0..m {
         stop::poll();
         for j in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let mut sum = T::ZERO;
                 for p in 0..k {

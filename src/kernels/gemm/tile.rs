@@ -1,5 +1,5 @@
-//! The innermost product: a tile of the result that lives in registers while the sums run. One source, compiled for each
-//! set of instructions.
+//! The microkernel: a tile of the result that stays in registers during the sums. One source, compiled for each
+//! instruction set.
 
 use super::pack;
 use crate::kernels::Float;
@@ -8,11 +8,11 @@ use crate::kernels::simd::{Vector, tables};
 
 /// One tile: `c = epilogue(sum over items and k of a b)`, `rows` x `n` of it.
 ///
-/// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`; each item of the
-/// batch moves `a` and `b` by its offsets, so that a convolution is one batch over the taps of its kernel.
+/// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`. Each item
+/// of the batch moves `a` and `b` by its offsets, so a convolution is one batch over the taps of its kernel.
 pub(super) struct ProductTile<'a, T> {
     pub(super) k: usize,
-    /// For [`CHAINED`], the terms that are added up before they are added to the sum of those before.
+    /// For [`CHAINED`], the number of terms that are added up before they are added to the previous sum.
     pub(super) chain: usize,
     pub(super) n: usize,
     pub(super) batch: &'a [(isize, isize)],
@@ -21,44 +21,44 @@ pub(super) struct ProductTile<'a, T> {
     pub(super) a_col: isize,
     pub(super) b: *const T,
     pub(super) b_row: isize,
-    /// For [`SCATTERED_B`], where each row of `b` lies; for [`SCATTERED_A`], where each row of `a` does.
+    /// For [`SCATTERED_B`], the offset of each row of `b`. For [`SCATTERED_A`], of each row of `a`.
     pub(super) table: *const isize,
-    /// For [`PACKING`], where the rows of `b` are written, one after the other.
+    /// For [`PACKING`], the destination of the packed rows of `b`.
     pub(super) packed: *mut T,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) epilogue: Epilogue<'a, T>,
-    /// What will be read soon: two registers of it are fetched with each step of `k`, `ahead_step` further on.
+    /// The address to prefetch: two registers with each step of `k`, `ahead_step` apart.
     pub(super) ahead: *const T,
     pub(super) ahead_step: isize,
 }
 
-/// Kinds of kernels: both matrices have regular strides; rows of `b` lie where a table says, in the order of columns of
-/// `a`; rows of `a` lie where a table says, their elements one after the other; rows of `b` are packed on the way; regular
-/// strides again, and sums in short chains, which round less.
+/// Kinds of kernels, in order: both matrices have regular strides; rows of `b` at offsets from a table, in the order
+/// of columns of `a`; rows of `a` at offsets from a table, with contiguous elements; rows of `b` are packed on the
+/// fly; regular strides, with sums in short chains, for smaller rounding errors.
 pub(super) const REGULAR: usize = 0;
 pub(super) const SCATTERED_B: usize = 1;
 pub(super) const SCATTERED_A: usize = 2;
 pub(super) const PACKING: usize = 3;
 pub(super) const CHAINED: usize = 4;
 
-/// The kernel for one number of rows. It needs the instructions of its table, and the memory that the tile names.
+/// The kernel for one number of rows. It requires the instructions of its table and valid memory.
 pub(super) type Kernel<T> = unsafe fn(&ProductTile<'_, T>);
 
-/// Kernels of products, of one set of instructions.
+/// Kernels of products for one instruction set.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Numbers in a register. A tile is up to two registers wide, but for those of few rows.
+    /// Numbers in a register. A tile is up to two registers wide, except those of few rows.
     pub(super) width: usize,
-    /// By kind, then by number of registers less one, then by number of rows less one.
+    /// By kind, then by number of registers minus one, then by number of rows minus one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
-    /// Tiles of the kind [`CHAINED`], which need twice as many registers: of one register, by number of rows less one, and of
-    /// two registers, by twice the number of rows less two.
+    /// Tiles of the kind [`CHAINED`], which need twice as many registers: of one register, by number of rows minus
+    /// one, and of two registers, by twice the number of rows minus two.
     pub(super) chained: [&'static [Kernel<T>]; 2],
-    /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`]: by number of rows less one.
+    /// Tiles of four registers for up to three rows, of the kind [`SCATTERED_B`], by number of rows minus one.
     pub(super) low: [Kernel<T>; 3],
-    /// Packs columns: see [`pack::columns`].
+    /// Packs columns, see [`pack::columns`].
     pub(in crate::kernels) pack_columns: unsafe fn(&pack::ColumnsToPack<T>),
-    /// Packs rows: see [`pack::rows`].
+    /// Packs rows, see [`pack::rows`].
     pub(super) pack_rows: unsafe fn(&pack::RowsToPack<T>),
 }
 
@@ -79,12 +79,12 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
 ) -> [[V; N]; M] {
-    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let mut totals = sums;
         if KIND == REGULAR || KIND == PACKING {
-            // The result comes from far away; it is there when the sums are done.
+            // Prefetches the result, which is far away, so that it is available when the sums are complete.
             for i in 0..M {
                 for j in 0..N {
                     V::prefetch(t.c.wrapping_offset(i as isize * t.c_row).wrapping_add(j * V::WIDTH));
@@ -95,7 +95,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
         for &(a_offset, b_offset) in t.batch {
             let a = t.a.offset(a_offset);
             let mut b = t.b.offset(b_offset);
-            // Three rows share a pointer: the machine adds one or two strides to it for nothing.
+            // Three rows share a pointer: address computation adds one or two strides for free.
             let mut groups = [a; 4];
             for (g, p) in groups.iter_mut().enumerate() {
                 *p = a.wrapping_offset(3 * g as isize * t.a_row);
@@ -165,7 +165,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
 
 #[inline(always)]
 unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
-    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
     unsafe {
         let masks: [V::Mask; N] = std::array::from_fn(|j| V::first(t.n.saturating_sub(j * V::WIDTH)));
         if t.n >= N * V::WIDTH {
@@ -178,7 +178,7 @@ unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: 
     }
 }
 
-/// Stores a tile of sums, by one of two straight lines of code: plain sums, and all else.
+/// Stores a tile of sums, by one of two branch-free paths: plain sums, and all others.
 #[inline(always)]
 unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     t: &ProductTile<'_, V::T>,
@@ -186,7 +186,7 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     mut sums: [[V; N]; M],
 ) {
     let Epilogue { accumulate, row_bias, column_bias, tail } = &t.epilogue;
-    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
     unsafe {
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
@@ -197,7 +197,7 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
         if row_bias.is_none() && column_bias.is_none() && tail.activation == Activation::Identity {
             return each::<M, N>(|i, j| put(sums[i][j], i, j));
         }
-        // A negative zero changes no sum that it is added to, and negative infinity is larger than none.
+        // Adding negative zero changes no sum, and the maximum with negative infinity changes no number.
         let nothing = -V::T::ZERO;
         let (rows, step) = row_bias.map_or((&raw const nothing, 0), |bias| (bias.as_ptr(), 1));
         let columns: [V; N] = std::array::from_fn(|j| match column_bias {
@@ -226,7 +226,7 @@ macro_rules! make {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, $t>) {
-                // SAFETY: the function has the instructions; the memory is the caller's promise.
+                // SAFETY: the function has the instructions, and the caller guarantees the memory.
                 unsafe { tile::<$vector, KIND, M, N>(t) }
             }
             $(#[target_feature(enable = $feature)])?

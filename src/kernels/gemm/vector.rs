@@ -1,4 +1,4 @@
-//! Rows times one column, all of whose elements lie one after the other: a product that the memory limits.
+//! Products of row-major rows with one contiguous column, which are limited by memory bandwidth.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::kernels::Float;
 use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads::{Shared, ranges};
 
-/// Terms that are summed up side by side: four registers of them, or one where there are few.
+/// The number of parallel sums: four registers, or one if there are few terms.
 const LANES: usize = 64;
 const LANES_OF_FEW: usize = 16;
-/// Terms that are few: to add up the lanes would take longer than the sums.
+/// The number of terms up to which adding up the lanes would take longer than the sums.
 const FEW: usize = 64;
-/// Terms that one lane sums up before its sum joins the total.
+/// Terms that one lane adds up before its sum is added to the total.
 const BLOCK: usize = 256;
-/// Terms that are worth handing over to a thread.
+/// The number of terms from which parallel execution pays.
 const GRAIN: usize = 1 << 15;
 
-/// Calls `put(i, sum)` with the product of row `i` of `a`, of `m` rows of `k` elements, and `b`.
+/// Calls `put(i, sum)` with the product of row `i` of `a`, which has `m` rows of `k` elements, and `b`.
 ///
 /// # Safety
-/// The elements are there, those of each row one after the other.
+/// The elements must be readable, and each row contiguous.
 pub(super) unsafe fn by_rows<T: Float>(
     (m, k): (usize, usize),
     a: MatrixOperand<T>,
@@ -28,7 +28,7 @@ pub(super) unsafe fn by_rows<T: Float>(
     put: impl Fn(usize, T) + Sync,
 ) {
     let first = Shared::read_only(a.p);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let b = unsafe { std::slice::from_raw_parts(b, k) };
     ranges(m, GRAIN / k.max(1), |rows| {
         let a = MatrixOperand { p: first.get().cast_const(), ..a };
@@ -43,7 +43,8 @@ pub(super) unsafe fn by_rows<T: Float>(
     });
 }
 
-/// Rows of [`FEW`] elements, which are taken through as many together as a register has lanes: their sums are put by `put`.
+/// Rows of at most [`FEW`] elements, processed in groups of as many rows as a register has lanes. `put` receives
+/// their sums.
 struct ShortRows<'a, T, F> {
     a: MatrixOperand<T>,
     rows: Range<usize>,
@@ -59,7 +60,7 @@ impl<T: Float, F: Fn(usize, T)> Work<T> for ShortRows<'_, T, F> {
         let Self { a, rows, b, put } = self;
         for start in rows.clone().step_by(V::WIDTH) {
             let n = V::WIDTH.min(rows.end - start);
-            // SAFETY: the caller has the instructions; the rows are there, and so is room for a register.
+            // SAFETY: the caller has the instructions, the rows are valid, and the buffer holds a register.
             unsafe {
                 let mut sums = [V::zero(); 16];
                 for (i, sum) in sums.iter_mut().enumerate().take(n) {
@@ -79,14 +80,14 @@ impl<T: Float, F: Fn(usize, T)> Work<T> for ShortRows<'_, T, F> {
     }
 }
 
-/// Products of elements that are summed up in [`LANES_OF_FEW`] lanes, which are added up to those of one register.
+/// Sums of products of elements in [`LANES_OF_FEW`] lanes, reduced to one register.
 ///
 /// # Safety
-/// The instructions of `V` are there, and `a` has as many elements as `b`.
+/// The instructions of `V` must be available, and `a` must have as many elements as `b`.
 #[inline(always)]
 unsafe fn lanes<V: Vector>(a: *const V::T, b: &[V::T]) -> V {
     let mut parts = LANES_OF_FEW / V::WIDTH;
-    // SAFETY: the caller's promise; masks keep within the elements.
+    // SAFETY: guaranteed by the caller, and masks keep within the elements.
     unsafe {
         let mut sums = [V::zero(); LANES_OF_FEW / 2];
         for at in (0..b.len()).step_by(LANES_OF_FEW) {
@@ -105,7 +106,7 @@ unsafe fn lanes<V: Vector>(a: *const V::T, b: &[V::T]) -> V {
     }
 }
 
-/// The sum of the products of elements, in an order that their number decides.
+/// The inner product of two slices, in an order that depends only on their length.
 fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     vectorised(
         #[inline(always)]

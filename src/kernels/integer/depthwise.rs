@@ -1,4 +1,4 @@
-//! Convolutions in which each channel has a map of its own.
+//! Depthwise convolutions: one map per channel.
 
 use super::output::{ColumnTerms, SumOutput};
 use super::product::{Blocks, Levels, Positions};
@@ -7,7 +7,7 @@ use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::parallel;
 
-/// Writes the outputs of all windows, where the weights of each channel lie one after the other.
+/// Writes the outputs of all windows. The weights of each channel are contiguous.
 pub fn multiply_each(
     levels: &Levels<'_>,
     weights: &[i8],
@@ -40,7 +40,7 @@ pub fn multiply_each(
                 || {
                     sums.copy_from_slice(&added);
                     for (place, weights) in places.iter().zip(widened.chunks_exact(channels)) {
-                        // SAFETY: the window lies within the levels, or within the frame.
+                        // SAFETY: the window is within the levels, or within the frame.
                         let x = unsafe { std::slice::from_raw_parts(start.offset(*place), channels) };
                         for ((sum, x), weight) in sums.iter_mut().zip(x).zip(weights) {
                             *sum = sum.wrapping_add(i32::from(*x).wrapping_mul(*weight));

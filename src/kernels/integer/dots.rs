@@ -1,11 +1,11 @@
-//! Registers of sums of products of 8-bit numbers. Knows one register; knows no loops.
+//! Registers of sums of 8-bit products. Knows one register, not loops.
 
-/// A register of sums, one for each of `WIDTH` columns. A step adds four products to each: exactly, modulo 2^32.
+/// A register of sums, one for each of `WIDTH` columns. A step adds four products to each, exactly modulo 2^32.
 ///
 /// # Safety
-/// Every function needs the instructions of the type to be there, and the memory that pointers name. All must be inlined into
+/// Every function requires the instructions of the type, and valid memory for its pointers. All must be inlined into
 /// a function that has the instructions.
-#[allow(missing_docs, clippy::missing_safety_doc)] // said of all
+#[allow(missing_docs, clippy::missing_safety_doc)] // documented for all
 pub(super) unsafe trait IntegerDots: Copy {
     const WIDTH: usize;
     /// Four terms of each column.
@@ -18,21 +18,21 @@ pub(super) unsafe trait IntegerDots: Copy {
     unsafe fn weights(p: *const i8) -> Self::Weights;
     /// Reads four bytes.
     unsafe fn levels(p: *const u8) -> Self::Levels;
-    /// The sums and the products of these terms.
+    /// Adds the products of these terms.
     unsafe fn add(self, levels: Self::Levels, weights: Self::Weights) -> Self;
     unsafe fn store(self, p: *mut i32);
-    /// The sums and other numbers, one for each column.
+    /// Adds one number for each column.
     unsafe fn plus(self, p: *const i32) -> Self;
-    /// The sums less `by` times other numbers, one for each column.
+    /// Subtracts `by` times one number for each column.
     unsafe fn minus_product(self, p: *const i32, by: i32) -> Self;
     /// Writes the level of each sum times the scale of its column: `WIDTH` bytes.
     unsafe fn write_levels(self, scales: *const f32, rounding: Rounding, to: *mut u8);
-    /// Writes each sum times the scale of its column, and the shift of that added: `WIDTH` numbers.
+    /// Writes each sum times the scale of its column, plus the shift of the column: `WIDTH` numbers.
     unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32);
 }
 
-/// How numbers become levels: `saturate(round(number) + zero)`, halves rounded to the even one. What is no number gets the
-/// least level.
+/// Conversion of numbers to levels: `saturate(round(number) + zero)`, with ties to even. NaN becomes the lowest
+/// level.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     zero: u8,
@@ -42,7 +42,7 @@ pub struct Rounding {
 }
 
 impl Rounding {
-    /// Levels between two bounds, of which one stands for zero.
+    /// Levels between two bounds, with the given zero point.
     pub fn new(zero: u8, bounds: [u8; 2]) -> Self {
         let [least, most] = bounds.map(|bound| f32::from(bound) - f32::from(zero));
         Self { zero, least, most }
@@ -51,7 +51,7 @@ impl Rounding {
     /// The level of a number.
     #[inline(always)]
     pub fn level(self, v: f32) -> u8 {
-        /// Adding this leaves a small number rounded to a whole one, in the low bits of the sum.
+        /// Adding this constant leaves a small number, rounded to a whole one, in the low bits of the sum.
         const ROUND: f32 = 12_582_912.0;
         let v = if v > self.least { v } else { self.least };
         let v = if v < self.most { v } else { self.most };
@@ -59,7 +59,7 @@ impl Rounding {
     }
 }
 
-/// Four columns, in whatever registers there are.
+/// Four columns, in an array that the compiler may vectorize.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([i32; 4]);
 
@@ -75,7 +75,7 @@ unsafe impl IntegerDots for Portable {
     }
     #[inline(always)]
     unsafe fn weights(p: *const i8) -> Self::Weights {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe { p.cast::<Self::Weights>().read_unaligned() }
     }
     #[inline(always)]
@@ -129,12 +129,12 @@ pub(super) mod x86 {
 
     use super::{IntegerDots, Rounding};
 
-    /// What becomes of eight sums.
+    /// The conversion of eight sums.
     macro_rules! finish_avx2 {
         () => {
             #[inline(always)]
             unsafe fn plus(self, p: *const i32) -> Self {
-                // SAFETY: the instructions are there, by the contract of the trait, and the elements are readable. So below.
+                // SAFETY: the trait guarantees the instructions, and the elements are readable. Same below.
                 Self(unsafe { _mm256_add_epi32(self.0, _mm256_loadu_si256(p.cast())) })
             }
             #[inline(always)]
@@ -147,13 +147,13 @@ pub(super) mod x86 {
             }
             #[inline(always)]
             unsafe fn write_levels(self, scales: *const f32, rounding: Rounding, to: *mut u8) {
-                // SAFETY: as above, and the bytes are writable. Of a maximum the second is what comes out if one is no number.
+                // SAFETY: as above, and the bytes are writable. The maximum returns its second operand if one is NaN.
                 unsafe {
                     let v = _mm256_mul_ps(_mm256_cvtepi32_ps(self.0), _mm256_loadu_ps(scales));
                     let v = _mm256_max_ps(v, _mm256_set1_ps(rounding.least));
                     let v = _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(rounding.most)));
                     let v = _mm256_add_epi32(v, _mm256_set1_epi32(rounding.zero.into()));
-                    // The low byte of each of four, in either half.
+                    // The low byte of each of four, in each half.
                     let v = _mm256_shuffle_epi8(v, _mm256_set1_epi32(0x0C08_0400));
                     let (low, high) = (_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
                     _mm_storel_epi64(to.cast(), _mm_unpacklo_epi32(low, high));
@@ -170,11 +170,11 @@ pub(super) mod x86 {
         };
     }
 
-    /// Sixteen columns, with one instruction for a step.
+    /// Sixteen columns, with one instruction per step.
     #[derive(Clone, Copy)]
     pub(in crate::kernels::integer) struct Avx512Vnni(__m512i);
 
-    // SAFETY: the functions do what the trait says.
+    // SAFETY: the functions implement the trait as specified.
     unsafe impl IntegerDots for Avx512Vnni {
         const WIDTH: usize = 16;
         type Weights = __m512i;
@@ -182,7 +182,7 @@ pub(super) mod x86 {
 
         #[inline(always)]
         unsafe fn zero() -> Self {
-            // SAFETY: the instructions are there, by the contract of the trait. So below.
+            // SAFETY: the trait guarantees the instructions. Same below.
             Self(unsafe { _mm512_setzero_si512() })
         }
         #[inline(always)]
@@ -220,7 +220,7 @@ pub(super) mod x86 {
         }
         #[inline(always)]
         unsafe fn write_levels(self, scales: *const f32, rounding: Rounding, to: *mut u8) {
-            // SAFETY: as above, and the bytes are writable. Of a maximum the second is what comes out if one is no number.
+            // SAFETY: as above, and the bytes are writable. The maximum returns its second operand if one is NaN.
             unsafe {
                 let v = _mm512_mul_ps(_mm512_cvtepi32_ps(self.0), _mm512_loadu_ps(scales));
                 let v = _mm512_max_ps(v, _mm512_set1_ps(rounding.least));
@@ -239,11 +239,11 @@ pub(super) mod x86 {
         }
     }
 
-    /// Eight columns, with one instruction for a step.
+    /// Eight columns, with one instruction per step.
     #[derive(Clone, Copy)]
     pub(in crate::kernels::integer) struct AvxVnni(__m256i);
 
-    // SAFETY: the functions do what the trait says.
+    // SAFETY: the functions implement the trait as specified.
     unsafe impl IntegerDots for AvxVnni {
         const WIDTH: usize = 8;
         type Weights = __m256i;
@@ -251,7 +251,7 @@ pub(super) mod x86 {
 
         #[inline(always)]
         unsafe fn zero() -> Self {
-            // SAFETY: the instructions are there, by the contract of the trait. So below.
+            // SAFETY: the trait guarantees the instructions. Same below.
             Self(unsafe { _mm256_setzero_si256() })
         }
         #[inline(always)]
@@ -277,12 +277,12 @@ pub(super) mod x86 {
         finish_avx2!();
     }
 
-    /// Eight columns. Products of 8 bits as such would saturate when they are added: they are made of 16 bits, of the first and
-    /// third terms and of the second and fourth.
+    /// Eight columns. Adding 8-bit products directly would saturate, so products are computed in 16 bits: of the
+    /// first and third terms, and of the second and fourth.
     #[derive(Clone, Copy)]
     pub(in crate::kernels::integer) struct Avx2(__m256i);
 
-    // SAFETY: the functions do what the trait says.
+    // SAFETY: the functions implement the trait as specified.
     unsafe impl IntegerDots for Avx2 {
         const WIDTH: usize = 8;
         type Weights = [__m256i; 2];
@@ -290,7 +290,7 @@ pub(super) mod x86 {
 
         #[inline(always)]
         unsafe fn zero() -> Self {
-            // SAFETY: the instructions are there, by the contract of the trait. So below.
+            // SAFETY: the trait guarantees the instructions. Same below.
             Self(unsafe { _mm256_setzero_si256() })
         }
         #[inline(always)]

@@ -1,4 +1,5 @@
-//! Levels element by element: from numbers and to numbers, sums of two, tables, and windows of images with channels last.
+//! Elementwise kernels on levels: conversion from and to numbers, sums of two arrays, tables, and windows over
+//! channels-last images.
 
 use std::ops::Range;
 
@@ -11,24 +12,24 @@ use crate::kernels::scratch::List;
 use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads;
 
-/// A scale, and the level that stands for zero.
+/// A scale and a zero point.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Distance of two levels.
+    /// The distance between two levels.
     pub step: f32,
-    /// The level that stands for zero.
+    /// The level that represents zero.
     pub zero: u8,
 }
 
 impl Scale {
-    /// The number that a level stands for.
+    /// The number that a level represents.
     #[inline(always)]
     fn number(self, level: u8) -> f32 {
         (i32::from(level) - i32::from(self.zero)) as f32 * self.step
     }
 }
 
-/// Calls `f` with pieces of `y` and where they are.
+/// Calls `f` with chunks of `y` and their ranges.
 fn pieces<T: Send>(y: &mut [T], f: impl Fn(Range<usize>, &mut [T]) + Sync) {
     threads::row_ranges_mut(y, 1, GRAIN, f);
 }
@@ -48,7 +49,7 @@ pub fn quantize<T: Float>(x: &[T], step: T, rounding: Rounding, y: &mut [u8]) {
     });
 }
 
-/// The numbers that levels stand for.
+/// The numbers that levels represent.
 pub fn dequantize<T: Float>(x: &[u8], step: T, zero: u8, y: &mut [T]) {
     pieces(y, |range, y| {
         let x = &x[range];
@@ -63,7 +64,7 @@ pub fn dequantize<T: Float>(x: &[u8], step: T, zero: u8, y: &mut [T]) {
     });
 }
 
-/// The levels of what `f` makes of the numbers that two arrays of levels stand for. It must be `#[inline(always)]`.
+/// The levels of `f` of the numbers that two arrays of levels represent. `f` must be `#[inline(always)]`.
 #[inline(always)]
 fn pairs(
     [a, b]: [&[u8]; 2],
@@ -85,7 +86,7 @@ fn pairs(
     });
 }
 
-/// The levels of the sums of what two arrays of levels stand for, in steps of the result.
+/// The levels of the sums of the numbers that two arrays of levels represent, in steps of the result.
 pub fn add(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
     pairs(
         x,
@@ -97,7 +98,7 @@ pub fn add(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
     );
 }
 
-/// As [`add`], of the products.
+/// As [`add`], for products.
 pub fn multiply(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
     pairs(
         x,
@@ -109,7 +110,8 @@ pub fn multiply(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8])
     );
 }
 
-/// The levels of levels without their zero point, times a number of each channel, and another number added.
+/// Subtracts the zero point from levels, multiplies by a number per channel, adds another one, and converts to
+/// levels.
 pub fn rescale(x: &[u8], zero: u8, [scales, shifts]: [&[f32]; 2], rounding: Rounding, y: &mut [u8]) {
     let (channels, of) = (scales.len(), Scale { step: 1.0, zero });
     threads::row_ranges_mut(y, channels, (GRAIN / channels.max(1)).max(1), |rows, y| {
@@ -127,12 +129,12 @@ pub fn rescale(x: &[u8], zero: u8, [scales, shifts]: [&[f32]; 2], rounding: Roun
     });
 }
 
-/// What a table says of each level.
+/// Looks up each level in a table.
 pub fn look_up(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     pieces(y, |range, y| lookup::in_table(&x[range], table, y));
 }
 
-/// Copies stretches of `n` levels, each from the next of `x` to the next of `y`: these are at the same place of rows of two lengths.
+/// Copies `n` levels from each row of `x` to the corresponding row of `y`, at fixed positions in rows of two lengths.
 pub fn copy_rows(x: &[u8], from: RowPlace, y: &mut [u8], to: RowPlace, n: usize) {
     threads::row_ranges_mut(y, to.row, (GRAIN / to.row.max(1)).max(1), |rows, y| {
         for (i, y) in rows.zip(y.chunks_exact_mut(to.row)) {
@@ -141,14 +143,15 @@ pub fn copy_rows(x: &[u8], from: RowPlace, y: &mut [u8], to: RowPlace, n: usize)
     });
 }
 
-/// Copies an array of this `shape` into a frame of one level, which has so many elements before each axis and after it.
+/// Copies an array of this `shape` into a frame of a constant level. `widths` are the numbers of elements before and
+/// after each axis.
 pub fn pad(x: &[u8], shape: &[usize], widths: &[(usize, usize)], level: u8, y: &mut [u8]) {
     let Some((n, outer)) = shape.split_last() else { return y.copy_from_slice(x) };
     let Some(((before, after), widths)) = widths.split_last() else { return };
     let row = before + n + after;
     threads::row_ranges_mut(y, row, (GRAIN / row.max(1)).max(1), |rows, y| {
         for (mut left, y) in rows.zip(y.chunks_exact_mut(row)) {
-            // The row of `x` that is in this one, from the last axis on; none in the frame.
+            // The row of `x` that this row contains, from the last axis on. None within the frame.
             let (mut from, mut step) = (Some(0), 1);
             for (n, (before, after)) in outer.iter().zip(widths).rev() {
                 let length = before + n + after;
@@ -164,16 +167,16 @@ pub fn pad(x: &[u8], shape: &[usize], widths: &[(usize, usize)], level: u8, y: &
     });
 }
 
-/// A place in each row of so many elements.
+/// A position in each row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace {
-    /// The place.
+    /// The position.
     pub at: usize,
     /// Elements of a row.
     pub row: usize,
 }
 
-/// The least and the largest of numbers and zero; what is no number counts for nothing.
+/// The minimum and maximum of numbers and zero. Ignores NaN.
 pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
     let mut of_pieces = List::repeat((T::ZERO, T::ZERO), x.len().div_ceil(GRAIN));
     threads::rows_mut(&mut of_pieces, 1, 1, |i, bounds| {
@@ -182,7 +185,7 @@ pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
     all_bounds(of_pieces.iter().copied())
 }
 
-/// Finds the [`bounds`] of a piece.
+/// Computes the [`bounds`] of a chunk.
 struct Bounds<'a, T> {
     x: &'a [T],
 }
@@ -192,11 +195,11 @@ impl<T: Float> Work<T> for Bounds<'_, T> {
 
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) -> (T, T) {
-        /// Registers of either bound.
+        /// Registers for each bound.
         const N: usize = 4;
         let (mut least, mut most) = ([T::ZERO; 16], [T::ZERO; 16]);
         let whole = self.x.len() / (N * V::WIDTH);
-        // SAFETY: the caller has the instructions; so many numbers are there, and no register has more than 16.
+        // SAFETY: the caller has the instructions, this many numbers are readable, and no register has more than 16.
         unsafe {
             let (mut low, mut high) = ([V::zero(); N], [V::zero(); N]);
             for i in 0..whole {
@@ -215,14 +218,14 @@ impl<T: Float> Work<T> for Bounds<'_, T> {
     }
 }
 
-/// The least and the largest of several pairs and zero.
+/// The minimum and maximum of several pairs and zero.
 fn all_bounds<T: Float>(of: impl IntoIterator<Item = (T, T)>) -> (T, T) {
     of.into_iter().fold((T::ZERO, T::ZERO), |(least, most), (low, high)| {
         (if low < least { low } else { least }, if high > most { high } else { most })
     })
 }
 
-/// The largest level of each channel within windows; what lies outside of the images counts for nothing.
+/// The largest level of each channel within windows. Ignores positions outside the images.
 pub fn max_pool(x: &[u8], window: &ImageWindow, y: &mut [u8]) {
     let ImageWindow { channels, input: [height, width], output: [lines, columns], .. } = *window;
     let seen = |axis: usize, at: usize| {
@@ -247,7 +250,7 @@ pub fn max_pool(x: &[u8], window: &ImageWindow, y: &mut [u8]) {
     });
 }
 
-/// The levels of means over windows, none of which reaches beyond the images: of their sums without zero points, times the step.
+/// The levels of averages over windows, none of which exceeds the image: the sum without zero points, times the step.
 pub fn average(x: &[u8], window: &ImageWindow, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
     let ImageWindow { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
     let size = window.kernel[0] * window.kernel[1];

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Isa, isa};
 
-/// What a table says of each byte.
+/// Looks up each byte in a table.
 pub(super) fn in_table(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     assert_eq!(x.len(), y.len());
     #[cfg(target_arch = "x86_64")]
@@ -18,7 +18,7 @@ fn one_by_one(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y = table[usize::from(*x)]);
 }
 
-/// The table in four registers: two answer for each half, and the highest bit says which.
+/// The table in four registers. Two lookups cover the halves of the table, and the highest bit selects the result.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn in_registers(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
@@ -32,7 +32,7 @@ fn in_registers(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     let (whole, rest) = x.as_chunks::<WIDE>();
     let (to, rest_to) = y.as_chunks_mut::<WIDE>();
     for (x, y) in whole.iter().zip(to) {
-        // SAFETY: so many bytes are readable, and writable.
+        // SAFETY: this many bytes are readable and writable.
         unsafe {
             let at = _mm512_loadu_si512(x.as_ptr().cast());
             let low = _mm512_permutex2var_epi8(quarters[0], at, quarters[1]);

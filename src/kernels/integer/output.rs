@@ -1,4 +1,4 @@
-//! What becomes of sums: levels of another scale, or numbers.
+//! Conversion of sums to levels of another scale, or to numbers.
 
 use super::dots::Rounding;
 use super::pack::WeightPanels;
@@ -8,39 +8,39 @@ use crate::kernels::simd::vectorised;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Activation, Float, Tail};
 
-/// What is added to the sums of each column.
+/// Terms added to the sums of each column.
 pub struct ColumnTerms<'a> {
-    /// One whole number for each column, or none.
+    /// One whole number for each column, or empty.
     pub bias: &'a [i64],
-    /// The weight that stands for zero: of each column, of all, or zero if there is none.
+    /// The zero points of weights: one per column, one for all, or empty.
     pub zeros: &'a [i64],
 }
 
-/// What is added to sums so that they are those of numbers without their zero points, for whole registers.
+/// Corrections that remove the zero points from sums, padded to whole registers.
 pub(super) struct Offsets {
     added: List<i32>,
-    /// What the sum of a row of levels is multiplied by.
+    /// The factors of the sum of a row of levels.
     zeros: List<i32>,
 }
 
-/// A value for each column, filled up to whole registers.
+/// A value for each column, padded to whole registers.
 fn filled<T: Copy + Default>(columns: usize, value: impl Fn(usize) -> T) -> List<T> {
     let all = columns.next_multiple_of(WIDE);
     (0..all).map(|i| if i < columns { value(i) } else { T::default() }).collect()
 }
 
-/// That of a column, of one for each or one for all.
+/// The value of a column, from one for each column or one for all.
 fn of_column<T: Copy>(values: &[T], column: usize) -> T {
     values[if values.len() == 1 { 0 } else { column }]
 }
 
 impl ColumnTerms<'_> {
-    /// Whether the sums of rows of levels are needed.
+    /// True if the sums of rows of levels are needed.
     pub(super) fn has_zeros(&self) -> bool {
         self.zeros.iter().any(|zero| *zero != 0)
     }
 
-    /// What is added to the sums of a column.
+    /// The bias of a column.
     pub(super) fn bias(&self, column: usize) -> i32 {
         self.bias.get(column).map_or(0, |bias| *bias as i32)
     }
@@ -50,7 +50,7 @@ impl ColumnTerms<'_> {
         if self.zeros.is_empty() { 0 } else { of_column(self.zeros, column) as i32 }
     }
 
-    /// What is added to sums of so many terms, with levels of this zero point.
+    /// The corrections of sums of this many terms, for levels with this zero point.
     pub(super) fn offsets(&self, packed: WeightPanels, zero: u8, terms: usize) -> Offsets {
         let zero = i32::from(zero);
         let added = |i| {
@@ -63,7 +63,8 @@ impl ColumnTerms<'_> {
 }
 
 impl Offsets {
-    /// For a tile whose first column is `column`; the sums of its rows of levels are there if they are needed.
+    /// The conversion for a tile whose first column is `column`. The sums of its rows of levels must be given if they
+    /// are needed.
     pub(super) fn finish<'a>(
         &'a self,
         column: usize,
@@ -75,7 +76,7 @@ impl Offsets {
     }
 }
 
-/// Room for the sums of a tile.
+/// A buffer for the sums of a tile.
 pub(super) type Sums = [i32; TALL * WIDE];
 
 /// Some columns of some rows of a result.
@@ -87,16 +88,16 @@ pub struct ResultPart {
     pub(super) columns: usize,
 }
 
-/// Where results go.
+/// The destination of results.
 #[allow(private_interfaces)] // only kernels call them
 pub trait SumOutput: Sync {
-    /// Where the sums of a part go.
+    /// The destination of the sums of a part.
     fn target(&self, part: ResultPart, sums: &mut Sums) -> SumTarget;
-    /// Takes sums that were to go to `sums`.
+    /// Receives sums that were written to `sums`.
     fn take(&self, part: ResultPart, sums: &Sums);
-    /// Takes the sums of a whole row.
+    /// Receives the sums of a whole row.
     fn write(&self, row: usize, sums: &[i32]);
-    /// Takes a part through what follows; all of it is written.
+    /// Applies the tail to a part that is completely written.
     fn finish(&self, part: ResultPart);
     /// Bytes of an element.
     fn element(&self) -> usize;
@@ -115,14 +116,14 @@ impl<T> ResultRows<T> {
     }
 
     /// A row.
-    #[allow(clippy::mut_from_ref)] // each comes once
+    #[allow(clippy::mut_from_ref)] // each row is used once
     fn row(&self, row: usize) -> &mut [T] {
         let at = self.at(ResultPart { row, rows: 1, column: 0, columns: self.columns });
-        // SAFETY: the row is within the result, and comes once.
+        // SAFETY: the row is within the result, and is used once.
         unsafe { std::slice::from_raw_parts_mut(at, self.columns) }
     }
 
-    /// Where a part begins.
+    /// The address of a part.
     fn at(&self, part: ResultPart) -> *mut T {
         let fits = (part.row + part.rows) * self.columns <= self.len;
         assert!(fits && part.column + part.columns <= self.columns, "a part beyond the result");
@@ -130,7 +131,7 @@ impl<T> ResultRows<T> {
     }
 }
 
-/// Levels: sums times the scale of their column, rounded.
+/// Output as levels: sums times the scale of their column, rounded.
 pub struct ToLevels {
     rows: ResultRows<u8>,
     scales: List<f32>,
@@ -138,7 +139,7 @@ pub struct ToLevels {
 }
 
 impl ToLevels {
-    /// Rows of `y`, by one scale for each column or for all.
+    /// Rows of `y`, with one scale for each column or for all.
     pub fn new<T: Float>(y: &mut [u8], columns: usize, scales: &[T], rounding: Rounding) -> Self {
         let scales = filled(columns, |i| of_column(scales, i).real() as f32);
         Self { rows: ResultRows::new(y, columns), scales, rounding }
@@ -179,7 +180,7 @@ impl SumOutput for ToLevels {
     }
 }
 
-/// Numbers: sums times the scale of their column, and the shift of that added.
+/// Output as numbers: sums times the scale of their column, plus the shift of the column.
 pub struct ToNumbers<'a, T> {
     rows: ResultRows<T>,
     scales: List<T>,
@@ -188,7 +189,7 @@ pub struct ToNumbers<'a, T> {
 }
 
 impl<'a, T: Float> ToNumbers<'a, T> {
-    /// Rows of `y`, by one scale for each column or for all; likewise what is added, if anything is.
+    /// Rows of `y`, with one scale for each column or for all, and optional shifts in the same form.
     pub fn new(y: &mut [T], columns: usize, scales: &[T], shifts: &[T], tail: Tail<'a>) -> Self {
         let shift = |i| if shifts.is_empty() { T::ZERO } else { of_column(shifts, i) };
         let scales = filled(columns, |i| of_column(scales, i));
@@ -220,7 +221,7 @@ impl<T: Float> SumOutput for ToNumbers<'_, T> {
         for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
             let row = self.rows.at(ResultPart { row: part.row + i, rows: 1, ..part });
             for (j, sum) in sums[..part.columns].iter().enumerate() {
-                // SAFETY: the part is within the result, and comes once.
+                // SAFETY: the part is within the result, and is used once.
                 unsafe { row.add(j).write(T::all(f64::from(*sum)) * scales[j] + shifts[j]) };
             }
         }
@@ -240,7 +241,7 @@ impl<T: Float> SumOutput for ToNumbers<'_, T> {
         }
         for i in 0..part.rows {
             let row = self.rows.at(ResultPart { row: part.row + i, rows: 1, ..part });
-            // SAFETY: the part is within the result, was written, and comes once.
+            // SAFETY: the part is within the result, was written, and is used once.
             unsafe {
                 let numbers = std::slice::from_raw_parts_mut(row, part.columns);
                 for v in &mut *numbers {

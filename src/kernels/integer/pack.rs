@@ -1,4 +1,4 @@
-//! Weights as the kernels read them: panels of columns, in each of which the four terms of a group lie side by side.
+//! Packing of weights into the layout of the kernels: panels of columns, with the four terms of a group adjacent.
 
 use super::tile::{GROUP, Kernels};
 use crate::array::{Lasting, Lent};
@@ -6,33 +6,33 @@ use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, parallel};
 
-/// A matrix of 8-bit weights, wherever its elements lie.
+/// A matrix of 8-bit weights with any strides.
 #[derive(Clone, Copy)]
 pub struct QuantizedWeights<'a> {
     data: &'a [u8],
-    /// Distances of two terms of a column, and of two columns.
+    /// The distance between two terms of a column, and between two columns.
     steps: [usize; 2],
     columns: usize,
     terms: usize,
-    /// Bits that are turned to make signed weights of bytes: their zero points follow.
+    /// The bits to flip in order to make signed weights of bytes. Zero points change accordingly.
     shift: u8,
 }
 
 impl<'a> QuantizedWeights<'a> {
-    /// Signed weights, the terms of each column side by side.
+    /// Signed weights, with the terms of each column contiguous.
     pub fn of_columns(data: &'a [i8], columns: usize, terms: usize) -> Self {
         Self { steps: [1, terms], ..Self::of_rows(data, terms, columns) }
     }
 
-    /// Signed weights in rows: of each term a row.
+    /// Signed weights, with one row per term.
     pub fn of_rows(data: &'a [i8], terms: usize, columns: usize) -> Self {
         assert_eq!(data.len(), terms * columns, "weights that have not the shape");
-        // SAFETY: bytes are bytes.
+        // SAFETY: `i8` and `u8` have the same layout.
         let data = unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), data.len()) };
         Self { data, steps: [columns, 1], columns, terms, shift: 0 }
     }
 
-    /// Levels in rows, or in columns, as weights that are 128 less.
+    /// Levels, row-major or column-major, as weights that are 128 less.
     pub fn of_levels(data: &'a [u8], terms: usize, columns: usize, in_columns: bool) -> Self {
         assert_eq!(data.len(), terms * columns, "levels that have not the shape");
         let steps = if in_columns { [1, terms] } else { [columns, 1] };
@@ -40,7 +40,7 @@ impl<'a> QuantizedWeights<'a> {
     }
 }
 
-/// How the terms of a column lie: stretches of so many side by side, one for each tap.
+/// The layout of the terms of a column: contiguous runs of equal length, one for each tap.
 #[derive(Clone, Copy)]
 pub(super) struct Stretches {
     pub(super) count: usize,
@@ -48,7 +48,7 @@ pub(super) struct Stretches {
 }
 
 impl Stretches {
-    /// Groups of four in a stretch.
+    /// Groups of four in a run.
     pub(super) fn groups(self) -> usize {
         self.length.div_ceil(GROUP)
     }
@@ -57,30 +57,30 @@ impl Stretches {
 /// Packed weights.
 pub(super) struct Packed<'a> {
     panels: WeightPanels,
-    /// Keeps them.
+    /// Keeps the memory alive.
     _memory: PackedMemory<'a>,
 }
 
-#[allow(dead_code)] // memory is there while it is held
+#[allow(dead_code)] // keeps the memory alive
 enum PackedMemory<'a> {
     Kept(Lent<'a, u8>),
     Own(List<u8>),
 }
 
-/// Where packed weights are.
+/// The addresses of packed weights.
 #[derive(Clone, Copy)]
 pub(super) struct WeightPanels {
     kernels: &'static Kernels,
     start: Shared<u8>,
     pub(super) columns: usize,
-    /// Groups of all stretches.
+    /// Groups of all runs.
     groups: usize,
-    /// Columns with those that fill up the last register.
+    /// Columns, padded to whole registers.
     padded: usize,
 }
 
 impl<'a> Packed<'a> {
-    /// Packs weights, or finds them packed where they last.
+    /// Packs weights, or returns the cached packed form.
     pub(super) fn new(
         kernels: &'static Kernels,
         weights: QuantizedWeights<'_>,
@@ -108,14 +108,14 @@ impl<'a> Packed<'a> {
         Self { panels, _memory: PackedMemory::Own(own) }
     }
 
-    /// Where they are, as long as this is there.
+    /// The addresses, valid while this is alive.
     pub(super) fn panels(&self) -> WeightPanels {
         self.panels
     }
 }
 
 impl WeightPanels {
-    /// The panel that begins with a column, a multiple of those of a panel, and its registers.
+    /// The panel that begins at a column, which must be a multiple of the panel width, and its number of registers.
     pub(super) fn panel(&self, column: usize) -> (*const i8, usize) {
         let registers = (self.padded - column).min(self.kernels.panel()) / self.kernels.width;
         (self.start.get().wrapping_add(column * self.groups * GROUP).cast(), registers)
@@ -129,7 +129,7 @@ impl WeightPanels {
     /// The sum of the weights of a column.
     pub(super) fn sum(&self, column: usize) -> i32 {
         assert!(column < self.columns);
-        // SAFETY: they follow the panels, and were written.
+        // SAFETY: the sums follow the panels, and were written.
         unsafe { *self.sums_ptr().add(column) }
     }
 
@@ -139,7 +139,7 @@ impl WeightPanels {
         parallel(columns.div_ceil(wide), |i| {
             let first = i * wide;
             let (n, room) = (wide.min(columns - first), wide.min(padded - first));
-            // SAFETY: each panel, and the sums of its columns, are other memory.
+            // SAFETY: panels, and the sums of their columns, are disjoint.
             let (panel, sums) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(
@@ -158,7 +158,7 @@ impl WeightPanels {
     }
 }
 
-/// Packs a panel of the columns from `first` on, as many as there are sums.
+/// Packs a panel of the columns from `first` on, one for each sum.
 #[inline(always)]
 fn fill(
     weights: QuantizedWeights<'_>,
@@ -200,7 +200,7 @@ fn fill(
     }
 }
 
-/// Bytes, those bits of them turned that are in the mask.
+/// Flips the bits of the mask in each byte.
 #[inline(always)]
 fn flipped(bytes: [u8; GROUP], mask: [u8; GROUP]) -> [u8; GROUP] {
     (u32::from_le_bytes(bytes) ^ u32::from_le_bytes(mask)).to_le_bytes()

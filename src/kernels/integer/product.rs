@@ -8,32 +8,33 @@ use crate::array::Lasting;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::parallel;
 
-/// Bytes that the windows of a block see, and that come out: they stay in the second cache while one panel of weights after the other goes by.
+/// Bytes that the windows of a block read and write. They stay in the L2 cache while the panels of weights are
+/// processed one after the other.
 const LEVELS: usize = 1 << 18;
-/// Positions of a block at least, and at most.
+/// The smallest and largest number of positions of a block.
 const FEW: usize = 64;
 const MANY: usize = 1024;
-/// Pieces of work that there should be.
+/// The desired number of tasks.
 const PIECES: usize = 16;
 
-/// The left side of a product: levels in images with channels last.
+/// The left operand of a product: levels in channels-last images.
 pub struct Levels<'a> {
     /// The levels.
     pub x: &'a [u8],
-    /// The level that stands for zero.
+    /// The level that represents zero.
     pub zero: u8,
 }
 
-/// How the output is cut into blocks, by its shape alone.
+/// The division of the output into blocks, which depends only on its shape.
 pub(super) struct Blocks<'a> {
     window: &'a ImageWindow,
-    /// Images, or lines of one image, of a block.
+    /// The number of images, or of lines of one image, in a block.
     images: usize,
     lines: usize,
 }
 
 impl<'a> Blocks<'a> {
-    /// Blocks that fit into the cache with what comes out, so many bytes for each position.
+    /// Blocks that fit into the cache together with their output, of `out` bytes per position.
     pub(super) fn new(window: &'a ImageWindow, out: usize) -> Self {
         let [height, width] = window.output;
         let seen = (window.channels * window.stride[0] * window.stride[1] + out).max(1);
@@ -63,7 +64,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Writes the outputs of all windows: for each position those of all columns of the weights, one after the other.
+/// Writes the outputs of all windows: for each position the results of all columns of the weights, contiguously.
 pub fn multiply(
     levels: &Levels<'_>,
     weights: QuantizedWeights<'_>,
@@ -75,7 +76,7 @@ pub fn multiply(
     multiply_by(kernels(), levels, weights, lasting, window, columns, output);
 }
 
-/// As [`multiply`], by these kernels.
+/// As [`multiply`], with these kernels.
 pub(super) fn multiply_by(
     kernels: &'static Kernels,
     levels: &Levels<'_>,
@@ -106,7 +107,7 @@ pub(super) fn multiply_by(
         let first = (block.images.start * window.output[0] + block.lines.start) * width;
         let sums_of_rows = columns.has_zeros().then(|| {
             let starts = Positions::new(&block, width).map(|at| origins.of(at));
-            // SAFETY: the windows lie within the levels, or within the frame.
+            // SAFETY: the windows are within the levels, or within the frame.
             starts.map(|start| unsafe { sum(start, &taps, stretches.length) }).collect::<List<i32>>()
         });
         let mut sums: Sums = [0; TALL * WIDE];
@@ -132,8 +133,8 @@ pub(super) fn multiply_by(
                         target,
                     ),
                 };
-                // SAFETY: the kernel is one of this machine, the panel has its weights, each stretch of a window is followed
-                // by the rest of its last group, and the target has room for the part.
+                // SAFETY: the kernel runs on this machine, the panel has its weights, each run of a window is
+                // followed by the rest of its last group, and the target has space for the part.
                 unsafe { tiles[rows - 1](&tile) };
                 output.take(part, &sums);
                 at += rows;
@@ -179,7 +180,7 @@ impl Iterator for Positions {
     }
 }
 
-/// Where the next so many rows of levels begin; the rest are copies of the first.
+/// The addresses of the next `height` rows of levels. The remaining entries are copies of the first.
 #[inline(always)]
 fn next_rows(origins: &Origins, starts: &mut Positions, height: usize) -> [*const u8; TALL] {
     let mut rows = [std::ptr::null(); TALL];
@@ -192,10 +193,10 @@ fn next_rows(origins: &Origins, starts: &mut Positions, height: usize) -> [*cons
 /// The sum of the levels of a window.
 ///
 /// # Safety
-/// They are there.
+/// The levels must be readable.
 unsafe fn sum(start: *const u8, taps: &[isize], length: usize) -> i32 {
     let stretch = |tap: &isize| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let levels = unsafe { std::slice::from_raw_parts(start.offset(*tap), length) };
         levels.iter().map(|level| i32::from(*level)).sum::<i32>()
     };

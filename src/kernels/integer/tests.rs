@@ -5,7 +5,7 @@ use super::{
 };
 use crate::kernels::epilogue::{Activation, Tail, Twice};
 
-/// Numbers that look drawn, the same at each call.
+/// Pseudorandom numbers, the same for each call.
 fn drawn(n: usize, seed: usize) -> impl Iterator<Item = u8> {
     let mut state = seed as u64 | 1;
     (0..n).map(move |_| {
@@ -39,14 +39,14 @@ fn window(images: usize, channels: usize, input: [usize; 2], kernel: [usize; 2])
     ImageWindow { images, channels, input, output, kernel, pad: [0; 2], stride: [1; 2], dilation: [1; 2] }
 }
 
-/// As it is, with these steps and pads.
+/// The window with these strides, pads and dilations.
 fn moved(window: ImageWindow, pad: [usize; 2], stride: [usize; 2], dilation: [usize; 2]) -> ImageWindow {
     let reach = |i: usize| (window.kernel[i] - 1) * dilation[i] + 1;
     let output = std::array::from_fn(|i| (window.input[i] + 2 * pad[i] - reach(i)) / stride[i] + 1);
     ImageWindow { output, pad, stride, dilation, ..window }
 }
 
-/// Holds sums by all kernels of the machine to plain loops.
+/// Compares sums by all kernels of the machine with plain loops.
 fn check(window: &ImageWindow, maps: usize, zeros: &[i64]) {
     let terms = window.kernel[0] * window.kernel[1] * window.channels;
     let n = window.images * window.input[0] * window.input[1] * window.channels;

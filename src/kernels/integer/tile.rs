@@ -1,4 +1,4 @@
-//! The innermost product: a tile of sums that live in registers. One source, compiled for each set of instructions.
+//! The microkernel: a tile of sums that stays in registers. One source, compiled for each instruction set.
 
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
@@ -7,54 +7,54 @@ use crate::kernels::simd::{Isa, isa};
 
 /// Columns of a row of sums of a tile.
 pub(super) const WIDE: usize = 64;
-/// Rows of the tallest tile of any set of instructions.
+/// Rows of the tallest tile of any instruction set.
 pub(super) const TALL: usize = 6;
-/// Terms that a step adds up.
+/// Terms that one step adds.
 pub(super) const GROUP: usize = 4;
 
 /// One tile of sums: of each row of levels with each column of a panel of weights.
 pub(super) struct IntegerTile<'a> {
-    /// Where each row of levels begins.
+    /// The address of each row of levels.
     pub(super) rows: [*const u8; TALL],
-    /// How far from there each stretch of its terms begins.
+    /// The offset of each run of terms from there.
     pub(super) taps: &'a [isize],
-    /// Groups of four terms in a stretch.
+    /// Groups of four terms in a run.
     pub(super) groups: usize,
-    /// The panel: for each group four weights of each column.
+    /// The panel: for each group, four weights of each column.
     pub(super) weights: *const i8,
-    /// What becomes of the sums.
+    /// The conversion of the sums.
     pub(super) finish: Finish<'a>,
 }
 
-/// What becomes of sums on their way to memory.
+/// The conversion of sums before they are written.
 #[derive(Clone, Copy)]
 pub(super) struct Finish<'a> {
-    /// What is added to the sums of each column: as many as there are in the registers.
+    /// Numbers added to the sums of each column, for all columns of the registers.
     pub(super) added: *const i32,
-    /// What is subtracted: a number of each column, as above, times one of each row.
+    /// Products subtracted from the sums: a number of each column, as above, times one of each row.
     pub(super) zeros: Option<(*const i32, &'a [i32])>,
     pub(super) target: SumTarget,
 }
 
-/// Where sums go.
+/// The destination of sums.
 #[derive(Clone, Copy)]
 pub(super) enum SumTarget {
-    /// To rows that are [`WIDE`] apart, with room for whole registers.
+    /// Rows that are [`WIDE`] apart, with space for whole registers.
     Sums(*mut i32),
-    /// Rounded to levels: the first `columns` of each row, rows `row` apart.
+    /// Rounded to levels: the first `columns` of each row, with rows `row` apart.
     Levels { to: *mut u8, row: usize, columns: usize, scales: *const f32, rounding: Rounding },
-    /// Scaled and shifted: as above.
+    /// Scaled and shifted, otherwise as above.
     Numbers { to: *mut f32, row: usize, columns: usize, scales: *const f32, shifts: *const f32 },
 }
 
-/// The kernel for one number of rows and registers. It needs the instructions of its table, and the memory that the tile names.
+/// The kernel for one number of rows and registers. It requires the instructions of its table and valid memory.
 pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
 
-/// Kernels of one set of instructions.
+/// Kernels of one instruction set.
 pub(super) struct Kernels {
     /// Columns of a register.
     pub(super) width: usize,
-    /// By number of registers less one, then by number of rows less one.
+    /// By number of registers minus one, then by number of rows minus one.
     pub(super) tiles: &'static [&'static [IntegerKernel]],
 }
 
@@ -66,9 +66,9 @@ impl Kernels {
 }
 
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // loops of a length that is known become registers
+#[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-    // SAFETY: the caller has the instructions, and the tile names memory that is there.
+    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[D::zero(); N]; M];
         let mut w = t.weights;
@@ -134,10 +134,10 @@ unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'
     }
 }
 
-/// Writes rows of results: `write` takes the sums of a register, their first column, and where they go.
+/// Writes rows of results. `write` receives the sums of a register, their first column, and the destination.
 ///
 /// # Safety
-/// There is room for `columns` in each row; `write` is `#[inline(always)]`.
+/// Each row must have space for `columns`, and `write` must be `#[inline(always)]`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // as above
 unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: usize>(
@@ -147,7 +147,7 @@ unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: u
     columns: usize,
     write: impl Fn(D, usize, *mut T),
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for i in 0..M {
             let to = to.add(i * row);
@@ -171,7 +171,7 @@ macro_rules! kernels {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-                // SAFETY: the function has the instructions; the memory is the caller's promise.
+                // SAFETY: the function has the instructions, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }
             }
             Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }

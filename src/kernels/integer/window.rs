@@ -1,5 +1,5 @@
-//! Which levels meet which weights: positions of windows over images with channels last, and copies of images within frames.
-//! Rows of a matrix are images of one pixel.
+//! Windows over channels-last images: the correspondence of levels and weights, and copies of images in padded
+//! frames. Rows of a matrix are images of one pixel.
 
 use std::ops::Range;
 
@@ -7,28 +7,28 @@ use super::pack::Stretches;
 use super::tile::GROUP;
 use crate::kernels::scratch::List;
 
-/// Windows over images with channels last.
+/// Windows over channels-last images.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageWindow {
-    /// How many images there are.
+    /// The number of images.
     pub images: usize,
-    /// Numbers of a pixel.
+    /// The number of channels of a pixel.
     pub channels: usize,
-    /// Lengths of an image: lines and columns. So with what follows.
+    /// The size of an image: lines and columns, as in the following fields.
     pub input: [usize; 2],
-    /// Lengths of the output.
+    /// The size of the output.
     pub output: [usize; 2],
-    /// Lengths of a window.
+    /// The size of a window.
     pub kernel: [usize; 2],
-    /// What is added at both ends.
+    /// The padding at each end.
     pub pad: [usize; 2],
-    /// Distance of two windows.
+    /// The distance between two windows.
     pub stride: [usize; 2],
-    /// Distance of two elements of a window.
+    /// The distance between two elements of a window.
     pub dilation: [usize; 2],
 }
 
-/// Where the terms of the sums of a part of the output begin.
+/// The addresses of the terms of the sums of a part of the output.
 pub(super) struct Origins {
     start: *const u8,
     /// Bytes from an image, a line and a column of the output to the next one.
@@ -36,7 +36,7 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    /// Where the terms of a sum begin, the image, line and column of which are counted from the beginning of the part.
+    /// The address of the terms of a sum, given its image, line and column relative to the part.
     pub(super) fn of(&self, [image, line, column]: [usize; 3]) -> *const u8 {
         let [by_image, by_line, by_column] = self.steps;
         self.start.wrapping_add(image * by_image + line * by_line + column * by_column)
@@ -64,12 +64,12 @@ impl ImageWindow {
         }
     }
 
-    /// How many sums there are for each map.
+    /// The number of sums for each map.
     pub fn positions(&self) -> usize {
         self.images * self.output[0] * self.output[1]
     }
 
-    /// Elements of a line of a window lie side by side unless they are dilated.
+    /// Elements of a line of a window are contiguous unless they are dilated.
     pub(super) fn stretches(&self) -> Stretches {
         let [height, width] = self.kernel;
         match self.dilation[1] == 1 || width == 1 {
@@ -78,8 +78,8 @@ impl ImageWindow {
         }
     }
 
-    /// Whether windows are read from copies of images within frames: where they reach over the sides, and where the last
-    /// group of terms reaches over the end of the array.
+    /// True if windows are read from copies of images in frames. Required if windows exceed the image, or if the last
+    /// group of terms exceeds the array.
     fn is_framed(&self) -> bool {
         self.pad != [0; 2] || !self.stretches().length.is_multiple_of(GROUP)
     }
@@ -89,24 +89,24 @@ impl ImageWindow {
         self.input[1] + if self.is_framed() { 2 * self.pad[1] } else { 0 }
     }
 
-    /// How far from its origin each stretch of a window begins.
+    /// The offset of each run of a window from its origin.
     pub(super) fn taps(&self) -> List<isize> {
         self.offsets(self.stretches().count / self.kernel[0].max(1))
     }
 
-    /// How far from its origin each element of a window lies.
+    /// The offset of each element of a window from its origin.
     pub(super) fn places(&self) -> List<isize> {
         self.offsets(self.kernel[1])
     }
 
-    /// How far from its origin the first elements of each line of a window lie.
+    /// The offsets of the first elements of each line of a window from its origin.
     fn offsets(&self, along: usize) -> List<isize> {
         let (line, column) =
             (self.width() * self.channels * self.dilation[0], self.channels * self.dilation[1]);
         (0..self.kernel[0] * along).map(|i| (i / along * line + i % along * column) as isize).collect()
     }
 
-    /// Where the windows of a block begin; its frame is written to `frame`, if it needs one.
+    /// The origins of the windows of a block. Writes its frame to `frame`, if it needs one.
     pub(super) fn origins(&self, x: &[u8], zero: u8, block: &PositionBlock, frame: &mut List<u8>) -> Origins {
         let (line, width) = (self.input[1] * self.channels, self.width() * self.channels);
         if !self.is_framed() {
@@ -130,7 +130,7 @@ impl ImageWindow {
                 }
             }
         }
-        frame.extend_with(zero, GROUP); // what the last group of the last stretch may read
+        frame.extend_with(zero, GROUP); // the last group of the last run may read this
         Origins {
             start: frame.as_ptr(),
             steps: [lines * width, self.stride[0] * width, self.stride[1] * self.channels],

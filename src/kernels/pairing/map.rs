@@ -1,4 +1,5 @@
-//! Formulas of the elements that meet, in tiles: an array that is repeated is copied beside the other.
+//! Broadcast formulas of two arrays, tile by tile. Repeated elements are copied to a buffer beside those of the other
+//! array.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ impl Pairing {
     /// `y = f(a, b)`. The formula must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The arrays must have the shapes of the pairing; `y` may be the memory of one that is not repeated.
+    /// The arrays must have the shapes of the pairing. `y` may alias an array that is not broadcast.
     #[inline(always)]
     pub unsafe fn map<T: Float>(
         &self,
@@ -26,7 +27,7 @@ impl Pairing {
             vectorised(
                 #[inline(always)]
                 move || {
-                    // SAFETY: the tile lies within `y`, and `a` and `b` hold as many elements.
+                    // SAFETY: the tile is within `y`, and `a` and `b` hold as many elements.
                     let y = unsafe { y.get().add(start) };
                     for i in 0..n {
                         // SAFETY: as above.
@@ -35,15 +36,15 @@ impl Pairing {
                 },
             );
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.tiles(a, b, &tile) };
     }
 
-    /// As [`Pairing::map`], of arrays that lie apart.
+    /// As [`Pairing::map`], for arrays that do not alias.
     #[inline(always)]
     pub fn map_apart<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
         self.check([a.len(), b.len(), y.len()]);
-        // SAFETY: all that meets lies within the arrays.
+        // SAFETY: all broadcast indices are within the arrays.
         unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
     }
 
@@ -51,7 +52,7 @@ impl Pairing {
         assert!(self.fits(lengths), "arrays that have not the shapes of the pairing");
     }
 
-    /// Writes `f(a, b, those of others)` for each element of `y`, or adds it; the others are as long as `y`. The formula must
+    /// Writes or adds `f(a, b, others)` for each element of `y`. The others have the length of `y`. The formula must
     /// be `#[inline(always)]`.
     #[inline(always)]
     pub fn put<T: Float, const N: usize>(
@@ -73,8 +74,8 @@ impl Pairing {
                         let first = range.start - start;
                         for i in range.clone() {
                             let k = i - start;
-                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, as the others do
-                            // for all of `y`, and `to` has room.
+                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, the
+                            // others hold elements for all of `y`, and `to` has enough space.
                             unsafe {
                                 let others = elements(others, i);
                                 to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), others));
@@ -83,15 +84,15 @@ impl Pairing {
                     },
                 );
             };
-            // SAFETY: the tile lies within `y`.
+            // SAFETY: the tile is within `y`.
             unsafe { write_or_add(y.get(), start..start + n, accumulate, &write) };
         };
-        // SAFETY: all that meets lies within the arrays.
+        // SAFETY: all broadcast indices are within the arrays.
         unsafe { self.tiles(a.as_ptr(), b.as_ptr(), &tile) };
     }
 
-    /// Writes `f` of the elements that meet to each element of `y`, or adds it: of several arrays that meet as `a`, and of several
-    /// that meet as `b`. As [`Pairing::write_met`], element by element. The formula must be `#[inline(always)]`.
+    /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
+    /// several like `b`. As [`Pairing::write_met`], but element by element. The formula must be `#[inline(always)]`.
     #[inline(always)]
     pub fn put_met<T: Float, const N: usize, const M: usize>(
         &self,
@@ -105,7 +106,7 @@ impl Pairing {
         let to = Shared::new(y.as_mut_ptr());
         self.each(
             #[inline(always)]
-            // SAFETY: all that meets lies within the arrays, and each element of `y` comes once.
+            // SAFETY: all broadcast indices are within the arrays, and each element of `y` is visited once.
             move |i, k, at| unsafe {
                 let (to, v) = (to.get().add(at), f(elements(a, i), elements(b, k)));
                 to.write(if accumulate { to.read() + v } else { v });
@@ -113,15 +114,15 @@ impl Pairing {
         );
     }
 
-    /// Puts `f(i, x, y)` in the place of each element `y`, where `x` is the element of an array as long as `y`, and `i` the index of
-    /// the element of `a` that it meets. The formula must be `#[inline(always)]`.
+    /// Replaces each element `y` by `f(i, x, y)`. `x` is the element of an array with the length of `y`, and `i` is
+    /// the index of the corresponding element of `a`. The formula must be `#[inline(always)]`.
     #[inline(always)]
     pub fn update<T: Float>(&self, x: &[T], y: &mut [T], f: impl Fn(usize, T, T) -> T + Sync + Copy) {
         self.check([usize::MAX, usize::MAX, x.len().min(y.len())]);
         let to = Shared::new(y.as_mut_ptr());
         self.each(
             #[inline(always)]
-            // SAFETY: what meets lies within the arrays, and each element of `y` comes once.
+            // SAFETY: broadcast indices are within the arrays, and each element of `y` is visited once.
             move |i, _, at| unsafe {
                 let to = to.get().add(at);
                 to.write(f(i, *x.get_unchecked(at), to.read()));
@@ -129,8 +130,8 @@ impl Pairing {
         );
     }
 
-    /// Writes `f` of the elements that meet to each element of `y`, or adds it: of several arrays that meet as `a`, and of several
-    /// that meet as `b`. The formula must be `#[inline(always)]`.
+    /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
+    /// several like `b`. The formula must be `#[inline(always)]`.
     #[inline(always)]
     pub fn write_met<T: Float, const N: usize, const M: usize>(
         &self,
@@ -141,7 +142,7 @@ impl Pairing {
         f: impl Fn([T; N], [T; M]) -> T + Sync + Copy,
     ) {
         self.check([shortest(a), shortest(b), y.len()]);
-        // SAFETY: all that meets lies within the arrays.
+        // SAFETY: all broadcast indices are within the arrays.
         unsafe {
             self.write(
                 Shared::new(y.as_mut_ptr()),
@@ -152,7 +153,7 @@ impl Pairing {
         }
     }
 
-    /// Writes `f(a, b, i)`, which gets the indices of elements that meet, to each element `i` of `y`, or adds it. The
+    /// Writes or adds `f(a, b, i)`, with the indices of the corresponding elements, to each element `i` of `y`. The
     /// formula must be `#[inline(always)]`.
     ///
     /// # Safety
@@ -169,7 +170,7 @@ impl Pairing {
             vectorised(
                 #[inline(always)]
                 move || {
-                    // By way of memory of its own, which the compiler knows to be no other's.
+                    // Uses a local buffer, which the compiler knows does not alias.
                     let mut room = LaneBuffer::<T>::EMPTY;
                     self.walk(
                         rows,
@@ -205,7 +206,7 @@ impl Pairing {
                                         |k| f(a + k, b + k, i + k),
                                     ),
                                 }
-                                // SAFETY: the tile was filled, and lies within `y`.
+                                // SAFETY: the tile was filled, and is within `y`.
                                 unsafe { move_to(room.0.as_ptr().cast(), y.get().add(i), n, accumulate) };
                                 start += n;
                             }
@@ -216,8 +217,8 @@ impl Pairing {
         });
     }
 
-    /// Calls `tile(first, a, b, n)` for parts of `y` with elements of `a` and `b` as they meet there: where they are, or
-    /// repeated in other memory.
+    /// Calls `tile(first, a, b, n)` for parts of `y`, with the corresponding elements of `a` and `b`, in place or
+    /// repeated in a buffer.
     pub(crate) unsafe fn tiles<T: Float>(
         &self,
         a: *const T,
@@ -228,14 +229,14 @@ impl Pairing {
         let (a, b) = (Shared::read_only(a), Shared::read_only(b));
         if self.outer.is_empty() && self.last.a == 1 && self.last.b == 1 {
             return threads::ranges(n, GRAIN, |range| {
-                // What is not read may be nowhere.
+                // Arrays that are not read may be dangling.
                 let [a, b] = [a, b].map(|of| of.get().wrapping_add(range.start));
                 tile(range.start, a, b, range.len());
             });
         }
         let axes = || self.outer.iter().chain([&self.last]);
         let (a_whole, b_whole) = (axes().all(|axis| axis.a == axis.y), axes().all(|axis| axis.b == axis.y));
-        // Short rows are put together to one tile, as far as they are repeated in other memory.
+        // Short rows are combined into one tile, where they are repeated in a buffer.
         let together = (TILE / n.max(1)).max(1);
         self.pieces(&|rows, columns| {
             let mut room = [LaneBuffer::<T>::EMPTY; 2];
@@ -246,7 +247,7 @@ impl Pairing {
             let last = rows.end - 1;
             let mut row = rows.start;
             self.walk(rows, |ia, ib, iy| {
-                // SAFETY: all stays within the arrays, by the caller's promise, and within the rooms.
+                // SAFETY: all accesses are within the arrays, as the caller guarantees, and within the buffers.
                 unsafe {
                     if together == 1 {
                         for c in columns.clone().step_by(TILE) {
@@ -295,7 +296,7 @@ fn fill<T: Float>(room: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
 /// Copies or adds.
 #[inline(always)]
 unsafe fn move_to<T: Float>(from: *const T, to: *mut T, n: usize, accumulate: bool) {
-    // SAFETY: the caller's memory, of which the first is its own.
+    // SAFETY: memory of the caller, and the first is a local buffer.
     unsafe {
         if !accumulate {
             return std::ptr::copy_nonoverlapping(from, to, n);
@@ -306,9 +307,9 @@ unsafe fn move_to<T: Float>(from: *const T, to: *mut T, n: usize, accumulate: bo
     }
 }
 
-/// `n` elements of a row from column `c` on: where they are, or the one that it has repeated.
+/// `n` elements of a row from column `c` on: in place, or the single element of the row repeated in a buffer.
 unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room: *mut T) -> *const T {
-    // SAFETY: the caller's row has these columns, or one element; the room has a tile.
+    // SAFETY: the caller's row has these columns, or one element, and the buffer holds a tile.
     unsafe {
         if step != 0 {
             return row.add(c);
@@ -319,7 +320,7 @@ unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room
 }
 
 unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
-    // SAFETY: the caller's row has these columns, or one element; the room has as much.
+    // SAFETY: the caller's row has these columns, or one element, and the buffer has the same size.
     unsafe {
         if step != 0 {
             return std::ptr::copy_nonoverlapping(row, room, n);

@@ -1,6 +1,6 @@
-//! How the elements of two arrays meet in a third, and loops over it. Knows shapes and memory; knows no graphs.
+//! Broadcasting of two operands: index mapping and loops. Knows shapes and memory, not graphs.
 //!
-//! Work is split by shape alone, so that results do not depend on the number of threads.
+//! Work is divided by shape only, so results do not depend on the number of threads.
 
 mod map;
 mod sums;
@@ -17,14 +17,14 @@ use super::simd::vectorised;
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
-/// Elements of a part that is gone over several times.
+/// Elements of a part that is traversed several times.
 const SLAB: usize = 1 << 13;
-/// Most groups of parts that each have sums of their own.
+/// The largest number of groups of parts with separate sums.
 const GROUPS: usize = 64;
-/// Fewest elements behind a sum that such a group has for itself.
+/// The smallest number of elements per sum for which a group has separate sums.
 const LEAST: usize = 16;
 
-/// An axis of the array in which two others meet, and how far apart its neighbours lie in each.
+/// An axis of the result of broadcasting, with its stride in each array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PairAxis {
     n: usize,
@@ -33,18 +33,18 @@ struct PairAxis {
     y: usize,
 }
 
-/// Elements that are met in order, again and again: element `i` of the whole meets element `i / together % period`.
+/// Elements that are repeated cyclically: element `i` of the whole corresponds to element `i / together % period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// How many are met.
+    /// The number of elements in a cycle.
     pub period: usize,
-    /// Neighbours that meet the same one.
+    /// The number of adjacent elements that correspond to the same one.
     pub together: usize,
 }
 
 impl Cycle {
-    /// `n` elements from `start` on as pieces, each with the first element that it meets and its length: all of a piece meet
-    /// that one, or where nothing is together that one and those after it.
+    /// `n` elements from `start` on, split into chunks. Each is given by its first corresponding element and its
+    /// length. All elements of a chunk correspond to that one, or if `together` is 1, to consecutive ones.
     #[inline]
     pub fn pieces(self, start: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
         let (mut i, end) = (start, start + n);
@@ -60,18 +60,18 @@ impl Cycle {
     }
 }
 
-/// How the elements of two arrays `a` and `b` meet in an array `y`: axes that run together are merged, and along an axis
-/// that one of them lacks it is repeated. Along the last axis each is contiguous or repeated, and `y` is contiguous.
+/// The broadcast of two arrays `a` and `b` to an array `y`. Contiguous axes are merged, and an array is repeated
+/// along axes that it lacks. Along the last axis `a` and `b` are contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
 pub struct Pairing {
     outer: SmallVec<[PairAxis; 3]>,
     last: PairAxis,
-    /// Where the first elements of `a`, `b` and `y` are.
+    /// The indices of the first elements of `a`, `b` and `y`.
     first: [usize; 3],
 }
 
 impl Pairing {
-    /// The shape of two arrays together by NumPy's rules, or `None` if they do not fit.
+    /// The broadcast shape by NumPy's rules, or `None` if the shapes are incompatible.
     pub fn shape(a: &Shape, b: &Shape) -> Option<Shape> {
         if a == b {
             return Some(a.clone());
@@ -111,7 +111,7 @@ impl Pairing {
         Self::merged((0..n).map(|i| (dim(i), a[i].1, b[i].1)))
     }
 
-    /// The pairing of an array of lengths `dims` with two that have only those of its axes that are marked.
+    /// The pairing of an array of lengths `dims` with two arrays that have only the marked axes.
     pub fn of_axes(dims: &[usize], in_a: &[bool], in_b: &[bool]) -> Self {
         let strides = |of: &[bool]| {
             let mut size = 1;
@@ -125,7 +125,7 @@ impl Pairing {
         Self::merged((0..dims.len()).map(|i| (dims[i], a[i], b[i])))
     }
 
-    /// Lengths and strides with axes of length one dropped and those that run together merged.
+    /// Lengths and strides, without axes of length one, and with contiguous axes merged.
     fn merged(axes: impl Iterator<Item = (usize, usize, usize)>) -> Self {
         let mut all: SmallVec<[PairAxis; 3]> = SmallVec::new();
         for (n, a, b) in axes.filter(|axis| axis.0 != 1) {
@@ -144,7 +144,7 @@ impl Pairing {
         Self { outer: all, last, first: [0; 3] }
     }
 
-    /// The same pairing seen from the other array.
+    /// The same pairing with `a` and `b` swapped.
     pub fn swapped(mut self) -> Self {
         self.outer
             .iter_mut()
@@ -154,22 +154,23 @@ impl Pairing {
         self
     }
 
-    /// Number of elements along the last axis.
+    /// The number of elements along the last axis.
     pub(super) fn width(&self) -> usize {
         self.last.n
     }
 
-    /// Whether neighbours along the last axis meet different elements of `a`, and of `b`.
+    /// True for `a`, and for `b`, if its element changes along the last axis.
     pub(super) fn last_varies(&self) -> (bool, bool) {
         (self.last.a != 0, self.last.b != 0)
     }
 
-    /// Whether elements that meet one of `a` meet one of `b`, the same one always.
+    /// True if each element of `a` always corresponds to the same element of `b`.
     pub(super) fn is_same(&self) -> bool {
         self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.b)
     }
 
-    /// How many neighbours meet one element of `a`, where those of `a` are met in a [`Cycle`], and those of `b` with them.
+    /// The number of adjacent elements with the same element of `a`, if `a` is traversed in a [`Cycle`], and `b` with
+    /// it.
     pub(super) fn cycle(&self) -> Option<usize> {
         let together = if self.last.a == 0 { self.last.n } else { 1 };
         let fits = match (&self.outer[..], self.last.a) {
@@ -182,31 +183,31 @@ impl Pairing {
         (fits && self.is_same()).then_some(together)
     }
 
-    /// If neighbours along the last axis meet one element of `a`, and those after them the next one: how many elements of `a`
-    /// such a line meets, and how many neighbours meet each.
+    /// The number of elements of `a` per line, and how often each is repeated. Only if an element of `a` is repeated
+    /// along the last axis, and the next elements correspond to the next one of `a`.
     pub(super) fn repeats(&self) -> Option<[usize; 2]> {
         let met = self.outer.last().filter(|axis| axis.a == 1 && self.last.a == 0)?;
         Some([met.n, self.last.n])
     }
 
-    /// The first elements of the lines of which [`Pairing::repeats`] tells.
+    /// The first elements of the lines of [`Pairing::repeats`].
     pub(super) fn lines(mut self) -> Self {
         self.outer.pop();
         self.last = PairAxis { n: 1, a: 0, b: 0, y: 0 };
         self
     }
 
-    /// Number of runs along the last axis.
+    /// The number of rows along the last axis.
     pub(super) fn rows(&self) -> usize {
         self.outer.iter().map(|axis| axis.n).product()
     }
 
-    /// Number of elements of `y`.
+    /// The number of elements of `y`.
     pub fn size(&self) -> usize {
         self.rows() * self.last.n
     }
 
-    /// Whether all that meets lies within arrays of so many elements.
+    /// True if all indices are within arrays of these lengths.
     pub fn fits(&self, lengths: [usize; 3]) -> bool {
         let axes = || self.outer.iter().chain([&self.last]);
         let steps = |axis: &PairAxis| [axis.a, axis.b, axis.y];
@@ -214,7 +215,7 @@ impl Pairing {
         self.size() == 0 || (0..3).all(|k| end(k) < lengths[k])
     }
 
-    /// Whether an element of `a` meets one of `b` only.
+    /// True if `a` is not broadcast: each of its elements is used once.
     pub fn a_is_whole(&self) -> bool {
         self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.y)
     }
@@ -230,7 +231,7 @@ impl Pairing {
         first
     }
 
-    /// Calls `row(a, b, y)` with the first elements of those rows.
+    /// Calls `row(a, b, y)` with the first indices of each row.
     #[inline(always)]
     pub(super) fn walk(&self, rows: Range<usize>, mut row: impl FnMut(usize, usize, usize)) {
         if rows.is_empty() {
@@ -271,7 +272,7 @@ impl Pairing {
         }
     }
 
-    /// The number of the first element of `a` that takes part.
+    /// The index of the first element of `a` that is used.
     pub fn first_a(&self) -> usize {
         self.first[0]
     }
@@ -285,21 +286,21 @@ impl Pairing {
         slab
     }
 
-    /// The axis along which parts have elements of `a` of their own, and how much of it fits the cache.
+    /// The axis along which parts have separate elements of `a`, and the number of its elements that fits the cache.
     fn slabs_along(&self) -> Option<(usize, usize)> {
         let axis = self.outer.iter().position(|axis| axis.a != 0).filter(|_| self.size() > GRAIN)?;
         Some((axis, (SLAB / (self.size() / self.outer[axis].n)).max(1)))
     }
 
-    /// Calls `work` in parallel for parts that are everything together and have elements of `a` of their own, neighbours
-    /// of each other; as small as they can be, and fit for a cache.
+    /// Calls `work` in parallel for disjoint parts that cover everything and have separate, adjacent elements of `a`.
+    /// Parts are as small as possible and fit a cache.
     pub fn slabs(&self, work: &(dyn Fn(&Self) + Sync)) {
         let Some((axis, grain)) = self.slabs_along() else { return work(self) };
         threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
     }
 
-    /// As [`Pairing::slabs`], with `K` times `n` sums for each part to add to: those of several parts, which are then added
-    /// in order.
+    /// As [`Pairing::slabs`], with `K` times `n` sums to which each part adds. Groups of parts share sums, which are
+    /// then added in order.
     pub(super) fn slabs_with_sums<const K: usize>(
         &self,
         n: usize,
@@ -317,7 +318,7 @@ impl Pairing {
         let mut room = Zeros::<f64>::new(groups * K * n);
         let place = Shared::new(room.as_mut_ptr());
         threads::parallel(groups, |group| {
-            // SAFETY: each group has its own room.
+            // SAFETY: each group has its own memory.
             let to = std::array::from_fn(|k| unsafe { place.get().add((group * K + k) * n) });
             let end = length.min((group + 1) * step);
             for start in (group * step..end).step_by(grain) {
@@ -334,7 +335,7 @@ impl Pairing {
         sums
     }
 
-    /// Calls `work(rows, columns)` in parallel for pieces that are all of `y` together. Long rows are cut, to whole tiles.
+    /// Calls `work(rows, columns)` in parallel for parts that cover `y`. Long rows are cut at multiples of a tile.
     fn pieces(&self, work: &(dyn Fn(Range<usize>, Range<usize>) + Sync)) {
         let (rows, n) = (self.rows(), self.last.n);
         if n >= 2 * GRAIN {
@@ -348,7 +349,7 @@ impl Pairing {
         }
     }
 
-    /// Calls `f(a, b, y)` with the indices of elements that meet. It must be `#[inline(always)]`.
+    /// Calls `f(a, b, y)` with the indices of corresponding elements. `f` must be `#[inline(always)]`.
     #[inline(always)]
     pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync + Copy) {
         let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
@@ -388,7 +389,7 @@ impl Pairing {
     }
 }
 
-/// A plain loop: those of the library are functions of their own, compiled for plain instructions.
+/// A plain loop, since library functions would be compiled for the baseline instructions.
 #[inline(always)]
 fn along(columns: &Range<usize>, f: impl Fn(usize)) {
     for i in columns.clone() {

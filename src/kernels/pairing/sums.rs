@@ -1,4 +1,4 @@
-//! Sums of what meets the same element of an array, in float64 and in an order that the shape alone decides.
+//! Sums over broadcast axes, in float64 and in an order that depends only on the shape.
 
 use std::ops::Range;
 
@@ -11,24 +11,24 @@ use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-/// Sums side by side along a row: closer to the exact sum than one, and independent of each other.
+/// The number of parallel sums along a row: more accurate than a single one, and independent of each other.
 const LANES: usize = 16;
-/// Elements that are summed up before they are added to a lane.
+/// Elements that are added up before they are added to a lane.
 const DEEP: usize = 8;
-/// Most parts of an array that are summed up each by itself.
+/// The largest number of parts of an array with separate sums.
 const PARTS: usize = 64;
-/// Rows whose elements are summed up before they are added to the sums of their columns.
+/// Rows whose elements are added up before they are added to the sums of their columns.
 const TOGETHER: usize = 16;
 
-/// A factor that keeps sums of as many float64 numbers as there can be from overflow.
+/// A scale factor that prevents overflow of sums of any possible number of float64 values.
 const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
 
-/// Adds what is in those rows and columns of a pairing to its sums.
+/// Adds the elements in these rows and columns of a pairing to its sums.
 type Add<'a> = dyn Fn(&Pairing, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
 
 impl Pairing {
-    /// For each element of `a` the sums of `f(a, b, y)`, which gets the indices of elements that meet and must be
-    /// `#[inline(always)]`. Only the elements from the first on that take part.
+    /// For each element of `a`, the sums of `f(a, b, y)`, which receives the indices of corresponding elements and
+    /// must be `#[inline(always)]`. Only for elements of `a` from the first used one on.
     #[inline(always)]
     pub fn sums<const K: usize, S: Float>(
         &self,
@@ -50,17 +50,17 @@ impl Pairing {
         sums
     }
 
-    /// For each element of `a` the sum of the elements of `x`, an array that meets it as `y`, and what the sum is divided by: 1
-    /// unless the sum would overflow.
+    /// For each element of `a`, the sum of the corresponding elements of `x`, which has the shape of `y`. Also
+    /// returns the scale factor by which the sums must be divided: 1 unless a sum would overflow.
     pub fn sums_of<T: Float>(&self, x: &[T]) -> (Zeros<f64>, f64) {
         let sums = self.plain_sums_of(x);
         if size_of::<T>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
             return (sums, 1.0);
         }
-        // Numbers of float64 have no wider type to add up in.
+        // There is no wider type for sums of float64.
         let [sums] = self.sums(
             #[inline(always)]
-            // SAFETY: the elements are those of `x`.
+            // SAFETY: the indices are within `x`.
             |_, _, i| [unsafe { x.get_unchecked(i) }.real() * DOWN],
         );
         (sums, DOWN)
@@ -75,7 +75,7 @@ impl Pairing {
                 let (to, base) = (to[0].get(), part.first[0]);
                 vectorised(
                     #[inline(always)]
-                    // SAFETY: the elements are those of `x`, and there is a sum for each of those of `a`.
+                    // SAFETY: the indices are within `x`, and there is a sum for each element of `a`.
                     move || unsafe {
                         if part.last.a == 0 {
                             part.walk(
@@ -83,7 +83,7 @@ impl Pairing {
                                 #[inline(always)]
                                 |a, _, y| {
                                     let p = x.get().add(y + columns.start);
-                                    // Of few columns the sums are straight lines of code.
+                                    // Sums of few columns are unrolled.
                                     *to.add(a - base) += match columns.len() {
                                         4 => sum_of(p, 4),
                                         LANES => sum_of(p, LANES),
@@ -108,10 +108,10 @@ impl Pairing {
         sums
     }
 
-    /// One more than the distance of the first element of `a` that takes part from the last one.
+    /// The distance from the first to the last used element of `a`, plus one.
     pub(in crate::kernels) fn span(&self) -> usize {
         if self.size() == 0 {
-            // Nothing is summed up, but the elements are there.
+            // Nothing is summed up, but the elements exist.
             return self
                 .outer
                 .iter()
@@ -123,14 +123,14 @@ impl Pairing {
         1 + self.outer.iter().chain([&self.last]).map(|axis| (axis.n - 1) * axis.a).sum::<usize>()
     }
 
-    /// Calls `add(part, rows, columns, sums)` so that everything is added to its sum once.
+    /// Calls `add(part, rows, columns, sums)` such that each element is added to its sum once.
     fn plan(&self, add: &Add<'_>, to: &[Shared<f64>]) {
         let (rows, n, span) = (self.rows(), self.last.n, self.span());
         let total = rows * n;
         if total < 2 * GRAIN {
             return add(self, 0..rows, 0..n, to);
         }
-        // Parts of the first axis that have their own sums.
+        // Parts of the first axis that have separate sums.
         if let Some(first) = self.outer.first().filter(|axis| axis.a != 0 && axis.n >= 8) {
             let grain = (GRAIN / (total / first.n)).max(1);
             return threads::ranges(first.n, grain, |range| {
@@ -143,7 +143,7 @@ impl Pairing {
                 add(&slab, 0..slab.rows(), 0..n, &own);
             });
         }
-        // Parts that each add to sums of their own, which are then added in order.
+        // Parts that each add to separate sums, which are then added in order.
         let parts = PARTS.min(total / GRAIN).min(total / (16 * span));
         if parts < 2 {
             return add(self, 0..rows, 0..n, to);
@@ -155,7 +155,7 @@ impl Pairing {
             of.min(i * step)..of.min((i + 1) * step)
         };
         threads::parallel(parts, |i| {
-            // SAFETY: each part has its own room.
+            // SAFETY: each part has its own memory.
             let own = |k: usize| Shared::new(unsafe { place.get().add((i * to.len() + k) * span) });
             let own: SmallVec<[_; 2]> = (0..to.len()).map(own).collect();
             if rows >= n {
@@ -166,13 +166,13 @@ impl Pairing {
         });
         for part in room.chunks_exact(to.len() * span) {
             for (to, part) in to.iter().zip(part.chunks_exact(span)) {
-                // SAFETY: the sums are as many.
+                // SAFETY: both have the same number of sums.
                 part.iter().enumerate().for_each(|(i, sum)| unsafe { *to.get().add(i) += sum });
             }
         }
     }
 
-    /// Adds what is in those rows and columns to its sums.
+    /// Adds the elements in these rows and columns to their sums.
     #[inline(always)]
     fn add_sums<const K: usize, S: Float>(
         &self,
@@ -200,14 +200,14 @@ impl Pairing {
                         ),
                     };
                     for k in 0..K {
-                        // SAFETY: the sums are of all elements of `a` from `base` on.
+                        // SAFETY: there are sums for all elements of `a` from `base` on.
                         unsafe { *to[k].add(a - base) += sums[k] };
                     }
                 },
             );
             return;
         }
-        // Rows below each other that add to the same sums are taken together.
+        // Consecutive rows that add to the same sums are processed together.
         let below = self.outer.last().filter(|axis| axis.a == 0).copied();
         let PairAxis { n: height, b: down_b, y: down_y, .. } =
             below.unwrap_or(PairAxis { n: 1, a: 0, b: 0, y: 0 });
@@ -251,12 +251,12 @@ impl Pairing {
     }
 }
 
-/// Numbers on their way into sums: memory of its own, which the compiler knows to be no other's.
+/// Buffers for numbers to be summed, which the compiler knows do not alias.
 type Rooms<const K: usize, S> = [LaneBuffer<S>; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // of several arrays
+#[allow(clippy::needless_range_loop)] // indexes several arrays
 fn add_rows<const K: usize, const R: usize, S: Float>(
     columns: Range<usize>,
     to: [*mut f64; K],
@@ -295,7 +295,7 @@ fn real<const K: usize, S: Float>(v: [S; K]) -> [f64; K] {
     real
 }
 
-/// The sums of `f(0..R)`, for `R` of 1, 8 or 16: neighbours first.
+/// The pairwise sums of `f(0..R)`, for `R` of 1, 8 or 16, with neighbours added first.
 #[inline(always)]
 fn pairwise<const K: usize, const R: usize>(f: impl Fn(usize) -> [f64; K]) -> [f64; K] {
     if R == 1 {
@@ -314,9 +314,9 @@ fn plus<const K: usize>(mut a: [f64; K], b: [f64; K]) -> [f64; K] {
     a
 }
 
-/// The sums of `f` over the columns. It must be `#[inline(always)]`.
+/// The sums of `f` over the columns. `f` must be `#[inline(always)]`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // of several arrays
+#[allow(clippy::needless_range_loop)] // indexes several arrays
 pub(in crate::kernels) fn along<const K: usize, S: Float>(
     columns: Range<usize>,
     f: impl Fn(usize) -> [S; K],
@@ -339,7 +339,7 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
             }
         }
         for k in 0..K {
-            // SAFETY: as many were written.
+            // SAFETY: this many elements were written.
             sums[k] += unsafe { sum_of(rooms[k].0.as_ptr().cast::<S>(), n) };
         }
         start += n;
@@ -350,15 +350,15 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 /// The sum of `n` numbers from `p` on.
 ///
 /// # Safety
-/// They must be there.
+/// They must be readable.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
+#[allow(clippy::needless_range_loop)] // plain loops are vectorized
 pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let at = |i: usize| [unsafe { p.add(i).read() }.real()];
     let mut all = Aligned([0.0; LANES]);
     let (lanes, mut i) = (&mut all.0, 0);
-    // Lanes rest in memory, and are added to as seldom as may be.
+    // Lanes are in memory, and are updated as rarely as possible.
     while n - i >= DEEP * LANES {
         for l in 0..LANES {
             let [v] = pairwise::<1, DEEP>(
@@ -381,7 +381,7 @@ pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 
     join(lanes)
 }
 
-/// The sum of the lanes, by halves, in their place.
+/// The sum of the lanes, by halving, in place.
 #[inline(always)]
 fn join(lanes: &mut [f64; LANES]) -> f64 {
     let mut n = LANES / 2;

@@ -1,10 +1,10 @@
-//! Loops over pairs against the same by indices, for shapes of all kinds.
+//! Compares broadcast loops with index arithmetic, for many kinds of shapes.
 
 use super::Pairing;
 use crate::array::Shape;
 use crate::kernels::threads::{Shared, num_threads, set_num_threads};
 
-/// Shapes that meet: whole, rows, columns, scattered axes, short and long, empty.
+/// Compatible shapes: equal, rows, columns, scattered axes, short and long, empty.
 const SHAPES: [(&[usize], &[usize]); 17] = [
     (&[], &[]),
     (&[7], &[7]),
@@ -29,7 +29,7 @@ fn values(n: usize) -> Vec<f64> {
     (0..n).map(|i| (i * 7919 % 1013) as f64 / 1013.0 - 0.5).collect()
 }
 
-/// For each element of what the two meet in, the elements of both.
+/// For each element of the result, the indices of the elements of both operands.
 fn meetings(a: &Shape, b: &Shape) -> Vec<(usize, usize)> {
     let shape = Pairing::shape(a, b).expect("they meet");
     let strides = shape.strides();
@@ -51,14 +51,14 @@ fn everything_meets_what_it_should() {
         assert_eq!(pairing.size(), met.len(), "{a} and {b}");
         let expected: Vec<_> = met.iter().map(|(i, k)| x[*i] - w[*k]).collect();
         let mut y = vec![9.0; met.len()];
-        // SAFETY: the arrays have the shapes of the pairing. So below.
+        // SAFETY: the arrays have the shapes of the pairing. Same below.
         unsafe { pairing.map(x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), |x, w| x - w) };
         assert_eq!(y, expected, "{a} and {b}");
         let numbers: Vec<f64> = (0..met.len()).map(|i| i as f64).collect();
         pairing.put([&x, &w], [&numbers], &mut y, true, |x, w, [i]| x - w + i);
         assert!(y.iter().zip(&expected).enumerate().all(|(i, (y, e))| *y == e + (e + i as f64)));
         let to = Shared::new(y.as_mut_ptr());
-        // SAFETY: each index of `y` comes once.
+        // SAFETY: each index of `y` is visited once.
         pairing.each(|i, k, o| unsafe { to.get().add(o).write(x[i] - w[k]) });
         assert_eq!(y, expected, "{a} and {b}");
         for accumulate in [false, true] {

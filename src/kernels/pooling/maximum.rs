@@ -1,4 +1,4 @@
-//! Maxima over windows, and where they lie.
+//! Maxima over windows, and their positions.
 
 use std::ops::Range;
 
@@ -9,7 +9,8 @@ use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-/// Writes for each window the largest element, and where in its plane it lies: the first of equals, or the first NaN.
+/// Writes for each window the largest element and its position in the plane: the first of equal ones, or the first
+/// NaN.
 pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
     let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
@@ -31,7 +32,7 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
         },
         #[inline(always)]
         move |copy, row| {
-            // SAFETY: each row of outputs comes once.
+            // SAFETY: each row of outputs is visited once.
             let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
             if copy.is_empty() {
                 Maxima::<T, false> { w, row, x: x[row.plane..].as_ptr(), padded: line, y, at }.find_all();
@@ -42,7 +43,7 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     );
 }
 
-/// How a line of a plane lies in memory: its length, of which so much padding comes `before` the input.
+/// The layout of a line of a plane: its length, including `before` elements of padding before the input.
 #[derive(Clone, Copy)]
 struct LineLayout {
     len: usize,
@@ -50,7 +51,8 @@ struct LineLayout {
 }
 
 impl LineLayout {
-    /// That of planes which are copied with padding, so that windows on the border are as the others, or of the input as it is.
+    /// The layout of planes that are copied with padding, so that windows on the border need no special case, or of
+    /// the input in place.
     fn of(w: &Windows) -> Self {
         let PoolingAxis { input, output, kernel, stride, pad } = w.axes[2];
         let end = output.saturating_sub(1).saturating_mul(stride).saturating_add(kernel);
@@ -63,16 +65,16 @@ impl LineLayout {
     }
 }
 
-/// Longest steps of windows that are taken together.
+/// The largest stride of windows that are processed together.
 const FAR: usize = 4;
 
-/// A row of outputs that is being written, and the plane of its windows, which is a copy if that `IS_PADDED`: where the compiler
-/// knows that it is none, places are numbers of elements.
+/// A row of outputs being written, and the plane of its windows, which is a padded copy if `IS_PADDED`. Otherwise
+/// positions are element numbers, and the compiler knows that.
 struct Maxima<'a, T, const IS_PADDED: bool> {
     w: &'a Windows,
     row: &'a PoolingRow<'a>,
     x: *const T,
-    /// The lines of a copy.
+    /// The layout of the lines of a copy.
     padded: LineLayout,
     y: *mut T,
     at: *mut u32,
@@ -89,13 +91,13 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// How lines lie.
+    /// The layout of lines.
     #[inline(always)]
     fn line(&self) -> LineLayout {
         if IS_PADDED { self.padded } else { LineLayout { len: self.w.axes[2].input, before: 0 } }
     }
 
-    /// Channels are neighbours.
+    /// For adjacent channels.
     #[inline(always)]
     fn of_channels(&self) {
         let n = self.w.inner;
@@ -126,7 +128,7 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// Windows are taken together unless a part of them lies on padding that is not there.
+    /// Processes windows together, except those that extend over padding that is not stored.
     #[inline(always)]
     fn of_columns(&self) {
         let (axis, pad) = (self.w.axes[2], self.missing());
@@ -137,7 +139,7 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
             // SAFETY: a window of the row.
             unsafe { self.find::<1, 1>(o, &self.row.widths[o].range, 0) };
         }
-        // SAFETY: windows that lie on the lines.
+        // SAFETY: these windows are within the lines.
         unsafe {
             match axis.stride {
                 1 => self.side_by_side::<1>(first, end - first),
@@ -149,13 +151,13 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// Padding before a line that is not there.
+    /// Padding before a line that is not stored.
     #[inline(always)]
     fn missing(&self) -> usize {
         self.w.axes[2].pad - self.line().before
     }
 
-    /// The `n` windows from `first` on, each `S` elements further on than the one before.
+    /// Processes the `n` windows from `first` on, with a stride of `S` elements.
     #[inline(always)]
     unsafe fn side_by_side<const S: usize>(&self, first: usize, n: usize) {
         let range = |o: usize| {
@@ -193,13 +195,13 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// Outputs `to` to `to + L`: element `c` of what their windows cover, the first of which covers those columns of the
-    /// lines; the next ones lie `S` elements further on.
+    /// Computes outputs `to` to `to + L`, for inner element `c` of their windows. The first window covers `columns`
+    /// of the lines, and the stride of the next ones is `S` elements.
     ///
     /// # Safety
-    /// The outputs are in the row, and their windows in the plane.
+    /// The outputs must be in the row, and their windows in the plane.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)] // of several arrays
+    #[allow(clippy::needless_range_loop)] // indexes several arrays
     #[allow(clippy::neg_cmp_op_on_partial_ord)] // one comparison for numbers and NaN
     unsafe fn find<const L: usize, const S: usize>(&self, to: usize, columns: &Range<usize>, c: usize) {
         let (axes, inner, LineLayout { len, before }) = (&self.w.axes, self.w.inner, self.line());
@@ -220,12 +222,12 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
                     let from = (line * len + x) * inner + c;
                     let mut v = [T::ZERO; L];
                     for l in 0..L {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: guaranteed by the caller.
                         v[l] = unsafe { self.x.add(from + l * S).read() };
                     }
                     let from = place(line, x * inner);
                     for l in 0..L {
-                        // NaN is better than numbers, and nothing is better than NaN; so padding is not chosen.
+                        // NaN beats numbers, and nothing beats NaN, so padding is never chosen.
                         let better = !(v[l] <= best[l]) & !best[l].is_nan();
                         best[l] = if better { v[l] } else { best[l] };
                         at[l] = if better { from.wrapping_add((l * S) as u32) } else { at[l] };
@@ -241,7 +243,8 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
     }
 }
 
-/// Calls `f` with the starts of blocks of `each` that together are `0..n`; the last two may overlap. `n` is not less.
+/// Calls `f` with the starts of blocks of `each` elements that cover `0..n`. The last two may overlap. `n` must be at
+/// least `each`.
 #[inline(always)]
 fn blocks(n: usize, each: usize, mut f: impl FnMut(usize)) {
     let mut i = 0;
@@ -254,10 +257,10 @@ fn blocks(n: usize, each: usize, mut f: impl FnMut(usize)) {
     }
 }
 
-/// Calls `f` with the first element of the input and of the output of each plane; different planes at the same time.
+/// Calls `f` with the first input and output element of each plane, in parallel.
 fn for_each_plane(w: &Windows, at: &[u32], f: impl Fn(usize, usize) + Sync) {
     let (input, output) = (w.input_plane(), w.output_plane());
-    // Whatever was found elsewhere: the elements are checked once, here.
+    // Positions may come from elsewhere, so they are checked once, here.
     let last = vectorised(
         #[inline(always)]
         || at.iter().fold(0, |last, at| last.max(*at)),
@@ -274,25 +277,26 @@ pub fn take<T: Float>(w: &Windows, at: &[u32], x: &[T], y: &mut [T]) {
     let (to, output) = (Shared::new(y.as_mut_ptr()), w.output_plane());
     for_each_plane(w, at, |first, start| {
         for (o, i) in (start..).zip(&at[start..start + output]) {
-            // SAFETY: each output comes once.
+            // SAFETY: each output is visited once.
             unsafe { to.get().add(o).write(x[first + *i as usize]) };
         }
     });
 }
 
-/// Writes, or adds, each element of `gy` where [`max`] found its place, and zeros elsewhere: the gradient of [`take`].
+/// Writes or adds each element of `gy` at the position that [`max`] found, and zeros elsewhere: the gradient of
+/// [`take`].
 pub fn put_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], accumulate: bool) {
     assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
     let to = Shared::new(gx.as_mut_ptr());
     let (input, output) = (w.input_plane(), w.output_plane());
     for_each_plane(w, at, |first, start| {
-        // SAFETY: the plane is one of the gradient, and one thread has all of it.
+        // SAFETY: the plane is within the gradient, and one thread processes all of it.
         let plane = unsafe { std::slice::from_raw_parts_mut(to.get().add(first), input) };
         if !accumulate {
             plane.fill(T::ZERO);
         }
         for (g, i) in gy[start..start + output].iter().zip(&at[start..start + output]) {
-            // SAFETY: it was checked that places are in the plane.
+            // SAFETY: positions were checked to be within the plane.
             let gx = unsafe { plane.get_unchecked_mut(*i as usize) };
             *gx = *gx + *g;
         }

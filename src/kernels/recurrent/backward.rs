@@ -1,5 +1,5 @@
-//! The gradients of one direction of a layer: back from the last step to the first, then those of inputs, weights and biases as
-//! products of all steps.
+//! Gradients of one direction of a layer: from the last step back to the first, then those of inputs, weights and
+//! biases as products over all steps.
 
 use super::cells::{elman_slopes, gru_slopes, lstm_slopes};
 use super::{Adding, Cell, GRAIN, Layer, Reading, States, padded};
@@ -10,8 +10,8 @@ use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
 impl Layer {
-    /// Adds the gradients, `kept` being what [`forward`](super::forward) left, `y` its outputs and `gy` their gradients, and `last` those of the last
-    /// state and the last cells.
+    /// Adds the gradients. `kept` is the state saved by [`forward`](super::forward), `y` are its outputs and `gy`
+    /// their gradients, and `last` are the gradients of the last state and cells.
     pub fn backward<T: Float>(
         &self,
         r: Reading<'_, T>,
@@ -42,7 +42,7 @@ impl Layer {
             let (state, carried) = room.split_at_mut(sizes[2]);
             let p = r.w[self.inputs..].as_ptr();
             let weights = MatrixOperand { p, row: self.row() as isize, col: 1 };
-            // SAFETY: each gate's units have rows of weights, and there is room for them.
+            // SAFETY: the units of each gate have rows of weights, and the buffer holds them.
             unsafe { Panels::pack(weights, gates * hidden, hidden, packed.as_mut_ptr()) };
             state.copy_from_slice(last.0);
             carried.fill(T::ZERO);
@@ -62,7 +62,7 @@ impl Layer {
                 apart,
             };
             let first = flat(Shared::read_only(r.h.as_ptr()));
-            // One more than there are steps: the last is what reaches the state at the start.
+            // One more than there are steps: the last computes the gradient of the initial state.
             for i in (0..=steps).rev() {
                 self.units::<T>(batch * hidden * gates, |units| {
                     let n = units.len();
@@ -71,7 +71,7 @@ impl Layer {
                         let to = state_at.get().wrapping_add(units.start);
                         let b = packed.column(units.start, gates * hidden);
                         let part = |part: usize| slope_rows(t, part).operand();
-                        // SAFETY: gradients of the step after are written; each thread has units of its own.
+                        // SAFETY: gradients of the following step are written, and each thread has separate units.
                         unsafe {
                             if cell == Cell::Gru {
                                 multiply((batch, n, 2 * hidden), part(0), b, to, hidden, true);
@@ -85,7 +85,7 @@ impl Layer {
                     let t = self.time(i);
                     let before = (i > 0).then(|| self.time(i - 1));
                     for sample in 0..batch {
-                        // SAFETY: as above; rows of different arrays or parts do not overlap, or are only read.
+                        // SAFETY: as above, and rows of different arrays or parts do not overlap, or are only read.
                         unsafe {
                             let row = |s: States<T>| -> &mut [T] {
                                 std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
@@ -144,7 +144,7 @@ impl Layer {
         if let Some(gw) = gw {
             let row = self.row();
             scratch::with(samples * row, |read: &mut [T]| {
-                // Inputs and the states before side by side, as their weights are.
+                // Inputs and previous states side by side, in the layout of their weights.
                 threads::rows_mut(read, row, (GRAIN / row).max(1), |sample, read| {
                     let (x, h) = read.split_at_mut(inputs);
                     x.copy_from_slice(&r.x[sample * inputs..][..inputs]);
@@ -154,7 +154,7 @@ impl Layer {
                         Some(before) => &y[(self.time(before) * batch + sample) * apart..][..hidden],
                     });
                 });
-                // Slopes from a part on, the gates that they are of, and what meets them.
+                // The first part of the gradients, the gates, and the range of operands, for each product.
                 let of_gru = [(0, 0..2, 0..row), (2, 2..3, 0..inputs), (3, 2..3, inputs..row)];
                 let of_others = [(0, 0..cell.gates(), 0..row)];
                 for (part, of, columns) in if cell == Cell::Gru { &of_gru[..] } else { &of_others } {
@@ -178,7 +178,7 @@ impl Layer {
     }
 }
 
-/// Adds gradients to those that are wanted.
+/// Adds gradients to a destination, if requested.
 fn add_to<T: Float>(to: Option<&mut [T]>, g: &[T]) {
     if let Some(to) = to {
         to.iter_mut().zip(g).for_each(|(to, g)| *to = *to + *g);

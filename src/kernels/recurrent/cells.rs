@@ -1,33 +1,34 @@
-//! What makes states of sums, and slopes of gradients: of some units of one sample at a time. Knows slices of one length.
+//! Formulas of cells: states from sums, and their gradients, for some units of one sample. Knows slices of equal
+//! length.
 
 use super::Cell;
 use crate::kernels::map::elements;
 use crate::kernels::simd::vectorised;
 use crate::kernels::{Float, from_square};
 
-/// Puts `f` of what is there and of the numbers that each array of `x` has of the unit in the place of each number. A plain loop
-/// with one result, which becomes one over registers. `f` must be `#[inline(always)]`, or small.
+/// Replaces each element by `f` of it and of the elements of each of `x` at the same index. A plain loop with one
+/// result, which is vectorized. `f` must be `#[inline(always)]`, or small.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // plain loops become loops over registers
+#[allow(clippy::needless_range_loop)] // plain loops are vectorized
 fn each<T: Float, const N: usize>(to: &mut [T], x: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     assert!(x.iter().all(|x| x.len() == to.len()), "numbers of different units");
-    // What the closure takes with it lies in registers; of references to it the loop would read from memory what it writes.
+    // Captures by value stay in registers. Captured references would be read from memory in each iteration.
     vectorised(
         #[inline(always)]
         move || {
             for i in 0..to.len() {
-                // SAFETY: all have as many elements.
+                // SAFETY: all have the same number of elements.
                 to[i] = f(to[i], unsafe { elements(x, i) });
             }
         },
     );
 }
 
-/// Numbers of a loop with several results that are worked on together: as many as the widest register has.
+/// Elements that a loop with several results processes together: as many as the widest register has.
 const LANES: usize = 16;
 
-/// As [`each`], with several results. What is read and written lies in registers in between, where the compiler knows that no
-/// result is read again as something else.
+/// As [`each`], with several results. Operands and results are in local buffers in between, so the compiler knows
+/// that no result aliases an operand.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // as above
 fn all<T: Float, const M: usize, const N: usize>(
@@ -54,7 +55,7 @@ fn all<T: Float, const M: usize, const N: usize>(
     );
 }
 
-/// [`all`] for some numbers, at most as many as there are lanes.
+/// [`all`] for some elements, at most as many as there are lanes.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // as above
 fn lanes<T: Float, const M: usize, const N: usize>(
@@ -82,7 +83,7 @@ fn lanes<T: Float, const M: usize, const N: usize>(
     }
 }
 
-/// The state of a plain layer, of sums that stay where they are as the state.
+/// The state of a plain layer from its sums, which it overwrites by the state.
 pub(super) fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
     match cell {
         Cell::Tanh => each(sum, [], |a, []| a.tanh()),
@@ -100,7 +101,7 @@ pub(super) fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]),
     }
 }
 
-/// The state of an LSTM, of sums for the gates, which stay where they are as gates, and the cells before.
+/// The state of an LSTM, from sums, which it overwrites by the gates, and the previous cells.
 pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &mut [T]) {
     all(
         [i, f, g, &mut *o, &mut *c],
@@ -111,7 +112,7 @@ pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &m
             [i, f, g, o, f * before + i * g]
         },
     );
-    // A loop of its own: units that wait for their cells would keep later ones from registers.
+    // A separate loop: in a single one, units waiting for their cells would block the registers of later ones.
     each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
@@ -128,7 +129,7 @@ pub(super) fn lstm_slopes<T: Float>(
         [i, f, g, o, c, before, gh, gy],
         #[inline(always)]
         |[carried, ..], [i, f, g, o, c, before, gh, gy]| {
-            // What the state is of the cell.
+            // The gradient of the state by the cell.
             let c = c.tanh();
             let gh = gh + gy;
             let gc = carried + gh * o * from_square(c);
@@ -138,7 +139,8 @@ pub(super) fn lstm_slopes<T: Float>(
     );
 }
 
-/// The state of a GRU, of sums for the gates, which stay where they are as gates, and what the last has of the state.
+/// The state of a GRU, from sums, which it overwrites by the gates, and the contribution of the state to the last
+/// gate.
 pub(super) fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, before: &[T], h: &mut [T]) {
     if let Some(bias) = bias {
         each(s, [bias], |s, [b]| s + b);

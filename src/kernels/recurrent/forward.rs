@@ -10,27 +10,27 @@ use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Table, kernels};
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
-/// A direction of a layer: what it reads, and what it writes but for the outputs.
+/// A direction of a layer, its operands, and its results except the outputs.
 pub struct Direction<'a, T> {
     /// The direction.
     pub layer: Layer,
-    /// What it reads.
+    /// The arrays it reads.
     pub reading: Reading<'a, T>,
     /// The last state.
     pub last: &'a mut [T],
-    /// The last cells, of an LSTM.
+    /// The last cells of an LSTM.
     pub last_cells: Option<&'a mut [T]>,
-    /// What a gradient needs, of so many numbers as [`Layer::kept`] says, or only [`Layer::room`].
+    /// The saved numbers for a gradient, [`Layer::kept`] of them, or only [`Layer::room`] without a gradient.
     pub kept: &'a mut [T],
 }
 
-/// Runs the directions of a layer. In `y` the outputs of each follow those of the one before, sample by sample.
+/// Runs the directions of a layer. In `y` the outputs of the directions are adjacent for each sample.
 pub fn forward<T: Float>(directions: &mut [Direction<'_, T>], y: &mut [T]) {
     let (n, numbers, y) = (directions.len(), y.len(), Shared::new(y.as_mut_ptr()));
     let Some(layer) = directions.first().map(|direction| direction.layer) else { return };
     let work = layer.cell.gates() * layer.batch * layer.hidden;
     let panels = layer.hidden.div_ceil(kernels::<T>().panel());
-    // A thread that has a direction for itself waits for no other in between.
+    // A thread that runs a whole direction need not wait for others between steps.
     let is_one_each = threads::num_threads() <= n || panels <= Layer::grain::<T>(work);
     let is_much = work * layer.steps * layer.row() > GRAIN;
     threads::rows_mut(directions, 1, if is_one_each && is_much { 1 } else { n }, |i, of| {
@@ -43,7 +43,8 @@ pub fn forward<T: Float>(directions: &mut [Direction<'_, T>], y: &mut [T]) {
 }
 
 impl<T: Float> Direction<'_, T> {
-    /// Runs it; there are so many numbers from the first output on, and nobody else writes outputs of this direction.
+    /// Runs the direction. `y` has `numbers` elements from the first output on, and nothing else writes outputs of
+    /// this direction.
     fn run(&mut self, y: Shared<T>, numbers: usize) {
         let (layer, r) = (self.layer, self.reading);
         let Layer { cell, steps, batch, hidden, apart, .. } = layer;
@@ -81,18 +82,18 @@ impl<T: Float> Direction<'_, T> {
                 layer.units::<T>(batch * hidden * cell.gates(), |units| {
                     let n = units.len();
                     for gate in 0..cell.gates() {
-                        // What the last gate of a GRU has of the state is kept apart.
+                        // The contribution of the state to the last gate of a GRU is stored separately.
                         let alone = cell == Cell::Gru && gate == 2;
                         let to = parts[if alone { 3 } else { gate }];
                         let b = layer.of_state(packed, gate, units.start);
-                        // SAFETY: states of the step before are written; each thread has units of its own.
+                        // SAFETY: states of the previous step are written, and each thread has separate units.
                         unsafe {
                             let at = to.at(0).wrapping_add(units.start);
                             multiply((batch, n, hidden), before.operand(), b, at, to.apart, !alone);
                         };
                     }
                     for sample in 0..batch {
-                        // SAFETY: as above; rows of different arrays, parts or steps do not overlap.
+                        // SAFETY: as above, and rows of different arrays, parts or steps do not overlap.
                         unsafe {
                             let row = |s: States<T>| -> &mut [T] {
                                 std::slice::from_raw_parts_mut(s.at(sample).add(units.start), n)
@@ -129,7 +130,7 @@ impl<T: Float> Direction<'_, T> {
 }
 
 impl Layer {
-    /// Writes what gates have of the inputs of some steps, and their biases.
+    /// Writes the contributions of the inputs of some steps to the gates, with their biases.
     fn inputs<T: Float>(&self, r: &Reading<'_, T>, packed: &[T], steps: Range<usize>, to: States<T>) {
         let Self { cell, batch, inputs, hidden, .. } = *self;
         let m = steps.len() * batch;
@@ -153,7 +154,7 @@ impl Layer {
                         ..Epilogue::NONE
                     },
                 };
-                // SAFETY: the inputs are there, and so are rows for their gates; each thread has units of its own.
+                // SAFETY: the inputs and the rows for their gates are valid, and each thread has separate units.
                 unsafe { product.run() };
             }
         });

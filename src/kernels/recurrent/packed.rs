@@ -1,11 +1,11 @@
-//! Weights, packed for all steps, and kept with their array while they do not change.
+//! Weights packed for all steps, and cached with their array until they change.
 
 use super::Layer;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::gemm::{MatrixOperand, Panels};
 
-/// Weights of all directions as [`forward`](super::forward) multiplies by them, kept with an array.
+/// Packed weights of all directions for [`forward`](super::forward), cached with an array.
 pub struct PackedWeights<'a, T> {
     lent: Lent<'a, T>,
     /// Numbers of a direction.
@@ -14,10 +14,10 @@ pub struct PackedWeights<'a, T> {
 }
 
 impl<T> PackedWeights<'_, T> {
-    /// Those of a direction.
+    /// The packed weights of a direction.
     pub fn part(&self, direction: usize) -> &[T] {
         assert!(direction < self.directions);
-        // SAFETY: so many were written.
+        // SAFETY: this many numbers were written.
         unsafe { std::slice::from_raw_parts(self.lent.ptr().add(direction * self.n), self.n) }
     }
 }
@@ -29,7 +29,8 @@ impl Layer {
             * (Panels::<T>::room(self.inputs, self.hidden) + Panels::<T>::room(self.hidden, self.hidden))
     }
 
-    /// The weights of so many directions, packed and kept with their array: from the second time in a row on that they are the same.
+    /// The packed weights of this many directions, cached with their array. None until the same weights are used
+    /// twice in a row.
     pub fn keep_packed<'a, T: Float>(
         &self,
         w: &[T],
@@ -40,7 +41,7 @@ impl Layer {
         let lent = lasting.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
         let mut kept = PackedWeights { lent, n, directions };
         if !kept.lent.is_made() {
-            // SAFETY: there is room for so many, and nobody else has it meanwhile.
+            // SAFETY: the buffer holds this many numbers, and is not shared meanwhile.
             let all = unsafe { std::slice::from_raw_parts_mut(kept.lent.ptr(), directions * n) };
             let of_each = w.chunks_exact((w.len() / directions).max(1));
             of_each.zip(all.chunks_exact_mut(n.max(1))).for_each(|(w, to)| self.pack(w, to));
@@ -49,7 +50,7 @@ impl Layer {
         Some(kept)
     }
 
-    /// Packs the weights: those of the inputs, gate by gate, and then those of the state.
+    /// Packs the weights: those of the inputs, gate by gate, then those of the state.
     pub(super) fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
         let (hidden, row, gates) = (self.hidden, self.row(), self.cell.gates());
         assert!(w.len() == gates * hidden * row && to.len() == self.packed::<T>());
@@ -61,18 +62,18 @@ impl Layer {
             let room = Panels::<T>::room(k, hidden).max(1);
             for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(room)) {
                 let weights = MatrixOperand { p: w[first..].as_ptr(), row: 1, col: row as isize };
-                // SAFETY: the weights of a gate are `hidden` rows, and there is room for them.
+                // SAFETY: the weights of a gate are `hidden` rows, and the buffer holds them.
                 unsafe { Panels::pack(weights, k, hidden, to.as_mut_ptr()) };
             }
         }
     }
 
-    /// Packed weights by which the inputs are multiplied, of a gate from a unit on, the first of a panel.
+    /// Packed weights of the inputs, for a gate, from a unit on, which must be the first of a panel.
     pub(super) fn of_inputs<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
         self.panels(packed, 0, self.inputs, gate, unit)
     }
 
-    /// Likewise those by which the state is multiplied.
+    /// Packed weights of the state, as [`Layer::of_inputs`].
     pub(super) fn of_state<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
         let first = self.cell.gates() * Panels::<T>::room(self.inputs, self.hidden);
         self.panels(packed, first, self.hidden, gate, unit)

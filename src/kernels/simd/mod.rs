@@ -1,4 +1,4 @@
-//! Vectors of numbers, and which of them this machine has. Knows registers; knows no loops.
+//! Vectors of numbers, and the choice of an instruction set for this machine. Knows registers, not loops.
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
@@ -14,7 +14,7 @@ use super::Float;
 use crate::environment::{self, WrongSetting};
 pub(crate) use tables::tables;
 
-/// A set of instructions that kernels are written for.
+/// An instruction set for which kernels are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Isa {
@@ -25,7 +25,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Its name, as in `KINNOR_ISA`.
+    /// The name, as in `KINNOR_ISA`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -36,7 +36,7 @@ impl Isa {
     }
 }
 
-/// The best instructions that this machine has, or a lower set if the environment says `KINNOR_ISA=avx2` or `portable`.
+/// The best instruction set of this machine, or a lower one if the environment sets `KINNOR_ISA=avx2` or `portable`.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
     *ISA.get_or_init(|| {
@@ -49,7 +49,7 @@ pub fn isa() -> Isa {
     })
 }
 
-/// The highest set that the environment allows, if it says so.
+/// The highest instruction set that the environment allows, if set.
 pub(crate) fn isa_of_environment() -> Result<Option<Isa>, WrongSetting> {
     let all = [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512];
     let known = |name: &str| all.into_iter().find(|isa| isa.name() == name);
@@ -74,10 +74,10 @@ fn detect() -> Isa {
     if cfg!(target_arch = "aarch64") { Isa::Neon } else { Isa::Portable }
 }
 
-/// Runs `work` as compiled for the best instructions of this machine: loops in it become loops over registers.
+/// Runs `work` as compiled for the best instruction set of this machine, so that its loops are vectorized.
 ///
-/// `work` and the formulas in it must be `#[inline(always)]`. Where loops are not made of registers anyway, in a build for tests,
-/// there is one copy of them: that is most of what such a build has to compile.
+/// `work` and the formulas in it must be `#[inline(always)]`. Test builds, which do not vectorize, contain a single
+/// copy, since these copies are most of what such a build has to compile.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
@@ -103,26 +103,26 @@ pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 
 /// Work that is written in registers of any width.
 pub trait Work<T> {
-    /// What comes of it.
+    /// The result.
     type Output;
 
-    /// Does it. Must be `#[inline(always)]`.
+    /// Runs the work. Must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The instructions of `V` must be there.
+    /// The instructions of `V` must be available.
     unsafe fn run<V: Vector<T = T>>(self) -> Self::Output;
 }
 
 macro_rules! in_registers {
     ($name:ident, $t:ty, $avx512:ident, $avx2:ident, $neon:ident) => {
-        /// Does work in the registers of this machine.
+        /// Runs work in the registers of this machine.
         #[inline]
         pub(super) fn $name<W: Work<$t>>(work: W) -> W::Output {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
                 fn avx512<W: Work<$t>>(work: W) -> W::Output {
-                    // SAFETY: the function has the instructions. So below.
+                    // SAFETY: the function has the instructions. Same below.
                     unsafe { work.run::<x86::$avx512>() }
                 }
                 #[target_feature(enable = "avx2,fma")]
@@ -140,7 +140,7 @@ macro_rules! in_registers {
             }
             #[cfg(target_arch = "aarch64")]
             if isa() == Isa::Neon {
-                // SAFETY: these instructions are always there.
+                // SAFETY: these instructions are always available.
                 return unsafe { work.run::<neon::$neon>() };
             }
             // SAFETY: plain instructions.
@@ -154,67 +154,69 @@ in_registers!(in_registers_f64, f64, F64x8, F64x4, F64x2);
 /// A register of `WIDTH` numbers.
 ///
 /// # Safety
-/// Every function needs the instructions of the type to be there; those with a pointer need the elements they name to
-/// be readable or writable. All must be inlined into a function that has the instructions.
-#[allow(missing_docs, clippy::missing_safety_doc)] // said of all
+/// Every function requires the instructions of the type. Functions with a pointer require the elements to be readable
+/// or writable. All must be inlined into a function that has the instructions.
+#[allow(missing_docs, clippy::missing_safety_doc)] // documented for all
 pub unsafe trait Vector: Copy {
     type T: Float;
     type Mask: Copy;
     const WIDTH: usize;
-    /// Whether the compiler chooses the registers: loops then count at run time, since copies of them for each count would be large.
+    /// True if the compiler chooses the registers. Loops then count at run time, since unrolled copies would be
+    /// large.
     const IS_PORTABLE: bool = false;
 
     unsafe fn zero() -> Self;
-    /// `v` everywhere.
+    /// `v` in all lanes.
     unsafe fn all(v: Self::T) -> Self;
     unsafe fn load(p: *const Self::T) -> Self;
     unsafe fn store(self, p: *mut Self::T);
-    /// The elements of `p` with these numbers.
+    /// The elements of `p` with these indices.
     #[inline(always)]
     unsafe fn gather(p: *const Self::T, numbers: *const i32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let of =
                 |i| if i < Self::WIDTH { p.offset(*numbers.add(i) as isize).read() } else { Self::T::ZERO };
             Self::load(std::array::from_fn::<_, { row::WIDEST }, _>(of).as_ptr())
         }
     }
-    /// The first `n` of `WIDTH`; all if `n` is larger.
+    /// The first `n` of `WIDTH` lanes. All if `n` is larger.
     unsafe fn first(n: usize) -> Self::Mask;
-    /// Those from `start` until `end`, none if that comes first.
+    /// The lanes from `start` to `end`, excluding `end`. None if `end` comes first.
     unsafe fn between(start: usize, end: usize) -> Self::Mask;
-    /// Zeros where the mask does not hold; nothing is read there.
+    /// Zeros where the mask is false. Nothing is read there.
     unsafe fn load_masked(p: *const Self::T, mask: Self::Mask) -> Self;
-    /// Nothing is written where the mask does not hold.
+    /// Writes nothing where the mask is false.
     unsafe fn store_masked(self, p: *mut Self::T, mask: Self::Mask);
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
-    /// The larger one; `other` where either is NaN.
+    /// The larger one, or `other` where either is NaN.
     unsafe fn max(self, other: Self) -> Self;
-    /// `yes` where this is larger than `other`, else `no`.
+    /// `yes` where this is larger than `other`, otherwise `no`.
     unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self;
-    /// Bits of the lanes that are equal, from the lowest on.
+    /// One bit per lane, set if equal, from the lowest on.
     unsafe fn equal(self, other: Self) -> u32;
-    /// Zeros where the mask does not hold.
+    /// Zeros where the mask is false.
     unsafe fn keep(self, mask: Self::Mask) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;
-    /// Zero where the number is below it, else the number: zeros keep their sign, and NaN stays.
+    /// Zero for negative numbers, otherwise the number. Zeros keep their sign, and NaN stays.
     unsafe fn relu(self) -> Self;
-    /// Asks for the memory that will soon be read.
+    /// Prefetches memory that will soon be read.
     unsafe fn prefetch(p: *const Self::T);
     /// Every other number of `a`, then of `b`, from the first on.
     unsafe fn evens(a: Self, b: Self) -> Self;
-    /// Numbers of `a` and `b` in turn: two registers of them.
+    /// Numbers of `a` and `b`, interleaved into two registers.
     unsafe fn weave(a: Self, b: Self) -> (Self, Self);
-    /// Swaps the blocks of `D` x `D` off the diagonal of two rows of a matrix that are `D` apart: one step of a transpose.
+    /// Swaps the off-diagonal blocks of `D` x `D` of two rows of a matrix that are `D` apart: one step of a
+    /// transpose.
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self);
 
     /// Transposes the square of the first `WIDTH` registers.
     #[inline(always)]
     unsafe fn transpose(v: &mut [Self; 16]) {
-        // SAFETY: as every function here.
+        // SAFETY: as for every function here.
         unsafe {
             exchange_all::<Self, 8>(v);
             exchange_all::<Self, 4>(v);
@@ -251,7 +253,7 @@ mod tests {
         unsafe fn run<V: Vector<T = T>>(self) {
             let numbers: Vec<T> = (0..2 * V::WIDTH).map(|i| T::of(i as f64 + 1.0)).collect();
             let (p, n) = (numbers.as_ptr(), V::WIDTH);
-            // SAFETY: the caller has the instructions; all that is read and written is there.
+            // SAFETY: the caller has the instructions, and all memory accessed is valid.
             unsafe {
                 let lanes = |v: V| {
                     let mut lanes = vec![T::ZERO; n];

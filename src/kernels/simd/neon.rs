@@ -1,4 +1,4 @@
-//! The registers of 64-bit ARM, which always has them.
+//! Registers of 64-bit ARM, where NEON is always available.
 
 #[allow(clippy::wildcard_imports)]
 use std::arch::aarch64::*;
@@ -11,16 +11,16 @@ macro_rules! neon {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
-        // SAFETY: the functions do what the trait says.
+        // SAFETY: the functions implement the trait as specified.
         unsafe impl Vector for $name {
             type T = $t;
-            /// From one lane until another.
+            /// From one lane to another, excluding the latter.
             type Mask = (usize, usize);
             const WIDTH: usize = $width;
 
             #[inline(always)]
             unsafe fn zero() -> Self {
-                // SAFETY: these instructions are always there. So below.
+                // SAFETY: these instructions are always available. Same below.
                 Self(unsafe { $set(0.0) })
             }
             #[inline(always)]
@@ -51,7 +51,7 @@ macro_rules! neon {
             unsafe fn load_masked(p: *const $t, (start, end): (usize, usize)) -> Self {
                 let mut v = [0.0; $width];
                 let to = v[start..end].as_mut_ptr();
-                // SAFETY: only those from `start` until `end` are read.
+                // SAFETY: only elements from `start` to `end` are read.
                 unsafe {
                     std::ptr::copy_nonoverlapping(p.wrapping_add(start), to, end - start);
                     Self::load(v.as_ptr())
@@ -60,7 +60,7 @@ macro_rules! neon {
             #[inline(always)]
             unsafe fn store_masked(self, p: *mut $t, (start, end): (usize, usize)) {
                 let mut v = [0.0; $width];
-                // SAFETY: only those from `start` until `end` are written.
+                // SAFETY: only elements from `start` to `end` are written.
                 unsafe {
                     self.store(v.as_mut_ptr());
                     let from = v[start..end].as_ptr();
@@ -96,7 +96,7 @@ macro_rules! neon {
             #[inline(always)]
             unsafe fn equal(self, other: Self) -> u32 {
                 let mut v = [[0.0; $width]; 2];
-                // SAFETY: as above; there is room for both.
+                // SAFETY: as above, and the buffer holds both.
                 unsafe {
                     self.store(v[0].as_mut_ptr());
                     other.store(v[1].as_mut_ptr());
@@ -110,7 +110,7 @@ macro_rules! neon {
             #[inline(always)]
             unsafe fn keep(self, (start, end): (usize, usize)) -> Self {
                 let mut v = [0.0; $width];
-                // SAFETY: as above; there is room for a register.
+                // SAFETY: as above, and the buffer holds a register.
                 unsafe {
                     self.store(v.as_mut_ptr());
                     v[..start].fill(0.0);

@@ -1,4 +1,4 @@
-//! Four numbers in an array, for machines without better: the compiler makes of it what it can.
+//! Four numbers in an array, for machines without a supported instruction set. The compiler may vectorize it.
 
 use super::Vector;
 use crate::kernels::Float;
@@ -14,10 +14,10 @@ impl<T: Float> Four<T> {
     }
 }
 
-// SAFETY: plain Rust; the pointers are the caller's promise.
+// SAFETY: plain Rust, and the caller guarantees the pointers.
 unsafe impl<T: Float> Vector for Four<T> {
     type T = T;
-    /// From one lane until another.
+    /// From one lane to another, excluding the latter.
     type Mask = (usize, usize);
     const WIDTH: usize = 4;
     const IS_PORTABLE: bool = true;
@@ -32,12 +32,12 @@ unsafe impl<T: Float> Vector for Four<T> {
     }
     #[inline(always)]
     unsafe fn load(p: *const T) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { p.cast::<[T; 4]>().read() })
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut T) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { p.cast::<[T; 4]>().write(self.0) };
     }
     #[inline(always)]
@@ -50,14 +50,14 @@ unsafe impl<T: Float> Vector for Four<T> {
     }
     #[inline(always)]
     unsafe fn load_masked(p: *const T, (start, end): (usize, usize)) -> Self {
-        // SAFETY: only those from `start` until `end` are read.
+        // SAFETY: only elements from `start` to `end` are read.
         let lane = |i| if i >= start && i < end { unsafe { p.wrapping_add(i).read() } } else { T::ZERO };
         Self(std::array::from_fn(lane))
     }
     #[inline(always)]
     unsafe fn store_masked(self, p: *mut T, (start, end): (usize, usize)) {
         for (i, v) in self.0.into_iter().enumerate().take(end).skip(start) {
-            // SAFETY: only those from `start` until `end` are written.
+            // SAFETY: only elements from `start` to `end` are written.
             unsafe { p.wrapping_add(i).write(v) };
         }
     }
@@ -95,7 +95,7 @@ unsafe impl<T: Float> Vector for Four<T> {
     }
     #[inline(always)]
     unsafe fn mul_add(self, a: Self, b: Self) -> Self {
-        // Two roundings: a fused one is a slow function call where the machine has none.
+        // Two roundings, since a fused operation is a slow function call on machines without the instruction.
         Self(std::array::from_fn(|i| self.0[i] * a.0[i] + b.0[i]))
     }
     #[inline(always)]

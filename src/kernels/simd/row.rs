@@ -1,22 +1,22 @@
-//! Loops over a row of numbers in registers, and sums along it. Knows registers; knows nothing of what a row is.
+//! Loops over a row of numbers in registers, and sums along it. Knows registers, not the meaning of a row.
 //!
-//! Each element has its lane by its place in the row, and lanes are joined in an order that the length of the row alone
-//! decides: the same bits whatever the width of a register.
+//! The lane of an element depends on its position in the row, and lanes are added in an order that depends only on
+//! the length of the row. So the result is the same to the bit for every register width.
 
 use super::{Float, Vector};
 use crate::array::Element;
 
-/// Sums side by side.
+/// The number of parallel sums.
 const LANES: usize = 64;
-/// Elements that are summed up in their own precision before the sum is added to one in float64. No element goes through
-/// more roundings than `BLOCK / LANES + log2(LANES)`, 14, but those of its formula.
+/// Elements that are added in their own precision before the sum is added to one in float64. Apart from its formula,
+/// no element goes through more roundings than `BLOCK / LANES + log2(LANES)`, which is 14.
 const BLOCK: usize = 512;
-/// Most registers that hold the lanes.
+/// The largest number of registers that hold the lanes.
 const MOST: usize = 32;
 /// Numbers in the longest register.
 pub(crate) const WIDEST: usize = 16;
 
-/// A place in a row: a whole register from element `i` on, or as much of one as is left of the row.
+/// A position in a row: a whole register from element `i` on, or the rest of the row.
 #[derive(Clone, Copy)]
 pub(crate) struct At<V: Vector> {
     i: usize,
@@ -26,18 +26,18 @@ pub(crate) struct At<V: Vector> {
 impl<V: Vector> At<V> {
     #[inline(always)]
     unsafe fn new(i: usize, end: usize) -> Self {
-        // SAFETY: the instructions are there.
+        // SAFETY: the instructions are available.
         let left = if end - i < V::WIDTH { Some(unsafe { V::first(end - i) }) } else { None };
         Self { i, left }
     }
 
-    /// The elements there of the row from `p` on, zeros after its end.
+    /// The elements of the row at `p` in this position, with zeros after its end.
     ///
     /// # Safety
-    /// The instructions of `V` must be there and the row readable. So below, or writable.
+    /// The instructions of `V` must be available and the row readable, or writable in the functions below.
     #[inline(always)]
     pub(crate) unsafe fn load(self, p: *const V::T) -> V {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe {
             match self.left {
                 None => V::load(p.add(self.i)),
@@ -46,14 +46,14 @@ impl<V: Vector> At<V> {
         }
     }
 
-    /// The elements of `p` that a row of numbers says, of which there must be whole registers.
+    /// The elements of `p` with the indices in a row of numbers, which must consist of whole registers.
     #[inline(always)]
     pub(crate) unsafe fn gather(self, p: *const V::T, numbers: *const i32) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::gather(p, numbers.add(self.i)) }
     }
 
-    /// Writes the elements there.
+    /// Writes the elements in this position.
     #[inline(always)]
     pub(crate) unsafe fn store(self, v: V, p: *mut V::T) {
         // SAFETY: as above.
@@ -65,7 +65,7 @@ impl<V: Vector> At<V> {
         }
     }
 
-    /// Writes the elements there, or adds them.
+    /// Writes or adds the elements in this position.
     #[inline(always)]
     pub(crate) unsafe fn put(self, v: V, p: *mut V::T, accumulate: bool) {
         // SAFETY: as above.
@@ -73,10 +73,10 @@ impl<V: Vector> At<V> {
     }
 }
 
-/// Calls `f` for all places of a row of `n` elements, in order. It must be `#[inline(always)]`.
+/// Calls `f` for all positions of a row of `n` elements, in order. `f` must be `#[inline(always)]`.
 ///
 /// # Safety
-/// The instructions of `V` must be there. So below.
+/// The instructions of `V` must be available. Same below.
 #[inline(always)]
 pub(crate) unsafe fn each<V: Vector>(n: usize, mut f: impl FnMut(At<V>)) {
     let mut i = 0;
@@ -85,12 +85,12 @@ pub(crate) unsafe fn each<V: Vector>(n: usize, mut f: impl FnMut(At<V>)) {
         i += V::WIDTH;
     }
     if i < n {
-        // SAFETY: the instructions are there. So below.
+        // SAFETY: the instructions are available. Same below.
         f(unsafe { At::new(i, n) });
     }
 }
 
-/// The sums of what `f` gives for all places of a row of `n` elements. It must be `#[inline(always)]`.
+/// The sums of the results of `f` for all positions of a row of `n` elements. `f` must be `#[inline(always)]`.
 #[inline(always)]
 pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>) -> [V; K]) -> [f64; K] {
     let mut sums = [0.0; K];
@@ -108,7 +108,7 @@ pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>)
 }
 
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
+#[allow(clippy::needless_range_loop)] // constant counts keep sums in registers
 unsafe fn block_sums<V: Vector, const K: usize>(
     mut i: usize,
     end: usize,
@@ -142,7 +142,7 @@ unsafe fn block_sums<V: Vector, const K: usize>(
             }
             i += V::WIDTH;
         }
-        // Not by `map`: functions of the library are compiled for plain instructions.
+        // Does not use `map`, since library functions are compiled for the baseline instructions.
         let mut sums = [V::T::ZERO; K];
         for k in 0..K {
             sums[k] = joined(lanes[k]);
@@ -151,7 +151,7 @@ unsafe fn block_sums<V: Vector, const K: usize>(
     }
 }
 
-/// The sum of all lanes, by halves.
+/// The sum of all lanes, by halving.
 #[inline(always)]
 unsafe fn joined<V: Vector>(mut lanes: [V; MOST]) -> V::T {
     let mut n = LANES / V::WIDTH / 2;
@@ -163,7 +163,7 @@ unsafe fn joined<V: Vector>(mut lanes: [V; MOST]) -> V::T {
         n /= 2;
     }
     let mut last = [V::T::ZERO; WIDEST];
-    // SAFETY: there is room for the longest register.
+    // SAFETY: the buffer holds the longest register.
     unsafe { lanes[0].store(last.as_mut_ptr()) };
     let mut n = V::WIDTH / 2;
     while n > 0 {

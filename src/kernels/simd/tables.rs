@@ -1,13 +1,15 @@
-//! Tables of kernels: a family has one for each set of instructions and each type of number, and finds that of this machine.
+//! Tables of kernels: a family has one for each instruction set and type of number, and selects the one for this
+//! machine.
 
-/// Makes the tables of a family, where `$make!(NAME, vector, number, [rows of a tile], features)` declares one: a static
-/// `NAME` of the family's type `Kernels`. `kernels::<T>()` is that of this machine for `T`.
+/// Makes the tables of a family. `$make!(NAME, vector, number, [rows of a tile], features)` declares one table: a
+/// static `NAME` of the family's type `Kernels`. `kernels::<T>()` returns the table of this machine for `T`.
 macro_rules! tables {
     ($make:ident) => {
         $make!(PORTABLE_F32, crate::kernels::simd::portable::Four<f32>, f32, [1 2 3 4]);
         $make!(PORTABLE_F64, crate::kernels::simd::portable::Four<f64>, f64, [1 2 3 4]);
 
-        // As many rows as the registers hold, with two left for a row of the right matrix and one for an element of the left.
+        // As many rows as the registers hold, with two left for a row of the right matrix and one for an element of
+        // the left.
         #[cfg(target_arch = "x86_64")]
         mod best {
             #[allow(clippy::wildcard_imports)]

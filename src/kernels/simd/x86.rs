@@ -1,4 +1,4 @@
-//! The registers of x86-64: AVX-512, and AVX2 with FMA.
+//! Registers of x86-64: AVX-512, and AVX2 with FMA.
 
 #[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
@@ -13,7 +13,7 @@ macro_rules! common {
 
         #[inline(always)]
         unsafe fn zero() -> Self {
-            // SAFETY: the instructions are there, by the contract of the trait. So below.
+            // SAFETY: the trait guarantees the instructions. Same below.
             Self(unsafe { $zero() })
         }
         #[inline(always)]
@@ -58,13 +58,13 @@ macro_rules! common {
         }
         #[inline(always)]
         unsafe fn relu(self) -> Self {
-            // The second operand is what comes out if one is NaN, or both are zero.
+            // The maximum returns its second operand if one is NaN, or both are zero.
             // SAFETY: as above.
             Self(unsafe { $max($zero(), self.0) })
         }
         #[inline(always)]
         unsafe fn prefetch(p: *const $t) {
-            // SAFETY: a prefetch may name any address.
+            // SAFETY: a prefetch accepts any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
         }
     };
@@ -77,7 +77,7 @@ macro_rules! avx512 {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
-        // SAFETY: the functions do what the trait says.
+        // SAFETY: the functions implement the trait as specified.
         unsafe impl Vector for $name {
             type Mask = $mask;
             common!($t, $width, $zero, $set, $load, $store, $add, $sub, $mul, $fma, $max);
@@ -98,12 +98,12 @@ macro_rules! avx512 {
             }
             #[inline(always)]
             unsafe fn load_masked(p: *const $t, mask: $mask) -> Self {
-                // SAFETY: as above; masked elements are not touched.
+                // SAFETY: as above, and masked elements are not accessed.
                 Self(unsafe { $loadm(mask, p) })
             }
             #[inline(always)]
             unsafe fn store_masked(self, p: *mut $t, mask: $mask) {
-                // SAFETY: as above; masked elements are not touched.
+                // SAFETY: as above, and masked elements are not accessed.
                 unsafe { $storem(p, mask, self.0) }
             }
             #[inline(always)]
@@ -124,7 +124,7 @@ macro_rules! avx512 {
             #[inline(always)]
             unsafe fn evens(a: Self, b: Self) -> Self {
                 let evens: [$int; $width] = std::array::from_fn(|i| 2 * i as $int);
-                // SAFETY: as above; the indices are a whole register.
+                // SAFETY: as above, and the indices fill a register.
                 unsafe { Self($permute(a.0, $index(evens.as_ptr().cast()), b.0)) }
             }
             #[inline(always)]
@@ -132,7 +132,7 @@ macro_rules! avx512 {
                 let low: [$int; $width] = std::array::from_fn(|i| (i / 2 + i % 2 * $width) as $int);
                 let high: [$int; $width] =
                     std::array::from_fn(|i| (i / 2 + i % 2 * $width + $width / 2) as $int);
-                // SAFETY: as above; the indices are a whole register.
+                // SAFETY: as above, and the indices fill a register.
                 unsafe {
                     let (low, high) = ($index(low.as_ptr().cast()), $index(high.as_ptr().cast()));
                     (Self($permute(a.0, low, b.0)), Self($permute(a.0, high, b.0)))
@@ -169,7 +169,7 @@ avx512!(
     i32,
     _mm512_i32gather_ps,
     _mm512_loadu_si512,
-    // Blocks move within quarters of registers, or with them: that takes less time than to choose each number.
+    // Moves blocks within quarters of registers, or whole quarters, which is faster than selecting each number.
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         let (a, b) = (a.0, b.0);
         // SAFETY: as above.
@@ -243,7 +243,7 @@ macro_rules! avx2 {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
-        // SAFETY: the functions do what the trait says.
+        // SAFETY: the functions implement the trait as specified.
         unsafe impl Vector for $name {
             type Mask = __m256i;
             common!($t, $width, $zero, $set, $load, $store, $add, $sub, $mul, $fma, $max);
@@ -269,12 +269,12 @@ macro_rules! avx2 {
             }
             #[inline(always)]
             unsafe fn load_masked(p: *const $t, mask: __m256i) -> Self {
-                // SAFETY: as above; masked elements are not touched.
+                // SAFETY: as above, and masked elements are not accessed.
                 Self(unsafe { $loadm(p, mask) })
             }
             #[inline(always)]
             unsafe fn store_masked(self, p: *mut $t, mask: __m256i) {
-                // SAFETY: as above; masked elements are not touched.
+                // SAFETY: as above, and masked elements are not accessed.
                 unsafe { $storem(p, mask, self.0) }
             }
             #[inline(always)]
@@ -296,7 +296,7 @@ macro_rules! avx2 {
             unsafe fn weave(a: Self, b: Self) -> (Self, Self) {
                 // SAFETY: as above.
                 unsafe {
-                    // In turn within the halves of registers.
+                    // Interleaves within the halves of registers.
                     let (low, high) = ($low(a.0, b.0), $high(a.0, b.0));
                     (Self($halves::<0x20>(low, high)), Self($halves::<0x31>(low, high)))
                 }

@@ -1,5 +1,4 @@
-//! From one to the other: what an author wrote, with its arguments bound and the inputs that are given, as the engine
-//! sees it.
+//! Binding: turns an author's operation, with bound arguments and given inputs, into an operation of the engine.
 
 use std::sync::Arc;
 
@@ -12,14 +11,14 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// Which of the inputs that an operation declares were given.
+/// The subset of the declared inputs that were given.
 struct GivenInputs {
     spec: &'static Spec,
     present: u64,
 }
 
 impl GivenInputs {
-    /// The declared number of the `i`-th input that was given.
+    /// The declared number of the `i`-th given input.
     #[inline(always)]
     fn declared(&self, i: usize) -> usize {
         if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
@@ -38,13 +37,13 @@ impl GivenInputs {
         i
     }
 
-    /// The declaration of the `i`-th input that was given.
+    /// The declaration of the `i`-th given input.
     fn input(&self, i: usize) -> Option<&'static Input> {
         let inputs = self.spec.inputs;
         inputs.get(self.declared(i)).or(inputs.last())
     }
 
-    /// Refuses a number of inputs that does not go with the declaration.
+    /// Returns an error if the number of inputs contradicts the declaration.
     #[inline]
     fn check_count(&self, n: usize) -> Result<()> {
         if self.present == u64::MAX && n == self.spec.inputs.len() { Ok(()) } else { self.check_missing(n) }
@@ -62,22 +61,22 @@ impl GivenInputs {
         Err(Error::Type(format!("{}: expected {bound} inputs, got {n}", self.spec.name)))
     }
 
-    /// A mask of declared inputs as one of given inputs.
+    /// Converts a mask of declared inputs to one of given inputs.
     fn given(&self, reads: Reads) -> Reads {
         if self.present == u64::MAX {
             return reads;
         }
-        // From there on inputs are numbered as declared.
+        // Later inputs are numbered as declared.
         let n = self.spec.inputs.len().min(63);
         let own = (0..n).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
         let inputs = own | (reads.inputs & (u64::MAX << n));
         Reads { inputs, outputs: reads.outputs }
     }
 
-    /// What holds for the inputs that were given, by what `of` says of declared ones.
+    /// The facts of the given inputs, where `of` returns those of declared ones.
     fn facts(&self, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let inputs = self.spec.inputs;
-        // Of a list there may be any number; one entry holds for all inputs whose bits in masks are one.
+        // A list has any number of inputs. One entry holds for all inputs that share the last mask bit.
         let is_list = inputs.iter().any(|input| input.kind == Kind::list);
         let last = if is_list { 63 } else { inputs.len() };
         Facts::by_input(last, &|i| {
@@ -87,7 +86,7 @@ impl GivenInputs {
         })
     }
 
-    /// Whether all inputs are read in the type that the context computes in, and are no outputs.
+    /// True if all inputs are read in the type of the context, and none is an output.
     fn are_plain(&self, of: &dyn Fn(usize) -> InputFacts) -> bool {
         self.spec.inputs.iter().enumerate().all(|(i, input)| {
             let facts = of(i);
@@ -95,7 +94,7 @@ impl GivenInputs {
         })
     }
 
-    /// The gradients of the `n` inputs that were given, among those of all.
+    /// The gradients of the `n` given inputs, from those of all declared inputs.
     fn gradients(&self, declared: &[Option<Sym>], n: usize) -> Vec<Option<Sym>> {
         (0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect()
     }
@@ -107,7 +106,7 @@ enum BoundFacts {
     Own(Box<Facts>),
 }
 
-/// A [`Compute`] with the inputs that were given.
+/// A [`Compute`] with its given inputs.
 pub(crate) struct Bound<C> {
     op: C,
     inputs: GivenInputs,
@@ -127,7 +126,7 @@ impl<C: Compute> Bound<C> {
         Self { op, inputs, facts }
     }
 
-    /// What holds for an operation whose inputs are given.
+    /// The facts of an operation with given inputs.
     fn facts_of(op: &C, inputs: &GivenInputs) -> Facts {
         let of = |declared| InputFacts {
             reads: op.reads(declared),
@@ -157,8 +156,8 @@ impl<C: Compute> Bound<C> {
     }
 }
 
-// SAFETY: operations of this crate take their arrays as slices of the types and lengths that they declare; tests over all of
-// them hold them to it.
+// SAFETY: operations of this crate access their arrays as slices of the declared types and lengths. Tests over all
+// operations check that.
 unsafe impl<C: Compute> Operation for Bound<C> {
     fn type_name(&self) -> &str {
         C::SPEC.type_name
@@ -224,7 +223,7 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     }
 }
 
-/// One row of the registry: how to make a node's operation from constant arguments.
+/// One row of the registry: creates the operation of a node from constant arguments.
 pub struct Entry {
     /// The declaration.
     pub spec: &'static Spec,
@@ -243,12 +242,12 @@ impl Entry {
     /// The operation with these arguments, in order, and the inputs in the mask `present` (all ones for all).
     ///
     /// # Errors
-    /// [`Error::Argument`] when an argument has the wrong type.
+    /// [`Error::Argument`] if an argument has the wrong type.
     pub fn bind(&self, values: &[Value], present: u64) -> Result<Op> {
         (self.make)(values, present)
     }
 
-    /// The one operation of an entry without arguments, shared by all its nodes; `None` where there are arguments.
+    /// The single operation of an entry without arguments, shared by all its nodes. `None` if there are arguments.
     pub fn lone(&self) -> Option<Op> {
         if !self.spec.args.is_empty() {
             return None;

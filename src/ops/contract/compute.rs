@@ -1,4 +1,4 @@
-//! An operation as its author writes it: shapes, kernels, the formula of its gradient, and facts about all these.
+//! An operation as its author writes it: shapes, kernels, gradient rule, and facts about them.
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
@@ -7,7 +7,7 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// Which inputs and outputs a gradient reads, as bit masks; bits from 63 on stand for all that follow.
+/// The inputs and outputs that a gradient reads, as bit masks. Bit 63 stands for all further ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reads {
     /// Bit `i` is set if it reads the data of input `i`.
@@ -31,49 +31,50 @@ impl Reads {
         Self { inputs: mask, outputs: 0 }
     }
 
-    /// Whether input `i` is read.
+    /// True if input `i` is read.
     pub fn input(self, i: usize) -> bool {
         self.inputs >> i.min(63) & 1 == 1
     }
 
-    /// Whether output `o` is read.
+    /// True if output `o` is read.
     pub fn output(self, o: usize) -> bool {
         self.outputs >> o.min(63) & 1 == 1
     }
 
-    /// What either reads.
+    /// The union of both.
     pub fn or(self, other: Self) -> Self {
         Self { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 }
 
-/// How an output shares the memory of an input.
+/// The way an output shares the memory of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alias {
     /// The output.
     pub output: usize,
-    /// Whether the input's values change.
+    /// True if the values of the input change.
     pub modifies: bool,
 }
 
-/// An operation with its constant arguments, as its author writes it; [`Operation`](crate::ops::Operation) is how the engine sees it.
+/// An operation with its constant arguments, as its author writes it. The engine uses it as an
+/// [`Operation`](crate::ops::Operation).
 ///
-/// Inputs are numbered as declared, also when optional ones are missing.
+/// Inputs are numbered as declared, even if optional ones are missing.
 pub trait Compute: Declared {
-    /// Shapes of the outputs: the only part that can refuse its inputs.
+    /// Shapes of the outputs. Only this method may refuse inputs.
     ///
     /// # Errors
-    /// When shapes or arguments do not fit.
+    /// If shapes or arguments are invalid.
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes>;
 
     /// Writes every element of each output.
     ///
     /// # Errors
-    /// Only for what could not be known before: an index out of range, no memory.
+    /// Only for conditions that cannot be checked earlier: an index out of range, no memory.
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()>;
 
-    /// Writes or adds the gradient of each input that is wanted. Left out (see [`Compute::HAS_BACKWARD`]), the
-    /// engine runs [`Compute::gradient`] instead.
+    /// Writes or adds the gradient of each requested input. Without it (see [`Compute::HAS_BACKWARD`]) the engine
+    /// runs [`Compute::gradient`] instead.
     ///
     /// # Errors
     /// As for [`Compute::forward`].
@@ -82,118 +83,121 @@ pub trait Compute: Declared {
         Err(Error::NotImplemented(format!("{}: has no backward kernel", Self::SPEC.name)))
     }
 
-    /// Whether [`Compute::backward`] is written out.
+    /// True if [`Compute::backward`] is implemented.
     const HAS_BACKWARD: bool = true;
 
-    /// The gradients of the inputs, as a formula on symbols; `None` where there is none (it counts as zero).
+    /// The gradients of the inputs, as a rule on symbols. `None` for a gradient that is always zero.
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>>;
 
-    /// What the backward kernel reads for the gradient of input `gx`.
+    /// The values that the backward kernel reads for the gradient of input `gx`.
     fn reads(&self, gx: usize) -> Reads {
         let _ = gx;
         Reads::ALL
     }
 
-    /// What [`Compute::gradient`] reads for input `gx`, where it differs.
+    /// The values that [`Compute::gradient`] reads for input `gx`, if they differ.
     fn symbol_reads(&self, gx: usize) -> Reads {
         self.reads(gx)
     }
 
-    /// Type of the elements of output `o`: `None` is the type that the function computes in.
+    /// The element type of output `o`. `None` for the type in which the function computes.
     fn output(&self, o: usize) -> Option<DType> {
         let _ = o;
         None
     }
 
-    /// The output that shares memory with input `i`, if one does.
+    /// The output that shares memory with input `i`, if any.
     fn alias(&self, i: usize) -> Option<Alias> {
         let _ = i;
         None
     }
 
-    /// Whether `forward` writes into input `i` (running statistics).
+    /// True if `forward` writes to input `i`, such as running statistics.
     fn overwrites(&self, i: usize) -> bool {
         let _ = i;
         false
     }
 
-    /// True if the outputs consist of unchanged elements of input `i`, and of constants from [`Run::constant`]. If all inputs
-    /// of which this is true hold integers, the outputs keep their type, and `forward` sees their bits as `f64`: it must only
-    /// copy them.
+    /// True if the outputs consist of unchanged elements of input `i`, and of constants from [`Run::constant`]. If
+    /// all such inputs hold integers, the outputs keep their type. `forward` then receives their bits as `f64`, and
+    /// must only copy them.
     fn moves(&self, i: usize) -> bool {
         let _ = i;
         false
     }
 
-    /// The loops that compute in `f64` (if `double`) or `f32`, where each element of the output follows from those of the
-    /// inputs in its place, and so with gradients: they may be run on any part of arrays of one shape.
+    /// The loops that compute in `f64` (if `double`) or `f32`, for an elementwise operation: each element of the
+    /// output and of the gradients depends only on the input elements at the same index. The engine may run the loops
+    /// on any part of arrays of one shape.
     fn loops(&self, double: bool) -> Option<Loops> {
         let _ = double;
         None
     }
 
-    /// Whether `forward` may have its output in the memory of an input of that size, of which it reads no element after it
-    /// has written that one. (What has `loops` may.)
+    /// True if the output may alias an input of the same size: `forward` must not read element i after writing it.
+    /// Implied by `loops`.
     const IN_PLACE: bool = false;
 
-    /// Whether `forward` takes its first output through [`Run::tail`].
+    /// True if `forward` applies [`Run::tail`] to its first output.
     const HOSTS_EPILOGUE: bool = false;
 
-    /// Whether [`Compute::pieces`] does what `forward` does.
+    /// True if [`Compute::pieces`] can replace `forward`.
     fn goes_along(&self, x: &InputShapes<'_>) -> bool {
         let _ = x;
         false
     }
 
-    /// What `forward` does to its first input, piece by piece in place, made of the others; it keeps what a forward run keeps.
+    /// The in-place, chunked form of `forward` on input 0, for fusion as an epilogue. Saves the same state as
+    /// `forward`.
     fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
         let _ = run;
         None
     }
 
-    /// What `forward` is, if another operation can do it on the way of its own output to memory.
+    /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     const ACTIVATION: Option<Activation> = None;
 
-    /// Whether `forward` draws random numbers.
+    /// True if `forward` draws random numbers.
     const IS_RANDOM: bool = false;
 
-    /// Whether it draws them with the arguments that it has.
+    /// True if it draws random numbers with its arguments.
     fn is_random(&self) -> bool {
         Self::IS_RANDOM
     }
 
-    /// The input whose values decide on the shapes of the outputs, if one does.
+    /// The input whose values determine the shapes of the outputs, if any.
     const SHAPED_BY: Option<usize> = None;
 
-    /// The input, given always, of which something is kept from run to run under the name of its values: see [`Run::name`] and
-    /// [`Run::lasting`].
+    /// A required input from which derived data is cached between runs, keyed by the fingerprint of its values. See
+    /// [`Run::name`] and [`Run::lasting`].
     const CACHED_INPUT: Option<usize> = None;
 
-    /// Whether the gradients of the inputs stay what the user made them: no backward kernel is run.
+    /// True if the gradients of the inputs stay as the user set them: no backward kernel is run.
     fn keeps_gradients(&self) -> bool {
         false
     }
 
-    /// What holds where all inputs are given, if no argument changes it: then nothing is asked of each operation that is bound.
+    /// The facts if all inputs are given and no argument changes them. Then they are not computed for each bound
+    /// operation.
     const FACTS: Option<Facts> = None;
 
-    /// How many products `forward` adds up, where that is many for each element that it touches: an estimate by which
-    /// the engine tells what is worth keeping.
+    /// The number of multiplications in `forward`, if that is large for each element it touches. The engine uses this
+    /// estimate to decide which values are worth keeping.
     fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let _ = (x, y);
         0
     }
 
-    /// Whether the engine may clear what this function read (`Sink` forbids it).
+    /// True if the engine may clear what this function read. `Sink` forbids it.
     const MAY_CLEAR_INPUTS: bool = true;
 
-    /// What an argument stands for that was left open, by its name in `info.args`: unless an operation says otherwise,
-    /// `axis` for the last axis of the first input, `axes` for all of them, and `p` for the Euclidean norm.
+    /// The effective value of an argument that was left open, by its name in `info.args`. By default `axis` is the
+    /// last axis of the first input, `axes` are all of them, and `p` is the Euclidean norm.
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         usually_open(arg, x)
     }
 
-    /// Arguments as `info.args` shows them for inputs of these shapes.
+    /// Arguments as shown in `info.args` for inputs of these shapes.
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
         shown(Self::SPEC.args, self.values(), &|arg| self.open(arg, x))
     }
@@ -208,7 +212,7 @@ fn usually_open(arg: &str, x: &InputShapes<'_>) -> Value {
     }
 }
 
-/// Values of arguments with their names in `info.args`, and what `open` says in the place of what was left open.
+/// Values of arguments with their names in `info.args`. Uses `open` for values that were left open.
 fn shown(
     args: &'static [Arg],
     values: Vec<Value>,

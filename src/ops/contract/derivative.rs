@@ -1,4 +1,4 @@
-//! Derivatives that are kernels: what a function gives to one of its inputs, as an operation of the graph.
+//! Derivatives that are kernels: the gradient for one input of a function as an operation of the graph.
 
 use smallvec::SmallVec;
 
@@ -8,21 +8,22 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// An operation whose rule of differentiation is its backward kernel, run as an operation of its own.
+/// An operation whose gradient rule is its backward kernel, run as a separate operation.
 ///
-/// The kernel reads inputs and the gradient of the one output, and keeps nothing from the forward run.
+/// The kernel reads inputs and the gradient of the single output, and no state of the forward run.
 pub(crate) trait ByKernel: Compute {
-    /// Whether the output is linear in input `i`, the others being what they are: then the derivative by it can be
+    /// True if the output is linear in input `i` for fixed other inputs. Then the derivative by it can be
     /// differentiated again.
     fn is_linear(&self, i: usize) -> bool;
 }
 
-/// What the backward kernel of `of` gives to input `wanted`, on the inputs that were given and the gradient of the output.
+/// The gradient that the backward kernel of `of` computes for input `wanted`, from the given inputs and the gradient
+/// of the output.
 #[derive(Clone)]
 struct Derivative<C> {
     of: C,
     wanted: usize,
-    /// Which inputs were given.
+    /// The inputs that were given.
     given: SmallVec<[usize; 6]>,
 }
 
@@ -42,7 +43,7 @@ impl<C: Compute> Declared for Derivative<C> {
     }
 }
 
-/// A derivative that is not there: an error of the run that asks for it.
+/// A derivative that does not exist. Requesting it is an error of the run.
 #[derive(Clone)]
 struct NoDerivative(&'static str);
 
@@ -82,7 +83,7 @@ impl Compute for NoDerivative {
 }
 
 impl<C: ByKernel> Derivative<C> {
-    /// The derivative by input `wanted`, of `inputs` and the gradient `gy`.
+    /// The derivative by input `wanted`, from `inputs` and the gradient `gy`.
     fn sym(&self, wanted: usize, inputs: &[Sym], gy: Sym) -> Sym {
         let of = Self { of: self.of.clone(), wanted, given: self.given.clone() };
         let all: SmallVec<[Sym; 8]> = inputs.iter().copied().chain([gy]).collect();
@@ -96,13 +97,13 @@ impl<C: ByKernel> Derivative<C> {
         self.given.iter().fold(0, |mask, i| mask | 1 << i)
     }
 
-    /// Where input `wanted` is among those that were given.
+    /// The position of input `wanted` among the given inputs.
     fn place(&self) -> usize {
         self.given.iter().position(|i| *i == self.wanted).unwrap_or(usize::MAX)
     }
 }
 
-/// The rule of an operation with a [`ByKernel`]: its kernel, for each input that is wanted, on inputs `given`.
+/// The rule of an operation with a [`ByKernel`]: its kernel, for each requested input, on the `given` inputs.
 pub(crate) fn by_kernel<C: ByKernel>(op: &C, s: &Symbols, given: impl Fn(usize) -> bool) -> Vec<Option<Sym>> {
     let n = C::SPEC.inputs.len();
     let given: SmallVec<[usize; 6]> = (0..n).filter(|i| s.has(*i) && given(*i)).collect();
@@ -135,8 +136,8 @@ impl<C: ByKernel> Compute for Derivative<C> {
             let none = Sym::apply(NoDerivative(C::SPEC.name), &[s.gy(0)]);
             return vec![Some(none); n + 1];
         }
-        // With the output linear in it, the sum of products of this derivative with `g` is that of `gy` with the output
-        // for `g` in the place of the input.
+        // Since the output is linear in the input, the inner product of this derivative with `g` equals that of `gy`
+        // with the output for `g` in place of the input.
         let own = self.place();
         inputs[own] = s.gy(0);
         let mut found: Vec<Option<Sym>> =

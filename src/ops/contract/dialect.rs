@@ -1,4 +1,4 @@
-//! The dialect of the program: Kinnor's, or NNabla's, in which operations repeat quirks of NNabla's kernels.
+//! The dialect of the program: Kinnor's or NNabla's. With the latter, operations repeat quirks of NNabla's kernels.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

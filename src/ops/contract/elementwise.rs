@@ -1,4 +1,4 @@
-//! Families of operations that act on each element alone: one formula, run on scalars, vectors, duals and symbols.
+//! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
 use crate::array::{DType, Shape};
 use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
@@ -12,19 +12,19 @@ use crate::{Error, Result};
 
 /// An elementwise function of one input.
 pub trait Unary: Declared {
-    /// What [`Unary::df`] reads.
+    /// The values that [`Unary::df`] reads.
     const READS: Reads = Reads::INPUTS;
 
     /// See [`Compute::ACTIVATION`].
     const ACTIVATION: Option<Activation> = None;
 
-    /// Whether a derivative other than zero exists anywhere.
+    /// True if a nonzero derivative exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
-    /// True if the function is the identity: integers keep their type, as [`Compute::moves`] says.
+    /// True if the function is the identity: integers keep their type, see [`Compute::moves`].
     const MOVES: bool = false;
 
-    /// Refuses arguments out of their range.
+    /// Returns an error for arguments out of range.
     ///
     /// # Errors
     /// [`Error::Argument`].
@@ -35,8 +35,8 @@ pub trait Unary: Declared {
     /// The function.
     fn f<N: Number>(&self, x: N) -> N;
 
-    /// Its derivative at `x`, given also `y = f(x)`. Follows from `f`; write it out where that saves work or where a
-    /// dual number goes wrong, using no more than [`Unary::READS`] names.
+    /// Its derivative at `x`, given also `y = f(x)`. Derived from `f` by default. Implement it if that saves work or
+    /// if dual numbers give a wrong result, and read only the values in [`Unary::READS`].
     #[inline(always)]
     fn df<N: Number>(&self, x: N, y: N) -> N {
         let _ = y;
@@ -45,49 +45,49 @@ pub trait Unary: Declared {
 
     /// The gradient of the input, given that of the output: `gy * df(x, y)`.
     ///
-    /// Write it out for a function with branches: a branch that is not taken gives zero whatever `gy` is, so it is selected
-    /// ([`Number::select`], [`sloped`]) and never multiplied by zero.
+    /// Implement it for a function with branches. A branch that is not taken contributes zero for any `gy`, so select
+    /// it ([`Number::select`], [`sloped`]) and never multiply by zero.
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, x: N, y: N) -> N {
         gy * self.df(x, y)
     }
 
-    /// What runs over arrays: the loops of a simpler formula where these arguments have one.
+    /// The loops that run over arrays. May return those of a simpler formula for some arguments.
     fn loops(&self, double: bool) -> Loops {
         Loops::unary(self, double)
     }
 
-    /// Whether the function is many steps that wait for each other: several registers are taken through them together.
+    /// True if the function is a long chain of dependent steps, so several registers are processed together.
     const IS_LONG: bool = false;
 
-    /// Whether the following take fewer steps.
+    /// True if the `_small` functions below take fewer steps.
     const IS_OF_ANGLES: bool = false;
 
-    /// The function of angles that are small, which is the same.
+    /// The same function for small angles.
     #[inline(always)]
     fn f_small<N: Number>(&self, x: N) -> N {
         self.f(x)
     }
 
-    /// The derivative at angles that are small, which is the same.
+    /// The same derivative for small angles.
     #[inline(always)]
     fn df_small<N: Number>(&self, x: N, y: N) -> N {
         self.df(x, y)
     }
 }
 
-/// An elementwise function of two inputs that are broadcast against each other.
+/// An elementwise function of two inputs with broadcasting.
 pub trait Binary: Declared {
-    /// What [`Binary::df`] reads.
+    /// The values that [`Binary::df`] reads.
     const READS: Reads = Reads::INPUTS;
 
-    /// Whether a derivative other than zero exists anywhere.
+    /// True if a nonzero derivative exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
-    /// Whether both inputs must have the same number of axes, as losses insist: (n, 1) against (n,) is a silent error.
+    /// True if both inputs must have the same number of axes, as for losses: (n, 1) against (n,) is a silent error.
     const SAME_NDIM: bool = false;
 
-    /// Refuses arguments out of their range.
+    /// Returns an error for arguments out of range.
     ///
     /// # Errors
     /// [`Error::Argument`].
@@ -113,15 +113,15 @@ pub trait Binary: Declared {
     }
 }
 
-/// `gy * slope`, and zero where the slope is zero, whatever `gy` is there.
+/// `gy * slope`, and zero if the slope is zero, for any `gy`.
 ///
-/// The choice is made before the product, so that the derivatives of this are finite too.
+/// Selects before the product, so that derivatives of this are finite too.
 #[inline(always)]
 pub(crate) fn sloped<N: Number>(gy: N, slope: N) -> N {
     N::select(slope.eq(N::all(0.0)), N::all(0.0), gy) * slope
 }
 
-/// `gy` times a constant slope, and zero if the slope is zero, whatever `gy` is.
+/// `gy` times a constant slope, and zero if the slope is zero, for any `gy`.
 #[inline(always)]
 pub(crate) fn scaled<N: Number>(gy: N, slope: f64) -> N {
     if slope == 0.0 { N::all(0.0) } else { gy * N::all(slope) }
@@ -131,11 +131,11 @@ pub(crate) fn is_double<T: Float>() -> bool {
     T::DTYPE == DType::F64
 }
 
-/// A [`Unary`] as what the engine computes.
+/// Adapts a [`Unary`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Map<C>(pub(crate) C);
 
-/// A [`Binary`] as what the engine computes.
+/// Adapts a [`Binary`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Map2<C>(C);
 
@@ -154,15 +154,15 @@ macro_rules! declared_as_within {
 }
 declared_as_within!(Map Map2);
 
-/// Whether two shapes are the same: few numbers, for which a call would take longer.
+/// True if two shapes are equal. Inlined, since a call would take longer for so few numbers.
 #[inline(always)]
 fn is_same(a: &Shape, b: &Shape) -> bool {
     a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b)
 }
 
-// Functions apart, which are compiled once for all operations.
+// Separate functions, which are compiled once for all operations.
 
-/// What a [`Unary`] or a [`Binary`] of this name computes, by its loops.
+/// Computes a [`Unary`] or [`Binary`] of this name by its loops.
 #[inline(never)]
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
@@ -182,16 +182,16 @@ fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     unsafe { loops.over::<T>(Way::Forward, pairing, all) };
 }
 
-/// The gradient of a [`Unary`] of this name, by its loops.
+/// Computes the gradient of a [`Unary`] of this name by its loops.
 #[inline(never)]
 fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
     let all = run.part();
     assert_eq!(run.x_shape(0).size(), all.n, "{name}: the output has the shape of the input");
-    // SAFETY: all arrays have the shape of the input, as `shapes` says.
+    // SAFETY: all arrays have the shape of the input, as `shapes` returns.
     unsafe { loops.over::<T>(Way::Backward, None, all) };
 }
 
-/// The shape of a [`Binary`] of this name.
+/// The output shape of a [`Binary`] of this name.
 #[inline(never)]
 fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shapes> {
     let (a, b) = (x.get(0), x.get(1));
@@ -240,13 +240,13 @@ impl<C: Unary> Compute for Map<C> {
     }
 }
 
-/// What the gradients of a [`Binary`] are made with.
+/// The parameters of the gradients of a [`Binary`].
 struct BinaryGradient {
     name: &'static str,
     is_differentiable: bool,
     reads: Reads,
     loops: Loops,
-    /// The derivatives, if they are the same everywhere.
+    /// The derivatives, if they are constant.
     constants: [f64; 2],
 }
 
@@ -262,7 +262,7 @@ impl BinaryGradient {
         }
     }
 
-    /// The gradient of input `i`, if it is wanted.
+    /// Computes the gradient of input `i`, if requested.
     fn of<T: Float>(&self, i: usize, run: &mut Backward<'_, T>) {
         let all = run.part();
         if !run.wants(i) {
@@ -280,7 +280,7 @@ impl BinaryGradient {
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let all = Part { x, gx: gxs, adds: add, ..all };
-            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` that of what comes out.
+            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` have the output shape.
             unsafe { self.loops.over::<T>(Way::Backward, pairing.as_ref(), all) };
         };
         if own.size() == shape.size() {

@@ -1,63 +1,64 @@
-//! What the engine asks of an operation before it runs it: written down once, when its arguments and its inputs are known.
+//! Facts that the engine needs about an operation before it runs it. They are computed once its arguments and inputs
+//! are bound.
 
 use smallvec::SmallVec;
 
 use crate::ops::{Activation, Alias, Reads};
 
-/// What holds for one input.
+/// Facts about one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputFacts {
-    /// What the backward kernel reads for its gradient.
+    /// The values that the backward kernel reads for its gradient.
     pub reads: Reads,
-    /// What the formula of its gradient reads.
+    /// The values that the rule of its gradient reads.
     pub symbol_reads: Reads,
-    /// The output that shares its memory, if one does.
+    /// The output that shares its memory, if any.
     pub alias: Option<Alias>,
-    /// Whether `forward` writes into it.
+    /// True if `forward` writes to it.
     pub overwrites: bool,
     /// True if `forward` moves its elements to the outputs without computing with them.
     pub moves: bool,
 }
 
 impl InputFacts {
-    /// Of an input of which nothing is known but that it stays as it is.
+    /// Conservative facts for an input that does not change.
     pub const UNKNOWN: Self =
         Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
-/// The facts of an operation whose constant arguments are bound: what it reads, aliases, overwrites, draws and hosts. Each
-/// is explained where an author writes it, in [`Compute`](crate::ops::Compute).
+/// The facts of an operation with bound arguments: what it reads, aliases, overwrites, draws and hosts. For details
+/// see the method or constant of the same name in [`Compute`](crate::ops::Compute).
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools)] // each is a fact, and none follows from another
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Facts {
-    /// By input, as given; the last entry holds for all inputs that follow.
+    /// By input, as given. The last entry holds for all further inputs.
     pub(crate) inputs: SmallVec<[InputFacts; 4]>,
-    /// The input whose values decide on the shapes of the outputs.
+    /// The input whose values determine the shapes of the outputs.
     pub shaped_by: Option<usize>,
-    /// Whether shapes of outputs cannot be told under the lock: user's code or values decide.
+    /// True if user code or values determine output shapes, so that they cannot be computed under the lock.
     pub sets_up_outside: bool,
-    /// Whether the gradients of the inputs stay what the user made them.
+    /// True if the gradients of the inputs stay as the user set them.
     pub keeps_gradients: bool,
-    /// The input of which something is kept from run to run.
+    /// The input from which derived data is cached between runs.
     pub cached_input: Option<usize>,
-    /// Whether `forward` takes its first output through a tail.
+    /// True if `forward` applies a tail to its first output.
     pub hosts_epilogue: bool,
-    /// What `forward` is, if another operation can do it on its output's way to memory.
+    /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     pub activation: Option<Activation>,
-    /// Whether there is a backward kernel, or user's code in its place.
+    /// True if there is a backward kernel, or user code in its place.
     pub has_backward: bool,
-    /// Whether `forward` draws random numbers.
+    /// True if `forward` draws random numbers.
     pub is_random: bool,
-    /// Whether it does nothing but compute outputs from inputs, which it reads in the type that the context computes in.
+    /// True if it only computes outputs from inputs, which it reads in the type of the context.
     pub is_plain: bool,
-    /// Whether `forward` may have its output in the memory of an input of that size.
+    /// True if the output may alias an input of the same size.
     pub in_place: bool,
-    /// Whether the engine may clear what it read.
+    /// True if the engine may clear what it read.
     pub may_clear_inputs: bool,
 }
 
 impl Facts {
-    /// Those of an operation that runs by user's code, of whose inputs this is known.
+    /// The facts of an operation implemented by user code, with these facts of its inputs.
     pub fn of_users_code(inputs: impl IntoIterator<Item = InputFacts>) -> Self {
         Self {
             inputs: inputs.into_iter().chain([InputFacts::UNKNOWN]).collect(),
@@ -75,7 +76,7 @@ impl Facts {
         }
     }
 
-    /// Those of an elementwise operation whose gradients read `reads`; `moves` is true of the identity.
+    /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true for the identity.
     pub(crate) const fn elementwise(reads: Reads, activation: Option<Activation>, moves: bool) -> Self {
         let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
         Self {
@@ -94,13 +95,13 @@ impl Facts {
         }
     }
 
-    /// Whether the same holds for `n` inputs.
+    /// True if both are equal for `n` inputs.
     pub(crate) fn agree(&self, other: &Self, n: usize) -> bool {
         let rest = |facts: &Self| format!("{:?}", Self { inputs: SmallVec::new(), ..facts.clone() });
         (0..n).all(|i| self.input(i) == other.input(i)) && rest(self) == rest(other)
     }
 
-    /// What `of` says of inputs up to `last`, which stands for those that follow.
+    /// The facts that `of` returns for inputs up to `last`, which also stands for all further ones.
     pub(crate) fn by_input(last: usize, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let follow = of(last);
         let own = (0..last).rev().find(|i| of(*i) != follow).map_or(0, |i| i + 1);
@@ -113,65 +114,66 @@ impl Facts {
         &self.inputs[i.min(self.inputs.len() - 1)]
     }
 
-    /// What the backward kernel reads for the gradient of input `gx`.
+    /// The values that the backward kernel reads for the gradient of input `gx`.
     #[inline]
     pub fn reads(&self, gx: usize) -> Reads {
         self.input(gx).reads
     }
 
-    /// What the formula of the gradient of input `gx` reads.
+    /// The values that the rule reads for the gradient of input `gx`.
     #[inline]
     pub fn symbol_reads(&self, gx: usize) -> Reads {
         self.input(gx).symbol_reads
     }
 
-    /// What a backward run reads for the gradient of input `gx`: the kernel, or the formula where there is none.
+    /// The values that a backward run reads for the gradient of input `gx`: by its kernel, or by its rule if there is
+    /// no kernel.
     #[inline]
     pub fn backward_reads(&self, gx: usize) -> Reads {
         if self.has_backward { self.reads(gx) } else { self.symbol_reads(gx) }
     }
 
-    /// What a gradient of input `gx` reads that is computed in either way.
+    /// The values that kernel or rule read for the gradient of input `gx`.
     #[inline]
     pub fn either_reads(&self, gx: usize) -> Reads {
         self.reads(gx).or(self.symbol_reads(gx))
     }
 
-    /// The output that shares memory with input `i`, if one does.
+    /// The output that shares memory with input `i`, if any.
     #[inline]
     pub fn alias(&self, i: usize) -> Option<Alias> {
         self.input(i).alias
     }
 
-    /// The first of `n` inputs whose memory output `o` is, if one is.
+    /// The first of `n` inputs that shares memory with output `o`, if any.
     pub fn aliased_by(&self, o: usize, n: usize) -> Option<usize> {
         (0..n).find(|i| self.alias(*i).is_some_and(|alias| alias.output == o))
     }
 
-    /// Whether output `o` is the memory of one of `n` inputs.
+    /// True if output `o` shares memory with one of `n` inputs.
     pub fn shares_output(&self, o: usize, n: usize) -> bool {
         self.aliased_by(o, n).is_some()
     }
 
-    /// Whether `forward` writes into input `i`, which no output is.
+    /// True if `forward` writes to input `i` without returning it as an output.
     #[inline]
     pub fn overwrites(&self, i: usize) -> bool {
         self.input(i).overwrites
     }
 
-    /// True if the elements of input `i` are moved to the outputs as they are.
+    /// True if the elements of input `i` are moved to the outputs unchanged.
     #[inline]
     pub fn moves(&self, i: usize) -> bool {
         self.input(i).moves
     }
 
-    /// Whether input `i` is changed in place, as an output.
+    /// True if input `i` is changed in place, as an output.
     #[inline]
     pub fn modifies(&self, i: usize) -> bool {
         self.alias(i).is_some_and(|alias| alias.modifies)
     }
 
-    /// Whether it computes the same of the same `n` inputs when it runs again, and changes none of them.
+    /// True if another run on the same `n` inputs computes the same values and changes no input.
     pub fn is_repeatable(&self, n: usize) -> bool {
         !self.sets_up_outside && !(0..n).any(|i| self.modifies(i))
     }
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
     use crate::ops::find;
 
-    /// What an operation of inputs that are all given says of the inputs in turn.
+    /// The facts that an operation with all inputs returns for each input.
     fn facts(name: &str, present: u64) -> Facts {
         find(name).expect("is registered").bind(&[], present).expect("binds").facts().clone()
     }

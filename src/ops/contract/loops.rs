@@ -1,4 +1,4 @@
-//! The loops of elementwise functions: over any part of their arrays, whoever cuts these into parts.
+//! The loops of elementwise functions, over any part of their arrays.
 
 use std::cell::Cell;
 
@@ -8,17 +8,17 @@ use crate::kernels::{Float, map, threads};
 use crate::ops::contract::part::{Part, Whole};
 use crate::ops::{Binary, Reads, Unary};
 
-/// A loop over parts of arrays; the first argument is the formula.
+/// A loop over parts of arrays. The first argument is the formula.
 type Loop = unsafe fn(*const (), &Part);
 
-/// The loops of an elementwise function, for arrays of one shape and one type: what runs after all is decided.
+/// The loops of an elementwise function, for arrays of one shape and one type.
 #[derive(Clone, Copy)]
 pub struct Loops {
     formula: *const (),
     forward: Loop,
     /// By input.
     backward: [Loop; 2],
-    /// Of each input, whether its gradient is that of the output as it is.
+    /// For each input, true if its gradient equals that of the output.
     pub passes: [bool; 2],
 }
 
@@ -47,25 +47,25 @@ impl Loops {
         Self { formula: (&raw const *op).cast(), forward, backward, passes }
     }
 
-    /// Computes a part of the output. It may be the memory of an input.
+    /// Computes a part of the output, which may alias an input.
     ///
     /// # Safety
-    /// The operation that gave these loops must still be there, and each pointer that it uses must be good for `n` elements
-    /// of the type.
+    /// The operation that returned these loops must be alive, and each pointer that is used must be valid for `n`
+    /// elements of the type.
     #[inline(always)]
     pub unsafe fn forward(&self, part: &Part) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { (self.forward)(self.formula, part) };
     }
 
-    /// Computes a part of the gradients that are wanted. That of the first input may be the memory of the output's, if it is
-    /// the only one.
+    /// Computes a part of the requested gradients. The gradient of the first input may alias that of the output, if
+    /// no other is requested.
     ///
     /// # Safety
     /// As [`Loops::forward`].
     #[inline(always)]
     pub unsafe fn backward(&self, part: &Part) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if !part.gx[0].is_null() {
                 (self.backward[0])(self.formula, part);
@@ -76,12 +76,13 @@ impl Loops {
         }
     }
 
-    /// Runs one of the loops over whole arrays, on several threads where that pays: of one shape, or of inputs that meet so.
+    /// Runs one of the loops over whole arrays, on several threads if that pays. The arrays have one shape, or the
+    /// inputs are broadcast by the pairing.
     ///
     /// # Safety
-    /// As [`Loops::forward`], of arrays of elements `T` that have the shapes of the pairing.
+    /// As [`Loops::forward`], for arrays of elements `T` that have the shapes of the pairing.
     pub(crate) unsafe fn over<T: Float>(&self, way: Way, pairing: Option<&Pairing>, all: Part) {
-        // SAFETY: the caller's promise; a tile lies within the arrays.
+        // SAFETY: guaranteed by the caller, and a tile is within the arrays.
         unsafe {
             let run = |part: &Part| match way {
                 Way::Forward => self.forward(part),
@@ -108,35 +109,36 @@ impl Loops {
     }
 }
 
-/// Which of the loops.
+/// Selects one of the loops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Forward,
     Backward,
 }
 
-/// Elements that are computed before any of them is written: a register, or two, full of them. What one loop writes in such
-/// pieces the next one reads in the same, and has it from the processor's store buffer.
+/// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
+/// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
-/// The same of formulas of many steps that wait for each other: the machine does not see as far as the next register.
+/// The same for formulas with long chains of dependent steps, where out-of-order execution does not reach the next
+/// register.
 const MANY: usize = 4 * LANES;
 
 /// Stands for the output, where inputs are numbers.
 const OUTPUT: usize = 2;
 
-/// What one loop reads and writes, `n` elements of each. Several may be the same memory: an element is read before that in
-/// its place is written. What is not read is empty.
+/// The arrays that one loop reads and writes, `n` elements of each. They may alias: an element is read before the
+/// element at the same index is written. Arrays that are not read are empty.
 #[derive(Clone, Copy)]
 struct OperandElements<'a, T> {
     x: [&'a [Cell<T>]; 2],
     y: &'a [Cell<T>],
     gy: &'a [Cell<T>],
     to: &'a [Cell<T>],
-    /// Whether what comes out is added to what is there.
+    /// True if the results are added to the destination.
     add: bool,
 }
 
-/// Which values a loop reads.
+/// The values that a loop reads.
 #[derive(Clone, Copy)]
 struct Read {
     x: [bool; 2],
@@ -145,14 +147,14 @@ struct Read {
 }
 
 impl Part {
-    /// What a loop reads, and writes to `to`.
+    /// The arrays that a loop reads. It writes to `to`.
     ///
     /// # Safety
     /// As [`Loops::forward`].
     #[inline(always)]
     unsafe fn elements<'a, T>(&self, read: Read, to: *mut u8, add: bool) -> OperandElements<'a, T> {
         let of = |at: *const u8, is_used: bool| -> &'a [Cell<T>] {
-            // SAFETY: what is used holds the elements, by the caller's promise.
+            // SAFETY: used pointers are valid for the elements, as the caller guarantees.
             if is_used { unsafe { std::slice::from_raw_parts(at.cast(), self.n) } } else { &[] }
         };
         let [x0, x1] = self.x;
@@ -162,14 +164,14 @@ impl Part {
 }
 
 impl<T: Float> OperandElements<'_, T> {
-    /// Writes or adds `f` of the elements that each of `x` has in a place, up to the last multiple of [`LANES`]. `f` must be
-    /// `#[inline(always)]`.
+    /// Writes or adds `f` of the elements of each of `x` at the same index, up to the last multiple of [`LANES`]. `f`
+    /// must be `#[inline(always)]`.
     #[inline(always)]
     fn put<const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
         self.put_by::<LANES, N>(x, f);
     }
 
-    /// As [`OperandElements::put`], as many elements at a time while there are so many.
+    /// As [`OperandElements::put`], in chunks of `TOGETHER` elements as long as enough are left.
     #[inline(always)]
     fn put_by<const TOGETHER: usize, const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
         assert!(x.iter().all(|x| x.len() == self.to.len()), "arrays of different lengths");
@@ -179,7 +181,7 @@ impl<T: Float> OperandElements<'_, T> {
             move |i| {
                 let mut v = [T::ZERO; N];
                 for j in 0..N {
-                    // SAFETY: all are as long as what is written, which has that element.
+                    // SAFETY: all are as long as the destination, which has this element.
                     v[j] = unsafe { &*x[j].add(i) }.get();
                 }
                 f(v)
@@ -187,7 +189,7 @@ impl<T: Float> OperandElements<'_, T> {
         );
     }
 
-    /// As [`OperandElements::put_by`], by places.
+    /// As [`OperandElements::put_by`], with a function of the index.
     #[inline(always)]
     fn put_at<const TOGETHER: usize>(&self, f: impl Fn(usize) -> T) {
         let whole = self.to.len() / LANES * LANES;
@@ -207,14 +209,14 @@ impl<T: Float> OperandElements<'_, T> {
         );
     }
 
-    /// Writes or adds `N` elements from one on, of as many that there are.
+    /// Writes or adds `N` elements from `start` on, which must exist.
     #[inline(always)]
     fn put_some<const N: usize>(&self, start: usize, f: impl Fn(usize) -> T) {
         let mut lanes = [T::ZERO; N];
         for (k, lane) in lanes.iter_mut().enumerate() {
             *lane = f(start + k);
         }
-        // SAFETY: there are that many from `start` on, and a cell of an array lies in memory as cells do.
+        // SAFETY: `N` elements exist from `start` on, and an array of cells has the layout of a cell of an array.
         let to = unsafe { &*self.to.as_ptr().add(start).cast::<Cell<[T; N]>>() };
         if self.add {
             let before = to.get();
@@ -225,11 +227,11 @@ impl<T: Float> OperandElements<'_, T> {
         to.set(lanes);
     }
 
-    /// What [`OperandElements::put`] leaves over: the last elements, among others that count for nothing, in memory where they fill all
-    /// lanes.
+    /// Processes the elements that [`OperandElements::put`] leaves over, padded to full lanes in temporary memory.
     ///
     /// # Safety
-    /// As [`Loops::forward`], of a loop that writes `y` if it reads no gradient, or else each `gx` that there is.
+    /// As [`Loops::forward`], for a loop that writes `y` if it reads no gradient, otherwise each `gx` that is not
+    /// null.
     #[inline(never)]
     unsafe fn rest(self, formula: *const (), work: Loop) {
         let start = self.to.len() / LANES * LANES;
@@ -240,24 +242,24 @@ impl<T: Float> OperandElements<'_, T> {
         let [x0, x1, y, gy, to] = rooms.each_ref().map(|room| room.as_ptr().cast_mut().cast::<u8>());
         let y = if self.gy.is_empty() { to } else { y };
         let part = Part { x: [x0, x1], y, gy, gx: [to; 2], adds: [self.add; 2], n: LANES };
-        // SAFETY: the formula is there, and each array holds all lanes.
+        // SAFETY: the formula is alive, and each array holds all lanes.
         unsafe { work(formula, &part) };
         copy(&rooms[4], &self.to[start..]);
     }
 }
 
-/// Copies elements, as many as both have.
+/// Copies the elements that both have.
 #[inline(always)]
 fn copy<T: Float>(from: &[Cell<T>], to: &[Cell<T>]) {
-    // SAFETY: both have as many, and what is in cells may be written wherever they are.
+    // SAFETY: both have that many elements, and cells may be written while they are shared.
     unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr().cast_mut(), from.len().min(to.len())) };
 }
 
-/// How a formula `C` makes loops.
+/// Makes loops from a formula `C`.
 trait Formula<C> {
-    /// Inputs.
+    /// The number of inputs.
     const INPUTS: usize;
-    /// What the gradients read.
+    /// The values that the gradients read.
     const READS: Reads;
 
     /// Computes the output.
@@ -270,7 +272,7 @@ trait Formula<C> {
 /// The loop for the gradient of input `WAY`, or for the output.
 unsafe fn run<C, F: Formula<C>, T: Float, const WAY: usize>(formula: *const (), part: &Part) {
     let is_two = F::INPUTS == 2;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let of: OperandElements<'_, T> = if WAY == OUTPUT {
             part.elements(Read { x: [true, is_two], y: false, gy: false }, part.y, false)
@@ -327,7 +329,7 @@ impl<C: Unary> Formula<C> for OfOne {
         if I > 0 {
             return;
         }
-        // What is not read may be gone: something that is there stands in for it.
+        // Arrays that are not read may be missing, so another array is passed in their place.
         let x = if C::READS.input(0) { of.x[0] } else { of.gy };
         let y = if C::READS.output(0) { of.y } else { of.gy };
         if C::IS_OF_ANGLES && map::are_small(x) {
@@ -364,7 +366,7 @@ impl<C: Binary> Formula<C> for OfTwo {
 
     #[inline(always)]
     fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>) {
-        // What is not read may be gone: the gradient of the output stands in for it.
+        // Arrays that are not read may be missing, so the gradient of the output is passed in their place.
         let [a, b] = if C::READS.input(0) { of.x } else { [of.gy; 2] };
         let y = if C::READS.output(0) { of.y } else { of.gy };
         of.put(

@@ -1,4 +1,5 @@
-//! How an operation is declared, checked and called: what its author writes, and what the engine sees of it. Read these first.
+//! The contract between operations and engine: how an author declares an operation, and how the engine checks and
+//! calls it. Read this folder first.
 
 pub(crate) mod bound;
 pub(crate) mod compute;

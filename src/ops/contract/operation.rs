@@ -1,4 +1,4 @@
-//! An operation as the engine sees it: behind one pointer, called with raw memory.
+//! An operation as the engine uses it: a trait object that is called with raw memory.
 
 use std::sync::Arc;
 
@@ -7,71 +7,73 @@ use crate::array::{DType, Lasting, Shape, Storage};
 use crate::ops::contract::bound::Bound;
 use crate::ops::{Compute, Facts, Kind, Loops, Memory, Pieces, Shapes, State, Sym, Symbols, Tail, Value};
 
-/// A call of the kernel of an operation: raw memory, its type told.
+/// A call of an operation's kernel: untyped memory, with its type.
 pub struct Call<'a> {
-    /// Inputs that were given.
+    /// Given inputs.
     pub x: &'a [Memory<'a>],
     /// Outputs.
     pub y: &'a [Memory<'a>],
     /// Gradients of the outputs (backward only).
     pub gy: &'a [Memory<'a>],
-    /// Gradients of the inputs and whether to add to them, where wanted (backward only).
+    /// Requested gradients of the inputs, and whether to add to each (backward only).
     pub gx: &'a [Option<(Memory<'a>, bool)>],
-    /// What the function keeps.
+    /// The saved state of the function.
     pub state: &'a mut State,
-    /// Compute in `f64` rather than `f32`.
+    /// Compute in `f64` instead of `f32`.
     pub double: bool,
-    /// The moved inputs and the outputs hold `i64`, whose bits a kernel that only moves elements sees as `f64`.
+    /// The moved inputs and the outputs hold `i64`. A kernel that only moves elements treats their bits as `f64`.
     pub integers: bool,
-    /// The type in which outputs of the kernel's type are kept, if that is a narrower one (forward only).
+    /// The narrower type in which outputs of the kernel's type are stored, if any (forward only).
     pub narrow: Option<DType>,
-    /// Values that were dropped are computed again.
+    /// True if dropped values are being recomputed.
     pub recompute: bool,
-    /// What the first output goes through on its way to memory, if the operation `hosts_epilogue` (forward only).
+    /// Operations to apply to the first output before it is written, if the operation `hosts_epilogue` (forward
+    /// only).
     pub tail: Tail<'a>,
-    /// The input of `cached_input`, if what is made of its values may be kept.
+    /// The input of `cached_input`, if data derived from its values may be cached.
     pub lasting: Option<Lasting<'a>>,
-    /// The type that the layers of a fused operation round to between each other; none if only its outputs are rounded.
+    /// The type to which a fused operation rounds between its layers. None if only its outputs are rounded.
     pub rounds: Option<DType>,
 }
 
-/// An array as an operation on arrays sees it.
+/// An array passed to an operation on arrays.
 #[derive(Clone)]
 pub struct Array {
-    /// Its shape.
+    /// The shape.
     pub(crate) shape: Shape,
-    /// Its values.
+    /// The data.
     pub(crate) data: Arc<Storage>,
-    /// Its gradient.
+    /// The gradient.
     pub(crate) grad: Arc<Storage>,
 }
 
-/// An operation that is not made of kernels and wants the arrays themselves: a user's own function in Python.
+/// An operation that works on arrays instead of kernels: a user function in Python.
 pub trait OnArrays: Send + Sync {
     /// Computes the outputs.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// Errors of the user code.
     fn forward(&self, x: &[Array], y: &[Array]) -> Result<()>;
-    /// Computes the gradients of the inputs that are wanted, adding to them where told.
+    /// Computes the gradients of the `wanted` inputs. Adds to them if `accumulate` is set.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// Errors of the user code.
     fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()>;
-    /// As [`OnArrays::forward`], to restore values that were dropped.
+    /// As [`OnArrays::forward`], to recompute dropped values.
     ///
     /// # Errors
-    /// Whatever the user's code raises.
+    /// Errors of the user code.
     fn recompute(&self, x: &[Array], y: &[Array]) -> Result<()> {
         self.forward(x, y)
     }
 }
 
-/// What a node of the graph holds: an operation with its constant arguments bound.
+/// The operation of a node, with its constant arguments bound.
 ///
 /// # Safety
-/// The engine believes it: kernels read and write no more than the arrays of a [`Call`] hold, of the types that `kind` and
-/// `output` name, and only inputs that it overwrites, by its [`Facts`]; outputs that have the memory of an input are as large.
+/// The engine relies on the implementation. Kernels access only the arrays of a [`Call`], with the types that `kind`
+/// and `output` return. They write only to inputs that their [`Facts`] list as overwritten. Outputs that share the
+/// memory of an input have its size.
 #[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
 pub unsafe trait Operation: Send + Sync + 'static {
     /// `LeakyReLU`
@@ -82,31 +84,32 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn facts(&self) -> &Facts;
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;
-    /// What input `i` is called in the declaration.
+    /// The declared name of input `i`.
     fn input_name(&self, _: usize) -> &'static str {
         "x"
     }
-    /// As [`shapes`](#method.shapes), given the values of the input that [`Facts::shaped_by`] names, if one is.
+    /// As [`shapes`](#method.shapes), given the values of the input [`Facts::shaped_by`], if any.
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes>;
     fn output(&self, o: usize) -> Option<DType>;
     /// # Safety
-    /// The arrays of the call are there, of the shapes and types that the operation says, and nobody else writes them.
+    /// The arrays of the call must be valid, with the shapes and types that the operation declares, and nothing else
+    /// may write to them.
     unsafe fn forward(&self, call: Call<'_>) -> Result<()>;
     /// # Safety
-    /// As for `forward`, where the gradient reads or writes them.
+    /// As for `forward`, for the arrays that the gradient reads or writes.
     unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
     fn goes_along(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false
     }
     /// # Safety
-    /// As for `forward`, of all inputs but the first.
+    /// As for `forward`, for all inputs but the first.
     unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         let _ = call;
         None
     }
     fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
-    /// The loops that compute in `f64` (if `double`) or `f32`, if it works element by element.
+    /// The loops that compute in `f64` (if `double`) or `f32`, if it is elementwise.
     fn loops(&self, double: bool) -> Option<Loops> {
         let _ = double;
         None
@@ -118,7 +121,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         None
     }
-    /// What a user's operation is in the language that it is written in.
+    /// A user operation as an object of the language it is written in.
     fn user(&self) -> Option<&dyn std::any::Any> {
         None
     }
@@ -131,22 +134,22 @@ impl dyn Operation {
     }
 }
 
-/// A shared operation. Those without arguments live as long as the process and are not counted.
+/// A shared operation. Operations without arguments are static and not counted.
 #[derive(Clone)]
 pub enum Op {
-    /// One of the process.
+    /// A static operation.
     Static(&'static dyn Operation),
-    /// One of its own.
+    /// A counted operation.
     Shared(Arc<dyn Operation>),
 }
 
 impl Op {
-    /// A node's operation from what its author wrote, all inputs being given.
+    /// A node's operation from an author's operation with all inputs.
     pub(crate) fn new<C: Compute>(op: C) -> Self {
         Self::with_inputs(op, u64::MAX)
     }
 
-    /// As [`Op::new`] where only the inputs in the mask are given.
+    /// As [`Op::new`], with only the inputs in the mask.
     pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
         Self::Shared(Arc::new(Bound::new(op, present)))
     }

@@ -1,25 +1,25 @@
-//! Parts of the arrays of an elementwise function: addresses and a length, which move together.
+//! Parts of the arrays of an elementwise function: addresses and a length.
 
-/// The same part of all arrays of an elementwise function. What a function does not have, or does not read, may be a null
-/// or dangling pointer.
+/// The same part of all arrays of an elementwise function. Pointers to arrays that are missing or not read may be
+/// null or dangling.
 #[derive(Clone, Copy)]
 pub struct Part {
     /// Inputs.
     pub x: [*const u8; 2],
     /// The output: written by a forward loop, read by a backward loop.
     pub y: *mut u8,
-    /// Its gradient.
+    /// The gradient of the output.
     pub gy: *const u8,
-    /// Where the gradients of the inputs go; null where one is not wanted.
+    /// Destinations of the gradients of the inputs. Null if not requested.
     pub gx: [*mut u8; 2],
-    /// Whether they are added to what is there.
+    /// True for gradients to be added to their destination.
     pub adds: [bool; 2],
-    /// Elements of each.
+    /// The number of elements of each array.
     pub n: usize,
 }
 
 impl Part {
-    /// Nothing at all.
+    /// A part without arrays.
     pub(crate) const NOTHING: Self = Self {
         x: [std::ptr::null(); 2],
         y: std::ptr::null_mut(),
@@ -29,7 +29,8 @@ impl Part {
         n: 0,
     };
 
-    /// `n` elements, `bytes` further on; null pointers stay null, and others that nothing follows may go astray.
+    /// `n` elements at an offset of `bytes`. Null pointers stay null. Pointers that are never dereferenced may become
+    /// invalid.
     #[inline(always)]
     pub(crate) fn shifted(&self, bytes: usize, n: usize) -> Self {
         let shift = |p: *mut u8| if p.is_null() { p } else { p.wrapping_add(bytes) };
@@ -39,32 +40,33 @@ impl Part {
     }
 }
 
-/// Pointers that the pieces of a loop share; which piece writes what is up to the loop.
+/// Pointers shared by the tasks of a loop. The loop must ensure that tasks write different elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole(pub(crate) Part);
 
-// SAFETY: only addresses; each use of them is an unsafe operation with its own reason.
+// SAFETY: these are only addresses. Each use of them is an unsafe operation with its own reason.
 unsafe impl Sync for Whole {}
 
 impl Whole {
-    /// `n` elements from `start` on; null pointers stay null, and others that nothing follows may go astray.
+    /// `n` elements from `start` on. Null pointers stay null. Pointers that are never dereferenced may become
+    /// invalid.
     #[inline(always)]
     pub(crate) fn part<T>(&self, start: usize, n: usize) -> Part {
         self.shifted(start * size_of::<T>(), n)
     }
 
-    /// As [`Whole::part`], from so many bytes on.
+    /// As [`Whole::part`], at a byte offset.
     #[inline(always)]
     fn shifted(&self, bytes: usize, n: usize) -> Part {
         self.0.shifted(bytes, n)
     }
 }
 
-/// A function of one array whose elements depend on those in their place, and on where that is.
+/// An in-place function of one array: element i of the result depends on element i and on the index.
 pub trait Pieces: Sync {
-    /// Takes the `n` elements at `at`, the first of which is element `start` of the array, through the function in place.
+    /// Applies the function in place to `n` elements at `at`, which is element `start` of the array.
     ///
     /// # Safety
-    /// They are elements of the array for which this was made, and nobody else uses them meanwhile.
+    /// These must be elements of the array for which this was made, without concurrent access.
     unsafe fn run(&self, at: *mut u8, start: usize, n: usize);
 }

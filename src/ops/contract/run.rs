@@ -1,4 +1,4 @@
-//! What an operation sees while it runs: typed slices of its inputs, outputs and gradients.
+//! The interface of a running operation: typed slices of its inputs, outputs and gradients.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
 
-/// A contiguous array in memory, its type being known to who looks at it.
+/// A contiguous array in memory, whose type the caller knows.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
-    /// Where its elements start.
+    /// The address of its first element.
     pub ptr: *mut u8,
     /// Its shape.
     pub shape: &'a Shape,
@@ -19,18 +19,18 @@ pub struct Memory<'a> {
 
 impl<'a> Memory<'a> {
     fn slice<T>(self) -> &'a [T] {
-        // SAFETY: the engine made `shape.size()` elements of the type that the operation declares readable here for
-        // the time of the run, and writes none of them meanwhile.
+        // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
+        // run, and writes none of them meanwhile.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
     }
 
     fn slice_mut<T>(self) -> &'a mut [T] {
-        // SAFETY: as above, for writing; `Run` and `Backward` hand each array out once.
+        // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
     }
 }
 
-/// What one function keeps between its forward and its backward run: a mask, indices, statistics, its random key.
+/// State that one function saves from its forward for its backward run: a mask, indices, statistics, its random key.
 #[derive(Default)]
 pub struct State(Option<Box<SavedState>>);
 
@@ -42,7 +42,7 @@ struct SavedState {
 }
 
 impl State {
-    /// What was kept, made on first use.
+    /// The saved state, created on first use.
     pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
         let value = &mut self.0.get_or_insert_default().value;
         if value.as_ref().is_none_or(|value| !value.is::<S>()) {
@@ -52,12 +52,12 @@ impl State {
         value.unwrap_or_else(|| unreachable!("was just made"))
     }
 
-    /// Whether a run has drawn random numbers, so that they can be drawn again.
+    /// True if a run has drawn random numbers, so that they can be drawn again.
     pub fn has_key(&self) -> bool {
         self.0.as_ref().is_some_and(|kept| kept.key.is_some())
     }
 
-    /// A name for the random numbers that the last run drew; zero when it drew none.
+    /// A fingerprint of the random numbers that the last run drew. Zero if it drew none.
     #[inline(always)]
     pub(crate) fn drawn(&self) -> u64 {
         let key = self.0.as_ref().and_then(|kept| kept.key);
@@ -66,21 +66,21 @@ impl State {
         })
     }
 
-    /// One that draws the random numbers of the last run again, and keeps nothing else of it.
+    /// A state that draws the random numbers of the last run again, and contains nothing else.
     pub(crate) fn same_numbers(&self) -> Self {
         let numbers =
             |kept: &SavedState| Box::new(SavedState { value: None, key: kept.key, drawn: kept.drawn });
         Self(self.0.as_deref().map(numbers))
     }
 
-    /// Whether anything is kept.
+    /// True if nothing is saved.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The random numbers of this run: those of the last run if it is a recomputation, else new ones.
+    /// The random numbers of this run: those of the last run if it is a recomputation, otherwise new ones.
     ///
-    /// A `seed` that is not negative makes a sequence of its own, which starts anew for each function.
+    /// A `seed` that is not negative defines a sequence of its own, which restarts for each function.
     fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {
         let kept = self.0.get_or_insert_default();
         if let (Some(key), true) = (kept.key, recompute) {
@@ -112,7 +112,7 @@ pub struct Run<'a, T> {
     of: PhantomData<T>,
 }
 
-/// Where declared input `i` is among the inputs that were given.
+/// The position of declared input `i` among the given inputs.
 #[inline(always)]
 pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
     if present == u64::MAX {
@@ -128,33 +128,34 @@ impl<'a, T: Float> Run<'a, T> {
         Self { x, y, present, taken, state, narrow, integers, recompute, tail, lasting, rounds, of }
     }
 
-    /// The type in which outputs are kept, if that is narrower than `T`.
+    /// The type in which outputs are stored, if that is narrower than `T`.
     pub fn narrow(&self) -> Option<DType> {
         self.narrow
     }
 
-    /// What the first output goes through on its way to memory: nothing unless [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
+    /// Operations to apply to the first output before it is written. None unless
+    /// [`crate::ops::Compute::HOSTS_EPILOGUE`] is set.
     pub fn tail(&self) -> Tail<'a> {
         self.tail
     }
 
-    /// A name for the values of the input of [`crate::ops::Compute::CACHED_INPUT`]: as long as it is the same, so are they. Zero where
-    /// nothing is to be kept of them.
+    /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values. Zero
+    /// if no derived data may be cached.
     pub fn name(&self) -> u64 {
         self.lasting.map_or(0, Lasting::name)
     }
 
-    /// The input of [`crate::ops::Compute::CACHED_INPUT`], if what is made of its values may be kept.
+    /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
     pub fn lasting(&self) -> Option<Lasting<'a>> {
         self.lasting
     }
 
-    /// The type that layers round to between each other, if they do: [`Call::rounds`].
+    /// The type to which a fused operation rounds between layers, if any: [`Call::rounds`].
     pub(crate) fn rounds(&self) -> Option<DType> {
         self.rounds
     }
 
-    /// The run of another operation, on inputs `x` and for the same outputs: a part of this one.
+    /// The run of another operation as a part of this one, on inputs `x` and the same outputs.
     pub(crate) fn on<'b>(&'b mut self, x: &'b [Memory<'b>]) -> Run<'b, T> {
         let (y, tail, recompute, integers) = (self.y, self.tail, self.recompute, self.integers);
         Run {
@@ -173,8 +174,8 @@ impl<'a, T: Float> Run<'a, T> {
         }
     }
 
-    /// The backward run of another operation, whose inputs are `x`, of which those in the mask `present` were given, as a
-    /// part of this one. It must not read outputs.
+    /// The backward run of another operation as a part of this one. Its given inputs, in the mask `present`, are `x`.
+    /// It must not read outputs.
     pub(crate) fn backward<'b>(
         &'b mut self,
         x: &'b [Memory<'b>],
@@ -186,27 +187,27 @@ impl<'a, T: Float> Run<'a, T> {
         Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, rounds, of: PhantomData }
     }
 
-    /// Number of inputs that were given.
+    /// The number of given inputs.
     pub fn n_inputs(&self) -> usize {
         self.x.len()
     }
 
-    /// Number of outputs.
+    /// The number of outputs.
     pub fn n_outputs(&self) -> usize {
         self.y.len()
     }
 
-    /// Whether input `i` was given.
+    /// True if input `i` was given.
     pub fn has(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| at < self.x.len())
     }
 
-    /// Input `i` in memory; for operations that may work in place.
+    /// The memory of input `i`, for operations that may work in place.
     pub fn x_memory(&self, i: usize) -> Memory<'a> {
         self.x[position(self.present, i).unwrap_or(usize::MAX)]
     }
 
-    /// Output `o` in memory; for operations that may work in place.
+    /// The memory of output `o`, for operations that may work in place.
     pub fn y_memory(&self, o: usize) -> Memory<'a> {
         self.y[o]
     }
@@ -216,43 +217,43 @@ impl<'a, T: Float> Run<'a, T> {
         self.x_memory(i).slice()
     }
 
-    /// Elements of input `i`, which was declared [`crate::ops::Kind::index`].
+    /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].
     pub fn index(&self, i: usize) -> &'a [i64] {
         self.x_memory(i).slice()
     }
 
-    /// Elements of input `i`, which was declared [`crate::ops::Kind::uint8`].
+    /// Elements of input `i`, which must be declared [`crate::ops::Kind::uint8`].
     pub fn levels(&self, i: usize) -> &'a [u8] {
         self.x_memory(i).slice()
     }
 
-    /// Elements of input `i`, which was declared [`crate::ops::Kind::int8`].
+    /// Elements of input `i`, which must be declared [`crate::ops::Kind::int8`].
     pub fn signed_levels(&self, i: usize) -> &'a [i8] {
         self.x_memory(i).slice()
     }
 
-    /// Elements of input `i` for writing: it must be declared by [`crate::ops::Compute::overwrites`].
+    /// Mutable elements of input `i`, which must be declared by [`crate::ops::Compute::overwrites`].
     pub fn overwrite(&mut self, i: usize) -> &'a mut [T] {
         self.x_memory(i).slice_mut()
     }
 
-    /// Shape of input `i`.
+    /// The shape of input `i`.
     pub fn x_shape(&self, i: usize) -> &'a Shape {
         self.x_memory(i).shape
     }
 
-    /// Shape of output `o`.
+    /// The shape of output `o`.
     pub fn y_shape(&self, o: usize) -> &'a Shape {
         self.y[o].shape
     }
 
-    /// Elements of output `o`, undefined until written. May be asked for once.
+    /// Elements of output `o`, undefined until written. May be called once.
     pub fn y(&mut self, o: usize) -> &'a mut [T] {
         self.take(o).slice_mut()
     }
 
-    /// Elements of output 0 with the values of input `i`, whose shape it has and whose memory it may share; zeros where
-    /// that input is not given. May be asked for once.
+    /// Elements of output 0, initialized with input `i`, which has the same shape and may share its memory. Zeros if
+    /// that input is not given. May be called once.
     pub fn y_after(&mut self, i: usize) -> &'a mut [T] {
         let from = self.has(i).then(|| self.x_memory(i));
         let to = self.take(0);
@@ -263,8 +264,8 @@ impl<'a, T: Float> Run<'a, T> {
         to.slice_mut()
     }
 
-    /// Output 0 by a formula of inputs 0 and 1 as they meet; it may be the memory of one that is not repeated. The formula must be
-    /// `#[inline(always)]`.
+    /// Computes output 0 by a formula of inputs 0 and 1 with broadcasting. The output may alias an input that is not
+    /// broadcast. The formula must be `#[inline(always)]`.
     #[inline(always)]
     pub(crate) fn map_pairs(&mut self, pairing: &Pairing, f: impl Fn(T, T) -> T + Sync + Copy)
     where
@@ -273,23 +274,23 @@ impl<'a, T: Float> Run<'a, T> {
         let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
         let fits = pairing.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
         assert!(fits, "arrays that have not the shapes of the pairing");
-        // SAFETY: all that meets lies within the arrays.
+        // SAFETY: all broadcast indices are within the arrays.
         unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
     }
 
     /// Copies `from` to `to`, which may be the same memory.
     pub(crate) fn copy(from: Memory<'_>, to: Memory<'_>) {
         assert_eq!(from.shape.size(), to.shape.size());
-        // SAFETY: both hold as many elements of the type; `copy` allows them to be the same.
+        // SAFETY: both hold the same number of elements of the type, and `copy` allows them to be the same.
         unsafe { std::ptr::copy::<T>(from.ptr.cast(), to.ptr.cast(), to.shape.size()) };
     }
 
-    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers. May be asked for once.
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] declares as whole numbers. May be called once.
     pub fn y_index(&mut self, o: usize) -> &'a mut [i64] {
         self.take(o).slice_mut()
     }
 
-    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are `u8`. May be asked for once.
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] declares as `u8`. May be called once.
     pub fn y_levels(&mut self, o: usize) -> &'a mut [u8] {
         self.take(o).slice_mut()
     }
@@ -301,37 +302,37 @@ impl<'a, T: Float> Run<'a, T> {
         self.y[o]
     }
 
-    /// The number `v` as an element of an output: of a function that moves elements of integer arrays, an integer.
+    /// The number `v` as an element of an output. An integer if the function moves elements of integer arrays.
     pub fn constant(&self, v: f64) -> T {
         T::of(if self.integers { f64::from_bits(v as i64 as u64) } else { v })
     }
 
-    /// What this function keeps between its runs.
+    /// The saved state of this function.
     pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
         self.state.get()
     }
 
-    /// [`Run::state`], for as long as the function itself is there to be run.
+    /// [`Run::state`] with the lifetime of the function.
     pub fn into_state<S: Default + Send + 'static>(self) -> &'a mut S {
         self.state.get()
     }
 
-    /// The key of `count` random numbers: new ones in a forward run, the same ones again in a recomputation.
+    /// The key of `count` random numbers: new ones in a forward run, the previous ones in a recomputation.
     pub fn random(&mut self, seed: i64, count: usize) -> random::PhiloxKey {
         self.state.key(seed, count as u64, self.recompute)
     }
 
-    /// Whether values that were dropped are computed again: side effects (running statistics) must not be repeated.
+    /// True if dropped values are being recomputed, so side effects such as running statistics must not be repeated.
     pub fn is_recomputation(&self) -> bool {
         self.recompute
     }
 }
 
-/// Where a gradient goes: written over what is there, or added to it.
+/// The destination of a gradient, which is overwritten or added to.
 pub struct Grad<'a, T> {
     /// The elements.
     pub data: &'a mut [T],
-    /// Add to what is there; otherwise it is undefined and must be overwritten.
+    /// Add to the elements. Otherwise they are undefined and must be overwritten.
     pub accumulate: bool,
 }
 
@@ -342,13 +343,13 @@ impl<'a, T: Float> Grad<'a, T> {
         map::put(self.data, self.accumulate, f);
     }
 
-    /// Writes or adds `f` of the elements that arrays have at each place. It must be `#[inline(always)]`.
+    /// Writes or adds `f` of the elements of several arrays at each index. `f` must be `#[inline(always)]`.
     #[inline(always)]
     pub fn put_of<const N: usize>(self, x: [&[T]; N], f: impl Fn([T; N]) -> T + Sync + Copy) {
         map::put_of(self.data, self.accumulate, x, f);
     }
 
-    /// Writes or adds those values.
+    /// Writes or adds these values.
     pub fn put_all(self, values: &[T]) {
         self.put_of(
             [values],
@@ -357,7 +358,7 @@ impl<'a, T: Float> Grad<'a, T> {
         );
     }
 
-    /// Writes or adds what `f` writes to every element of the array that it is given.
+    /// Writes or adds the values that `f` writes to every element of its argument.
     pub fn through(self, f: impl FnOnce(&mut [T])) {
         if self.accumulate {
             scratch::with(self.data.len(), |g| {
@@ -407,27 +408,27 @@ impl<'a, T: Float> Backward<'a, T> {
         self.lasting.map_or(0, Lasting::name)
     }
 
-    /// The input of [`crate::ops::Compute::CACHED_INPUT`], if what is made of its values may be kept.
+    /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
     pub fn lasting(&self) -> Option<Lasting<'a>> {
         self.lasting
     }
 
-    /// Number of inputs that were given.
+    /// The number of given inputs.
     pub fn n_inputs(&self) -> usize {
         self.x.len()
     }
 
-    /// Number of outputs.
+    /// The number of outputs.
     pub fn n_outputs(&self) -> usize {
         self.y.len()
     }
 
-    /// Whether input `i` was given.
+    /// True if input `i` was given.
     pub fn has(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| at < self.x.len())
     }
 
-    /// The backward run of another operation, on inputs `x`, of the gradients `gx`: a part of this one.
+    /// The backward run of another operation as a part of this one, on inputs `x` and for the gradients `gx`.
     pub(crate) fn on<'b>(
         &'b mut self,
         x: &'b [Memory<'b>],
@@ -447,17 +448,17 @@ impl<'a, T: Float> Backward<'a, T> {
         }
     }
 
-    /// Where the gradient of input `i` is in memory and whether to add to it, if it is wanted: for [`Backward::on`].
+    /// The memory of the gradient of input `i` and whether to add to it, if requested. For [`Backward::on`].
     pub(crate) fn gx_memory(&self, i: usize) -> Option<(Memory<'a>, bool)> {
         *self.gx.get(position(self.present, i)?)?
     }
 
-    /// Input `i` in memory: for [`Backward::on`].
+    /// The memory of input `i`. For [`Backward::on`].
     pub(crate) fn x_memory(&self, i: usize) -> Memory<'a> {
         self.memory(i)
     }
 
-    /// Output `o` and its gradient in memory, the former if it is read: for a part of this run.
+    /// The memory of output `o` (if it is read) and of its gradient, for a part of this run.
     pub(crate) fn y_and_gy(&self, o: usize) -> (Memory<'a>, Memory<'a>) {
         (self.y[o], self.gy[o])
     }
@@ -466,47 +467,47 @@ impl<'a, T: Float> Backward<'a, T> {
         self.x[position(self.present, i).unwrap_or(usize::MAX)]
     }
 
-    /// Elements of input `i`, if the gradient that is wanted declares to read them.
+    /// Elements of input `i`. The requested gradient must declare to read them.
     pub fn x(&self, i: usize) -> &'a [T] {
         self.memory(i).slice()
     }
 
-    /// Elements of input `i`, which was declared [`crate::ops::Kind::index`].
+    /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].
     pub fn index(&self, i: usize) -> &'a [i64] {
         self.memory(i).slice()
     }
 
-    /// Shape of input `i`.
+    /// The shape of input `i`.
     pub fn x_shape(&self, i: usize) -> &'a Shape {
         self.memory(i).shape
     }
 
-    /// Elements of output `o`, if the gradient that is wanted declares to read them.
+    /// Elements of output `o`. The requested gradient must declare to read them.
     pub fn y(&self, o: usize) -> &'a [T] {
         self.y[o].slice()
     }
 
-    /// Elements of output `o`, which [`crate::ops::Compute::output`] says are whole numbers.
+    /// Elements of output `o`, which [`crate::ops::Compute::output`] declares as whole numbers.
     pub fn y_index(&self, o: usize) -> &'a [i64] {
         self.y[o].slice()
     }
 
-    /// Shape of output `o`.
+    /// The shape of output `o`.
     pub fn y_shape(&self, o: usize) -> &'a Shape {
         self.y[o].shape
     }
 
-    /// Gradient of output `o`.
+    /// The gradient of output `o`.
     pub fn gy(&self, o: usize) -> &'a [T] {
         self.gy[o].slice()
     }
 
-    /// Whether the gradient of input `i` is wanted.
+    /// True if the gradient of input `i` is requested.
     pub fn wants(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| self.gx.get(at).is_some_and(Option::is_some))
     }
 
-    /// All arrays of an elementwise function of one or two inputs, as its loops take them.
+    /// All arrays of an elementwise function of one or two inputs, in the form its loops take.
     pub(crate) fn part(&self) -> Part {
         let n = self.y[0].shape.size();
         assert_eq!(self.gy[0].shape.size(), n, "an output and its gradient have one shape");
@@ -520,13 +521,13 @@ impl<'a, T: Float> Backward<'a, T> {
         part
     }
 
-    /// Where the gradient of input `i` goes, if it is wanted. May be asked for once.
+    /// The destination of the gradient of input `i`, if requested. May be called once.
     pub fn gx(&mut self, i: usize) -> Option<Grad<'a, T>> {
         let (memory, accumulate) = self.gx_memory(i)?;
         Some(Grad { data: memory.slice_mut(), accumulate })
     }
 
-    /// What this function keeps between its runs.
+    /// The saved state of this function.
     pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
         self.state.get()
     }

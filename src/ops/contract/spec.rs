@@ -1,25 +1,25 @@
-//! The declarative half of an operation: its name, inputs, arguments and documentation.
+//! The declaration of an operation: name, inputs, arguments and documentation.
 
 use std::fmt;
 
 use crate::{Error, Result};
 
-/// Everything about an operation that is known before it is called.
+/// Everything that is known about an operation before it is called.
 pub struct Spec {
     /// Name of the function in Python: `leaky_relu`.
     pub name: &'static str,
-    /// Name of the type, which `info.type_name` shows: `LeakyReLU`.
+    /// Name of the type, shown by `info.type_name`: `LeakyReLU`.
     pub type_name: &'static str,
-    /// Doc comment as written, one leading space per line.
+    /// Doc comment as written, with one leading space per line.
     pub raw_doc: &'static str,
-    /// The array inputs, in order.
+    /// Array inputs, in order.
     pub inputs: &'static [Input],
     /// Constant arguments, in order.
     pub args: &'static [Arg],
 }
 
 impl Spec {
-    /// Documentation in the house's docstring form.
+    /// The documentation as a docstring.
     pub fn doc(&self) -> String {
         let lines = self.raw_doc.lines().map(|l| l.strip_prefix(' ').unwrap_or(l).trim_end());
         lines.collect::<Vec<_>>().join("\n").trim_end().to_string()
@@ -31,30 +31,30 @@ impl Spec {
 pub struct Input {
     /// Name in Python.
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of array it accepts.
     pub kind: Kind,
 }
 
-/// What an input takes, and as what its elements are read.
+/// The kind of an input, which determines the type in which its elements are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(non_camel_case_types)] // as they are written in `op!`
+#[allow(non_camel_case_types)] // as written in `op!`
 pub enum Kind {
-    /// Real numbers of the type that the function computes in.
+    /// Real numbers of the type in which the function computes.
     float,
-    /// As `float`; may be left out.
+    /// As `float`, but optional.
     optional,
-    /// Whole numbers, read as `i64`; never differentiated.
+    /// Whole numbers, read as `i64`. Never differentiated.
     index,
-    /// Levels of 8 bits, read as `u8`; never differentiated.
+    /// Levels of 8 bits, read as `u8`. Never differentiated.
     uint8,
-    /// Signed levels of 8 bits, read as `i8`; never differentiated.
+    /// Signed levels of 8 bits, read as `i8`. Never differentiated.
     int8,
-    /// Any number of `float` inputs; must be the last input.
+    /// Any number of `float` inputs. Must be the last input.
     list,
 }
 
 impl Kind {
-    /// Whether it takes whole numbers.
+    /// True if it accepts whole numbers.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::index | Self::uint8 | Self::int8)
     }
@@ -64,18 +64,18 @@ impl Kind {
 pub struct Arg {
     /// Name in Python.
     pub name: &'static str,
-    /// Name in `info.args`, as NNabla has it.
+    /// Name in `info.args`, as in NNabla.
     pub info: &'static str,
     /// Annotation in Python.
     pub py_type: &'static str,
-    /// Value when the caller gives none; `None` when one must be given.
+    /// The default value. `None` if the argument is required.
     pub default: Option<fn() -> Value>,
 }
 
-/// A constant argument's value on its way from Python.
+/// The value of a constant argument, passed from Python.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing given.
+    /// No value.
     None,
     /// A truth value.
     Bool(bool),
@@ -83,9 +83,9 @@ pub enum Value {
     Int(i64),
     /// A real number.
     Float(f64),
-    /// Whole numbers: a shape, axes.
+    /// Whole numbers, such as a shape or axes.
     Ints(Vec<i64>),
-    /// Whole numbers of which some are left open.
+    /// Whole numbers, some of which are left open.
     Bounds(Vec<Option<i64>>),
     /// Real numbers.
     Floats(Vec<f64>),
@@ -119,21 +119,21 @@ impl fmt::Display for Value {
     }
 }
 
-/// A Rust type that an argument may have.
+/// A Rust type of an argument.
 pub trait ArgType: Sized + Clone {
     /// Its Python annotation.
     const PY_TYPE: &'static str;
-    /// What it accepts, in words.
+    /// A description of the accepted values.
     const WORDS: &'static str;
-    /// Its value, if `v` is of this type.
+    /// Converts `v`, if it is of this type.
     fn read(v: &Value) -> Option<Self>;
-    /// The value of it.
+    /// Converts to a value.
     fn write(self) -> Value;
 }
 
-/// The whole number that a real one is, as `16 / 2` of Python.
+/// The whole number equal to a real one, such as `16 / 2` in Python.
 pub(crate) fn integer(v: f64) -> Option<i64> {
-    /// All whole numbers up to here are numbers of double precision.
+    /// All whole numbers up to this one are exact in double precision.
     const MOST: f64 = 9_007_199_254_740_992.0;
     (v.fract() == 0.0 && v.abs() <= MOST).then_some(v as i64)
 }
@@ -198,14 +198,14 @@ optional! {
     Vec<f64>, "float | Sequence[float] | None", "a number, several or None";
 }
 
-/// A struct that `op!` declared: one field per constant argument.
+/// A struct declared by `op!`, with one field per constant argument.
 pub trait Declared: Sized + Clone + Send + Sync + 'static {
-    /// Its declaration.
+    /// The declaration.
     const SPEC: Spec;
     /// Binds the arguments.
     ///
     /// # Errors
-    /// [`Error::Argument`] when a value has the wrong type.
+    /// [`Error::Argument`] if a value has the wrong type.
     fn bind(values: &[Value]) -> Result<Self>;
     /// The arguments, in order.
     fn values(&self) -> Vec<Value>;
@@ -217,7 +217,7 @@ pub(crate) fn read<T: ArgType>(op: &'static str, arg: &str, v: Option<&Value>) -
     T::read(v).ok_or_else(|| Error::argument(op, arg, T::WORDS, v))
 }
 
-/// The default of an argument, or its absence, for [`op!`].
+/// The default of an argument for [`op!`], if any.
 macro_rules! default {
     ($ty:ty) => {
         None
@@ -250,10 +250,10 @@ macro_rules! info_name {
 }
 pub(crate) use info_name;
 
-/// Declares an operation: `Type = name(inputs; arguments)`, its doc comment being the docstring.
+/// Declares an operation: `Type = name(inputs; arguments)`. Its doc comment is the docstring.
 ///
-/// An input is `name` or `name: kind` with a [`Kind`]; an argument is `name: type`, `name: type = default`, with
-/// `as other_name` before the colon where NNabla's `info.args` calls it differently.
+/// An input is `name` or `name: kind` with a [`Kind`]. An argument is `name: type` or `name: type = default`, with
+/// `as other_name` before the colon if its name in NNabla's `info.args` differs.
 macro_rules! op {
     (
         $(#[doc = $doc:literal])+

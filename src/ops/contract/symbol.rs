@@ -1,5 +1,5 @@
-//! Symbols: numbers whose arithmetic builds a graph. A formula written on [`Number`](crate::kernels::Number) and run on symbols becomes a
-//! graph of public operations, which can be differentiated again, to any order.
+//! Symbols: numbers whose arithmetic builds a graph. A formula on [`Number`](crate::kernels::Number), evaluated on
+//! symbols, becomes a graph of public operations, which can be differentiated to any order.
 
 mod number;
 mod tape;
@@ -19,27 +19,27 @@ pub(crate) use tape::Tape;
 /// A variable of the graph under construction, or a constant.
 #[derive(Clone, Copy, Debug)]
 pub enum Sym {
-    /// Variable number `0` of the builder.
+    /// A variable of the builder, by number.
     Node(u32),
-    /// A number, the same everywhere.
+    /// The same number for all elements.
     Const(f64),
 }
 
-/// What symbols build on: a graph that can take another function.
+/// A graph to which symbols can add functions.
 pub trait Builder {
     /// Adds a function of variables of this builder and returns its outputs.
     ///
     /// # Errors
-    /// When the operation refuses its inputs.
+    /// If the operation refuses its inputs.
     fn apply(&mut self, op: Op, x: &[u32]) -> Result<SmallVec<[u32; 1]>>;
-    /// Shape of a variable.
+    /// The shape of a variable.
     fn shape(&self, v: u32) -> Shape;
 }
 
 struct Session {
     builder: *mut dyn Builder,
     error: Option<Error>,
-    /// What is built, if a formula wants to know.
+    /// A record of what is built, if requested.
     tape: Option<Vec<tape::TapeStep>>,
 }
 
@@ -52,10 +52,10 @@ pub(crate) fn begin_thread() {
     let _ = SESSIONS.try_with(|_| ());
 }
 
-/// Runs `formula`, whose symbols build on `builder`.
+/// Evaluates `formula`, whose symbols build on `builder`.
 ///
 /// # Errors
-/// The first error of the builder, whatever the formula did after it.
+/// The first error of the builder. The result of the formula is then discarded.
 pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Result<R> {
     struct Pop;
     impl Drop for Pop {
@@ -63,7 +63,7 @@ pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Resul
             SESSIONS.with(|s| s.borrow_mut().pop());
         }
     }
-    // SAFETY: only the lifetime is erased; the session is popped before this function returns, by `Pop` if need be.
+    // SAFETY: only the lifetime is erased. The session is popped before this function returns, by `Pop` on unwinding.
     let builder: &'static mut dyn Builder = unsafe { std::mem::transmute(builder) };
     SESSIONS.with(|s| s.borrow_mut().push(Session { builder, error: None, tape: None }));
     let pop = Pop;
@@ -82,7 +82,7 @@ fn with_builder<R>(f: impl FnOnce(&mut dyn Builder) -> Result<R>, otherwise: imp
     if failed {
         return otherwise();
     }
-    // SAFETY: the session is on the stack of `build`, which holds the builder exclusively and is not using it now.
+    // SAFETY: the session is on the stack of `build`, which borrows the builder exclusively and is not using it now.
     match f(unsafe { &mut *builder }) {
         Ok(r) => r,
         Err(error) => {
@@ -93,7 +93,7 @@ fn with_builder<R>(f: impl FnOnce(&mut dyn Builder) -> Result<R>, otherwise: imp
 }
 
 impl Sym {
-    /// The shape of a symbol; a constant is a scalar.
+    /// The shape of a symbol. A constant is a scalar.
     pub fn shape(self) -> Shape {
         match self {
             Self::Node(v) => with_builder(|b| Ok(b.shape(v)), Shape::scalar),
@@ -101,7 +101,7 @@ impl Sym {
         }
     }
 
-    /// The first output of `op` on `x`. Constants become arrays of the shape of the first variable among `x`.
+    /// The first output of `op` on `x`. Constants become arrays with the shape of the first variable in `x`.
     pub fn apply(op: impl Compute, x: &[Self]) -> Self {
         Self::apply_op(Op::new(op), x)[0]
     }
@@ -126,7 +126,7 @@ impl Sym {
         y.into_iter().map(Self::Node).collect()
     }
 
-    /// The variable of a symbol, made with `shape` if it is a constant.
+    /// The variable of a symbol. A constant becomes a variable of shape `shape`.
     pub fn node(self, shape: &Shape) -> u32 {
         match self {
             Self::Node(v) => v,
@@ -143,12 +143,12 @@ impl Sym {
         Self::apply(Reshape { shape, inplace: false }, &[self])
     }
 
-    /// With axes in another order: axis `i` of the result is axis `axes[i]` of this.
+    /// With permuted axes: axis `i` of the result is axis `axes[i]` of this.
     pub fn transpose(self, axes: &[usize]) -> Self {
         Self::apply(Transpose { axes: axes.iter().map(|a| *a as i64).collect() }, &[self])
     }
 
-    /// Summed over `axes`, which stay with length one if `keep` is set.
+    /// The sum over `axes`, which remain with length one if `keep` is set.
     pub fn sum(self, axes: &[usize], keep: bool) -> Self {
         if axes.is_empty() {
             return self;
@@ -157,7 +157,7 @@ impl Sym {
         Self::apply(Sum { axis, keepdims: keep }, &[self])
     }
 
-    /// Repeated along axes of length one (and new leading axes) to `shape`.
+    /// Broadcast to `shape`, along axes of length one and new leading axes.
     pub fn broadcast(self, shape: &Shape) -> Self {
         match self {
             Self::Const(_) => Self::Node(self.node(shape)),
@@ -172,7 +172,7 @@ impl Sym {
         }
     }
 
-    /// Summed over the axes along which `shape` was broadcast to the shape of this: the gradient of broadcasting.
+    /// The sum over the axes along which `shape` was broadcast to the shape of this: the gradient of broadcasting.
     pub fn sum_to(self, shape: &Shape) -> Self {
         let own = self.shape();
         if own == *shape {
@@ -188,21 +188,21 @@ impl Sym {
     }
 }
 
-/// What the gradient of an operation is made of: symbols of its inputs, outputs and output gradients.
+/// The symbols available to a gradient rule: inputs, outputs and output gradients.
 pub struct Symbols {
-    /// Inputs that were given; reading one that [`Compute::symbol_reads`] does not declare is an error.
+    /// Given inputs. Reading one that [`Compute::symbol_reads`] does not declare is an error.
     pub(crate) x: SmallVec<[Sym; 4]>,
     /// Outputs.
     pub(crate) y: SmallVec<[Sym; 2]>,
     /// Gradients of the outputs.
     pub(crate) gy: SmallVec<[Sym; 2]>,
-    /// Which gradients are wanted.
+    /// True for each requested gradient.
     pub(crate) wanted: SmallVec<[bool; 4]>,
     pub(crate) present: u64,
 }
 
 impl Symbols {
-    /// The symbols of one function, all inputs being given.
+    /// The symbols of one function with all inputs.
     pub fn new(x: &[Sym], y: &[Sym], gy: &[Sym], wanted: &[bool]) -> Self {
         Self {
             x: SmallVec::from_slice(x),
@@ -213,17 +213,17 @@ impl Symbols {
         }
     }
 
-    /// Number of inputs that were given.
+    /// The number of given inputs.
     pub fn n_inputs(&self) -> usize {
         self.x.len()
     }
 
-    /// Number of outputs.
+    /// The number of outputs.
     pub fn n_outputs(&self) -> usize {
         self.y.len()
     }
 
-    /// Whether input `i` was given.
+    /// True if input `i` was given.
     pub fn has(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| at < self.x.len())
     }
@@ -238,12 +238,12 @@ impl Symbols {
         self.y[o]
     }
 
-    /// Gradient of output `o`.
+    /// The gradient of output `o`.
     pub fn gy(&self, o: usize) -> Sym {
         self.gy[o]
     }
 
-    /// Whether the gradient of input `i` is wanted.
+    /// True if the gradient of input `i` is requested.
     pub fn wants(&self, i: usize) -> bool {
         position(self.present, i).is_some_and(|at| self.wanted.get(at) == Some(&true))
     }

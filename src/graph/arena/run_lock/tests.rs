@@ -1,4 +1,4 @@
-//! Tests of run locks: what a run marks is undone, however it ends.
+//! Tests of run locks: every exit of a run undoes its marks.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ fn step(y: &Variable, clear: bool) {
     y.backward(&BackwardOptions { clear_buffer: clear, ..Default::default() }).expect("runs");
 }
 
-/// What must be so when nothing is under way, looked at behind the lease.
+/// Asserts the state of a graph without active runs, without flushing deferred marks.
 fn is_at_rest(y: &Variable, pending: bool) {
     arena::with(|a| {
         a.flush();
@@ -72,12 +72,12 @@ fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
         is_at_rest(&y, true);
         assert_eq!(y.grad().to_vec().expect("is there"), [5.0; 3]);
     }
-    // No run of this thread is thought to be under way for ever: plans are leased again.
+    // No run of this thread is still recorded as active, so plans can be locked as a whole again.
     let own = super::Thread::current();
     assert!(arena::with(|a| !a.run_locks.single.contains(&own)));
 }
 
-/// Whoever detaches a run panics after it, where nobody catches that but the test.
+/// The detach callback panics after the run, and only the test catches the panic.
 #[test]
 fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
     let x = Variable::new([1 << 15]).expect("fits").with_need_grad(true);
@@ -141,7 +141,7 @@ fn a_loss_that_waits_keeps_the_trunk() {
     let x = leaf();
     let trunk = one("exp", &[&x]);
     let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));
-    drop(trunk); // nobody looks
+    drop(trunk); // no other holder is left
     for n in 0..5 {
         x.grad().storage.zero().expect("is whole");
         forward_all(&[&a, &b], &ForwardOptions::default()).expect("run");

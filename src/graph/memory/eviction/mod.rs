@@ -1,4 +1,4 @@
-//! A memory budget for functions that run as they are built: what is evicted, and how it is computed again.
+//! A memory budget for eager execution: eviction of values, and their recomputation.
 
 pub(crate) mod pool;
 pub(crate) mod reserve;

@@ -1,13 +1,13 @@
-//! What functions that run as soon as they are built may give up under a budget, and which of it to give up.
+//! The pool of values that eager functions may evict under a budget, and the choice among them.
 //!
-//! What there is in memory is asked of the allocator: all arrays of the process count, whatever they belong to, but for
-//! those that other threads have made under budgets of their own.
+//! The allocator reports how much memory is in use. All arrays of the process count, except those that other threads
+//! created under their own budgets.
 //!
-//! Nobody knows what such a program computes next, so that the choice is greedy: whenever memory is wanted that is not
-//! there, values go that cost little to compute again for the bytes they give and that are far away in the order of the
-//! graph, which a backward run comes back to last. (The idea is that of Kirisame et al., Dynamic Tensor
-//! Rematerialization, ICLR 2021; here the distance takes the place of the time since the last use, since the way back is
-//! known.) What a value costs counts what is gone above it, so that what stays lies spaced out.
+//! The future of an eager program is unknown, so the choice is greedy. When more memory is needed, values are evicted
+//! that are cheap to recompute for their size and far away in the order of the graph, since a backward run returns to
+//! them last. This follows Kirisame et al., Dynamic Tensor Rematerialization, ICLR 2021. Distance replaces the time
+//! since the last use, because the order of the backward run is known. The cost of a value includes evicted values
+//! above it, so the remaining values are spread over the graph.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::memory::eviction::score::{EvictionCandidate, ValueId, sharers, work};
 use crate::graph::settings::modes;
 
-/// Values of up to so many elements stay: their memory is not worth giving back.
+/// Values of at most this many elements are never evicted: their memory is not worth it.
 const SMALL: usize = 1024;
 
 /// The memory of the graphs that one thread builds under a budget.
@@ -36,27 +36,27 @@ thread_local! {
 
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Has this thread pay for what it allocates from its own account, or from none.
+/// Charges allocations of this thread to its own account, or to none.
 fn charge_own_account(on: bool) {
     pay_from(on.then(|| OWN.with(|own| Arc::clone(&own.account))));
 }
 
-/// Whether any function was ever built under a budget.
 /// Registers the thread-local with a destructor.
 #[cfg(feature = "python")]
 pub(crate) fn begin_thread() {
     let _ = OWN.try_with(|_| ());
 }
 
+/// True if any function was ever built under a budget.
 pub(crate) fn in_use() -> bool {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// Storages that must stay for the moment, with how many need each.
+/// Storages that must not be evicted now, with the number of users of each.
 #[derive(Default)]
 pub(crate) struct Pins(HashMap<*const Storage, u32>);
 
-// SAFETY: the pointers are compared, never followed.
+// SAFETY: the pointers are compared, never dereferenced.
 unsafe impl Send for Pins {}
 
 impl Pins {
@@ -64,7 +64,7 @@ impl Pins {
         *self.0.entry(Arc::as_ptr(storage)).or_default() += 1;
     }
 
-    /// Takes one pin back; says whether it was the last one.
+    /// Removes one pin. Returns true if it was the last one.
     pub(crate) fn take(&mut self, storage: &Arc<Storage>) -> bool {
         let Some(n) = self.0.get_mut(&Arc::as_ptr(storage)) else { return true };
         *n -= 1;
@@ -88,11 +88,11 @@ pub(crate) struct PoolState {
     pub(crate) limit: usize,
     account: Arc<Account>,
     values: BTreeMap<ValueId, EvictionCandidate>,
-    /// With so many values it looks which are not in memory any more.
+    /// The number of values at which the pool is swept for values that are no longer in memory.
     many: usize,
-    /// Variables that no function computes, with their generations.
+    /// Variables without parent, with their generations.
     leaves: BTreeSet<(Ix, u32)>,
-    /// Backward runs under way: they have hold of all values.
+    /// The number of active backward runs. They hold all values.
     pub(crate) runs: u32,
 }
 
@@ -117,19 +117,19 @@ impl Drop for EvictionPool {
     }
 }
 
-/// Sets the bytes within which functions that this thread runs as it builds them keep, and returns those before.
+/// Sets the memory budget, in bytes, for eager functions of this thread. Returns the previous one.
 pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
     charge_own_account(bytes.is_some());
     modes::swap_memory_budget(bytes)
 }
 
 impl EvictionPool {
-    /// The pool to which what `f` computed belongs, if it ran under a budget when it was built.
+    /// The pool of the values that `f` computed, if it ran eagerly under a budget.
     pub(crate) fn of(a: &Arena, f: Ix) -> Option<Arc<Self>> {
         a.functions[f].evictor.clone()?.downcast().ok()
     }
 
-    /// That of this thread, with the budget that holds now.
+    /// The pool of this thread, with the current budget.
     pub(crate) fn of_thread(limit: usize) -> Arc<Self> {
         IN_USE.store(true, Ordering::Relaxed);
         let own = OWN.with(Arc::clone);
@@ -137,19 +137,19 @@ impl EvictionPool {
         own
     }
 
-    /// To be locked after the arena.
+    /// Locks the state. Must be locked after the arena.
     pub(crate) fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock()
     }
 
-    /// Has this thread pay for what it allocates from the account of this one.
+    /// Charges allocations of this thread to the account of the pool.
     pub(crate) fn pay(&self) -> Paying {
         self.account.pay()
     }
 }
 
 impl PoolState {
-    /// Notes what `f` has just computed, and what it took from outside.
+    /// Adds the values that `f` has just computed, and its inputs from outside.
     pub(crate) fn add(&mut self, a: &mut Arena, f: Ix) {
         for i in 0..a.functions[f].inputs.len() {
             let v = a.functions[f].inputs[i];
@@ -188,7 +188,7 @@ impl PoolState {
         }
     }
 
-    /// Notes whose memory somebody else has hold of, which cannot be told once a run has.
+    /// Records which values have other holders. This cannot be determined once a run holds all values.
     pub(crate) fn note_holders(&mut self, a: &Arena) {
         let Self { values, .. } = self;
         for ((_, o), value) in values {
@@ -202,18 +202,18 @@ impl PoolState {
         }
     }
 
-    /// From now on the budget is that of the thread which asks, if it has one.
+    /// Replaces the budget by that of the calling thread, if it has one.
     pub(crate) fn renew_limit(&mut self) {
         self.limit = modes::memory_budget().unwrap_or(self.limit);
     }
 
-    /// Says that the run under way has no more use for what `f` computed.
+    /// Records that the active run no longer needs the outputs of `f`.
     pub(crate) fn finish(&mut self, a: &Arena, f: Ix) {
         let born = a.functions[f].born;
         self.values.range_mut((born, 0)..=(born, u32::MAX)).for_each(|(_, value)| value.done = true);
     }
 
-    /// Forgets leaves that no graph reads any more.
+    /// Removes leaves that no graph reads any more.
     fn forget_leaves(&mut self, a: &Arena) {
         let is_read = |&(v, generation): &(Ix, u32)| {
             a.variables[v].generation == generation && a.consumers(v).next().is_some()
@@ -221,7 +221,7 @@ impl PoolState {
         self.leaves.retain(is_read);
     }
 
-    /// Forgets what is not in memory any more.
+    /// Removes values that are no longer in memory.
     fn sweep(&mut self, a: &Arena) {
         self.forget_leaves(a);
         let mut lost = Vec::new();
@@ -237,9 +237,9 @@ impl PoolState {
         }
     }
 
-    /// Bytes that a backward run takes at least: leaves and their gradients are there, of which those that are missing
-    /// have the type `grad`, and at the function that is about to be built it takes `beside` bytes. (The gradients of
-    /// leaves that only functions above it read come after that.)
+    /// A lower bound, in bytes, on the memory of a backward run: all leaves and their gradients, plus `beside` bytes
+    /// at the function that is about to be built. Missing gradients have the type `grad`. Excludes gradients of
+    /// leaves that only functions above it read, since they are computed later.
     pub(crate) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
         self.forget_leaves(a);
         let mut tensors: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
@@ -263,10 +263,11 @@ impl PoolState {
         there + missing.max(missing_here + beside)
     }
 
-    /// Gives values up until `need` more bytes fit, for a function that was born at `now`; nothing where that cannot be.
+    /// Evicts values until `need` more bytes fit, for a function created at time `now`. Evicts nothing if that is
+    /// impossible.
     ///
     /// # Errors
-    /// Bytes that would do.
+    /// The number of bytes that would suffice.
     pub(crate) fn make_room(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
         let mut live = self.account.seen();
         if live.saturating_add(need) <= self.limit {
@@ -303,7 +304,7 @@ impl PoolState {
         Ok(())
     }
 
-    /// Clears what output `o` of `f` holds, if nobody sees it and no gradient reads it.
+    /// Clears output `o` of `f` if nothing can see it and no gradient reads it.
     pub(crate) fn drop_idle(&mut self, a: &Arena, f: Ix, o: usize) {
         let key = (a.functions[f].born, o as u32);
         let Some(value) = self.values.get(&key) else { return };
@@ -322,7 +323,7 @@ impl PoolState {
         cleared
     }
 
-    /// What is computed from a value that is gone costs more from now on.
+    /// Adds the cost of an evicted value to the values computed from it.
     fn spread(&mut self, a: &Arena, f: Ix, o: u32, cost: u64) {
         let mut seen = HashSet::new();
         let mut gone: Vec<Ix> = a.live_output(f, o as usize).into_iter().collect();

@@ -1,9 +1,9 @@
-//! Keeping functions that run as soon as they are built, and the backward runs through them, within a budget of memory:
-//! room is made before each function, and what was given up for that is computed again when it is wanted.
+//! Keeps eager functions, and the backward runs through them, within a memory budget. Values are evicted before each
+//! function if memory is short, and recomputed on demand.
 //!
-//! Values come back by the shortest list of functions, run in order. Of what the list computes only that has to stay
-//! which it reads itself later on; the rest is free to go again, so that a long way back from a distant value leaves
-//! values spaced out behind it, not all of them.
+//! A value is restored by the shortest list of functions, run in order. A value computed on the way is kept only as
+//! long as the list still reads it. The others may be evicted again, so a long recomputation leaves values spread
+//! over the graph, not all of them.
 
 use std::sync::Arc;
 
@@ -30,27 +30,28 @@ fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
     Error::BudgetFor { needed, got, by: format!("{what}{}", op.name()) }
 }
 
-/// Bytes of a copy of `storage` as the type that it is read in, where there is none.
+/// The bytes of a new copy of `storage` in the type in which it is read. Zero if no copy is needed.
 fn cast_bytes(storage: &Storage, read: DType) -> usize {
     let other = storage.dtype().is_some_and(|own| own != read);
     if other { storage.len() * read.size() } else { 0 }
 }
 
-/// Bytes that a value takes as a function keeps it.
+/// The bytes of a value in the type in which a function stores it.
 fn stored_bytes(size: usize, compute: Precision, own: Option<DType>) -> usize {
     let (kept, kernel) = (own.unwrap_or(compute.stored()), own.unwrap_or(compute.dtype()));
     size * kept.size() + if kept == kernel { 0 } else { size * kernel.size() }
 }
 
-/// Room for a function that is about to be built and to run.
+/// Memory reserved for a function that is about to be built and run.
 pub(crate) struct Reservation(Arc<EvictionPool>);
 
 impl Reservation {
-    /// Makes it, under a budget of `bytes`. All inputs are there; an output that goes to an array of `into` has room.
+    /// Reserves the memory under a budget of `bytes`. Restores all inputs first. Outputs that go to an array of
+    /// `into` need no memory.
     ///
     /// # Errors
-    /// [`Error::BudgetFor`] when that cannot be, or when it is clear already that its backward run cannot; whatever the
-    /// operation refuses.
+    /// [`Error::BudgetFor`] if the function does not fit, or if its backward run certainly will not. Errors of the
+    /// operation.
     pub(crate) fn make(
         bytes: usize,
         op: &Op,
@@ -94,9 +95,9 @@ impl Reservation {
         Ok(Self(pool))
     }
 
-    /// Counts the function once it has run.
+    /// Adds the function to the pool after it has run.
     pub(crate) fn take(self, step: &mut ForwardStep, outputs: &[Variable]) {
-        // The step has hold of what may have to go.
+        // The step holds values that may have to be evicted.
         (step.x, step.y) = (SmallVec::new(), SmallVec::new());
         let Some(first) = outputs.first() else { return };
         arena::with(|a| {
@@ -107,13 +108,13 @@ impl Reservation {
     }
 }
 
-/// Computes values again that are about to be read and were given up for a budget.
+/// Recomputes evicted values that are about to be read.
 pub(crate) fn rematerialize_inputs(inputs: &[&Variable]) -> Result<()> {
     let gone = arena::with(|a| inputs.iter().any(|v| is_evicted(a, v.ix())));
     if gone { inputs.iter().try_for_each(|v| v.bring_back().map(drop)) } else { Ok(()) }
 }
 
-/// Bytes that the backward run of a function takes beside leaves and their gradients.
+/// The bytes that the backward run of a function needs, excluding leaves and their gradients.
 fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: Precision) -> usize {
     let wanted: SmallVec<[usize; 4]> = (0..inputs.len()).filter(|i| a.need_grad(inputs[*i])).collect();
     if wanted.is_empty() {
@@ -142,14 +143,14 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
     total
 }
 
-/// Whether the data of `v` was given up and can come back.
+/// True if the data of `v` was evicted and can be recomputed.
 fn is_evicted(a: &Arena, v: Ix) -> bool {
     let slot = &a.variables[v];
     let restorable = slot.parent != NONE && slot.flags & flag::RESTORED != 0;
     restorable && a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.is_cleared())
 }
 
-/// Functions that run again, and what must stay for which of them.
+/// Functions that run again, locked for that.
 struct Rerun {
     functions: Vec<Ix>,
     /// Those that no other run holds.
@@ -171,7 +172,7 @@ impl Rerun {
                 pins.add(a.data(tensor));
             }
         }
-        // Last, since what undoes it locks the arena.
+        // Must be last, since the destructor that undoes it locks the arena.
         a.begin_run(&taken)?;
         Ok(Self { functions, taken })
     }
@@ -183,10 +184,10 @@ impl Drop for Rerun {
     }
 }
 
-/// Computes the data of `wanted` again, as far as it is gone, for a function that was born at `now`. What is pinned stays.
+/// Recomputes the missing data of `wanted`, for a function created at time `now`. Keeps pinned storages.
 ///
 /// # Errors
-/// [`Error::BudgetFor`] when there is no room for that.
+/// [`Error::BudgetFor`] if the budget is too small.
 fn restore(pool: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());
@@ -238,18 +239,18 @@ fn run_again(pool: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Resu
     Ok(())
 }
 
-/// Bytes that an array takes which is about to be written.
+/// The bytes to allocate for an array that is about to be written.
 fn missing(slot: &Operand) -> usize {
     let size = slot.storage.len();
     let kept = if slot.storage.holds_memory() { 0 } else { size * slot.stored.size() };
     kept + if slot.stored == slot.dtype { 0 } else { size * slot.dtype.size() }
 }
 
-/// A backward run that keeps to the budget under which its graph was built.
+/// A backward run within the budget under which its graph was built.
 struct BudgetedBackward {
     pool: Arc<EvictionPool>,
     pins: Pins,
-    /// What the run allocates belongs to the budget of the graph, whoever runs it.
+    /// Charges allocations of the run to the budget of the graph, on any thread.
     _paying: Paying,
 }
 
@@ -314,7 +315,7 @@ impl Drop for BudgetedBackward {
     }
 }
 
-/// As `restore` of one value, within its pool's budget.
+/// Restores one value within the budget of its pool.
 fn restore_one(pool: &Arc<EvictionPool>, v: Ix) -> Result<()> {
     let mut pins = Pins::default();
     let _paying = pool.pay();
@@ -327,10 +328,11 @@ fn restore_one(pool: &Arc<EvictionPool>, v: Ix) -> Result<()> {
 }
 
 impl Variable {
-    /// Computes its data again if a budget of memory made room of it; says whether it did.
+    /// Recomputes its data if it was evicted under a budget. Returns true if it was.
     ///
     /// # Errors
-    /// [`Error::Modified`] when it would not be what it was, [`Error::BudgetFor`] when there is no room for it.
+    /// [`Error::Modified`] if the result would differ from the evicted value, [`Error::BudgetFor`] if the budget is
+    /// too small.
     pub fn bring_back(&self) -> Result<bool> {
         let v = self.ix();
         let pool = arena::with(|a| -> Result<_> {

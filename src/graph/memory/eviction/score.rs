@@ -1,4 +1,5 @@
-//! Values that functions computed at once under a budget: whether one may be given up, and what it is worth to keep it.
+//! Candidates for eviction: values that eager functions computed under a budget, whether one may be evicted, and the
+//! benefit of keeping it.
 
 use std::sync::{Arc, Weak};
 
@@ -7,25 +8,25 @@ use crate::graph::arena::liveness::is_cleared;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::step::cost;
 
-/// When a value was first computed, and as which output.
+/// The creation time of the function that computed a value, and the number of the output.
 pub(crate) type ValueId = (u64, u32);
 
-/// What a function computed and what is in memory.
+/// A value that a function computed and that is in memory.
 pub(crate) struct EvictionCandidate {
     pub(crate) storage: Weak<Storage>,
     pub(crate) function: Ix,
     pub(crate) generation: u32,
-    /// Work to compute it again, with what is gone above it.
+    /// The work to recompute it, including evicted values above it.
     pub(crate) cost: u64,
-    /// A gradient reads it, or its function may not run again.
+    /// A gradient reads it, or its function must not run again.
     pub(crate) needed: bool,
-    /// Somebody had hold of its memory when a run began.
+    /// It had other holders when a run began.
     pub(crate) held: bool,
-    /// The run under way has no more use for it.
+    /// The active run no longer needs it.
     pub(crate) done: bool,
 }
 
-/// The work of a function as [`rehearsal::work_of`] estimates it.
+/// The estimated work of a function, see [`cost::work_of`].
 pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
     let slot = &a.functions[f];
     let inputs = slot.inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape);
@@ -40,7 +41,7 @@ impl EvictionCandidate {
         if alive { a.live_output(self.function, o as usize) } else { None }
     }
 
-    /// Whether nobody sees it, and it can be computed again.
+    /// True if nothing else can see it and it can be recomputed.
     pub(crate) fn may_go(&self, a: &Arena, o: u32, storage: &Arc<Storage>, running: bool) -> bool {
         let Some(v) = self.variable(a, o) else { return false };
         let slot = &a.variables[v];
@@ -49,7 +50,7 @@ impl EvictionCandidate {
         if lasts || storage.users() > 0 || storage.is_exported() || storage.is_narrowed() {
             return false;
         }
-        // One count is the caller's.
+        // One count belongs to the caller.
         let held = if running { self.held } else { Arc::strong_count(storage) - 1 > sharers(a, v) };
         let f = &a.functions[self.function];
         let there = |v: &Ix| {
@@ -59,7 +60,7 @@ impl EvictionCandidate {
         !held && f.inputs.iter().all(there) && has_leaves_as_they_were(a, self.function)
     }
 
-    /// What it is worth to keep it.
+    /// The benefit of keeping it.
     pub(crate) fn score(&self, born: u64, bytes: usize, now: u64) -> f64 {
         match self {
             Self { done: true, .. } => -1.0,
@@ -69,15 +70,15 @@ impl EvictionCandidate {
     }
 }
 
-/// Whether the inputs of `f` that are there are those that it ran on.
+/// True if the available inputs of `f` are unchanged since it ran.
 pub(crate) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
     let slot = &a.functions[f];
     let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref());
     slot.memo.modified(x, std::iter::empty()).is_none()
 }
 
-/// As [`is_as_it_was`], of inputs that no function computes. (One that was computed from a leaf that changed differs, and
-/// whoever read what it was finds out.)
+/// As [`is_as_it_was`], for inputs without parent. A value computed from a changed leaf differs, and its readers
+/// detect that.
 fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
     let slot = &a.functions[f];
     let leaf = |v: &Ix| a.variables[*v].parent == NONE;
@@ -85,13 +86,13 @@ fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
     slot.memo.modified(x, std::iter::empty()).is_none()
 }
 
-/// How many tensors share the memory of `v` by functions in place, itself among them; none where one of them is seen from
-/// outside of the graph.
+/// The number of tensors that share the memory of `v` through in-place functions, including `v`. Zero if one of them
+/// is visible outside the graph.
 pub(crate) fn sharers(a: &Arena, v: Ix) -> usize {
     let mut all = 0;
     let mut next = vec![v];
     while let Some(v) = next.pop() {
-        // Its own count and that of the function that computes it.
+        // One count of its own, and one of the function that computes it.
         if a.tensors[a.variables[v].tensor].count > 2 {
             return 0;
         }

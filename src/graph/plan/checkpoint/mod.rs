@@ -1,4 +1,4 @@
-//! A memory budget for graphs that are there before they run: what is dropped and computed again.
+//! A memory budget for static graphs: the choice of values to drop and recompute.
 
 pub(crate) mod model;
 pub(crate) mod roots;

@@ -1,7 +1,7 @@
-//! A training step without its numbers: which arrays its functions use, forward and backward, and how large they are.
+//! A model of a training step: the arrays that its functions use, forward and backward, and their sizes.
 //!
-//! It is made from the plans of both runs and knows nothing of the arena afterwards, so that it can be played through
-//! (`stage`) for hundreds of choices of what to drop in the time of one real step.
+//! It is made from the plans of both runs and is then independent of the arena. So a step can be simulated for
+//! hundreds of choices in the time of one real step (see `simulate`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 
-/// Elements of one storage.
+/// The elements of one storage.
 pub(crate) struct Block {
     pub(crate) storage: Arc<Storage>,
-    /// The tensor that it is the data or the gradient of.
+    /// The tensor whose data or gradient it is.
     tensor: Ix,
     is_grad: bool,
     written: bool,
-    /// Type of the elements that are there before the step and stay after it.
+    /// The type of its elements, if they exist before and after the step.
     pub(crate) lasting: Option<DType>,
 }
 
@@ -39,27 +39,27 @@ pub(crate) struct Touch {
 
 /// A value between two functions.
 pub(crate) struct ModelValue {
-    /// The variable, `NONE` if it has died.
+    /// The variable, `NONE` if it was freed.
     pub(crate) variable: Ix,
     pub(crate) block: u32,
     /// The function of the forward run that computes it.
     pub(crate) producer: Option<u32>,
     /// Its last reader in the forward run.
     pub(crate) last: Option<u32>,
-    /// Uses by functions in this run, and uses at all.
+    /// The number of uses by functions in this run, and of all uses.
     reads: u32,
     pub(crate) uses: u32,
     pub(crate) bytes: usize,
-    /// A leaf, persistent, in place, or of a function that must not run twice.
+    /// True for a leaf, a persistent or in-place value, or an output of a function that must not run twice.
     pub(crate) fixed: bool,
-    /// Some gradient reads it.
+    /// A gradient reads it.
     pub(crate) needed: bool,
-    /// The user says that it is recomputed.
+    /// The user marked it for recomputation.
     pub(crate) flagged: bool,
 }
 
 impl ModelValue {
-    /// Whether a forward run may drop it.
+    /// True if a forward run may drop it.
     pub(crate) fn may_drop(&self) -> bool {
         !self.fixed && self.last.is_some() && (self.uses < 2 || self.reads >= self.uses)
     }
@@ -71,58 +71,58 @@ pub(crate) struct ModelForward {
     pub(crate) outputs: SmallVec<[u32; 1]>,
     pub(crate) work: u64,
     pub(crate) touches: SmallVec<[Touch; 4]>,
-    /// Bytes that it takes for the time that it runs.
+    /// Bytes of temporary memory while it runs.
     pub(crate) temporary: usize,
 }
 
 /// A function of the backward run.
 #[derive(Default)]
 pub(crate) struct ModelBackward {
-    /// Values that must be there.
+    /// Values that must be available.
     pub(crate) reads: SmallVec<[u32; 4]>,
     pub(crate) touches: SmallVec<[Touch; 6]>,
     pub(crate) temporary: usize,
     pub(crate) clears: SmallVec<[ModelRelease; 2]>,
 }
 
-/// A block that is cleared after a function of the backward run, once certain other runs have been.
+/// A block that is cleared after a function of the backward run, once certain other runs are done.
 pub(crate) struct ModelRelease {
     pub(crate) block: u32,
     pub(crate) after: After,
-    /// The same, of runs that do not wait for a value that is dropped.
+    /// As `after`, for a dropped value, which other runs do not wait for.
     pub(crate) unless_dropped: After,
     pub(crate) value: Option<u32>,
 }
 
-/// Sets of backward runs, a bit each, of which one each must have been.
+/// Sets of backward runs, as bit sets. Of each set at least one run must be done.
 type After = SmallVec<[u64; 1]>;
 
 impl ModelRelease {
-    /// Whether it is cleared now that these runs have been.
+    /// True if it may be cleared, given the set of completed runs.
     pub(crate) fn may_go(&self, done: u64, drop: &[bool]) -> bool {
         let been = |after: &After| after.iter().all(|runs| runs & done != 0);
         been(&self.after) && (self.value.is_some_and(|v| drop[v as usize]) || been(&self.unless_dropped))
     }
 }
 
-/// Runs beyond these have no bit: what waits for them stays.
+/// The number of runs that have a bit. What waits for others is kept.
 const MOST_RUNS: usize = 64;
 
-/// The forward and the backward run of one step.
+/// The forward and backward runs of one step.
 #[derive(Default)]
 pub(crate) struct StepModel {
     pub(crate) blocks: Vec<Block>,
     pub(crate) values: Vec<ModelValue>,
     pub(crate) forward: Vec<ModelForward>,
-    /// From each end.
+    /// One list for each root.
     pub(crate) backward: Vec<Vec<ModelBackward>>,
-    /// In which orders the backward runs may come.
+    /// The possible orders of the backward runs.
     pub(crate) orders: Vec<Vec<usize>>,
-    /// By function of the forward run: values of which it is the last reader.
+    /// For each function of the forward run, the values of which it is the last reader.
     pub(crate) ends: Vec<SmallVec<[u32; 2]>>,
 }
 
-/// Finds the numbers of blocks and values while a rehearsal is made.
+/// Maps blocks and values to numbers while a model is made.
 #[derive(Default)]
 struct Numbers {
     blocks: HashMap<*const Storage, u32>,
@@ -130,7 +130,7 @@ struct Numbers {
 }
 
 impl StepModel {
-    /// The step that these plans make; no backward run is one that ends with the forward run.
+    /// The step made of these plans. Without backward plans it ends with the forward run.
     pub(crate) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
         let (mut all, mut numbers) = (Self::default(), Numbers::default());
         for (f, step) in forward.functions.iter().zip(&forward.steps) {
@@ -147,7 +147,7 @@ impl StepModel {
             }
         }
         for value in &mut all.values {
-            value.fixed |= value.producer.is_none(); // computed elsewhere, by a run that is not this one
+            value.fixed |= value.producer.is_none(); // computed outside this run
             value.needed &= !backward.is_empty();
         }
         all.find_lasting();
@@ -162,7 +162,7 @@ impl StepModel {
         })
     }
 
-    /// Notes the use of an array, and returns what it takes besides for that time.
+    /// Records the use of an array. Returns it with the temporary bytes needed for it.
     fn touch(&mut self, numbers: &mut Numbers, slot: &Operand, is_grad: bool, write: bool) -> (Touch, usize) {
         let block = self.block(numbers, &slot.storage, slot.tensor, is_grad);
         self.blocks[block as usize].written |= write;
@@ -236,7 +236,7 @@ impl StepModel {
             value.fixed |= op.facts().sets_up_outside;
             value.fixed |= op.facts().shares_output(o, n);
             act.outputs.push(v);
-            // What only gives memory another name writes nothing: the memory may be that of a leaf.
+            // An operation that only renames memory writes nothing: the memory may belong to a leaf.
             let (touch, temporary) = self.touch(numbers, slot, false, !step.idle);
             act.touches.push(touch);
             act.temporary += temporary;
@@ -272,7 +272,7 @@ impl StepModel {
                     act.touches.push(touch);
                     act.temporary += temporary;
                     if temporary > 0 && !sink.first {
-                        act.temporary += temporary; // what is there is read as the kernel's type
+                        act.temporary += temporary; // available values are read in the kernel's type
                     }
                     if sink.again {
                         act.temporary += sink.slot.storage.len() * sink.slot.dtype.size();
@@ -302,7 +302,7 @@ impl StepModel {
         self.backward.push(acts);
     }
 
-    /// Tells what memory is there from one step to the next: all that neither run gives back.
+    /// Finds the memory that persists from one step to the next: all that neither run frees.
     fn find_lasting(&mut self) {
         let mut lasts = vec![true; self.blocks.len()];
         for cleared in self.backward.iter().flatten().flat_map(|act| &act.clears) {
@@ -321,8 +321,8 @@ impl StepModel {
         }
     }
 
-    /// Memory that a step may give back before it begins: its last values are still there if that step was broken off,
-    /// or had no budget.
+    /// Memory that a step may free before it begins. Its last values are still there if the previous step was
+    /// interrupted or had no budget.
     pub(crate) fn fresh(self) -> Vec<ReleasedStorage> {
         let given_back = self.blocks.into_iter().filter(|b| b.lasting.is_none() && b.written);
         given_back
@@ -330,23 +330,24 @@ impl StepModel {
             .collect()
     }
 
-    /// What is dropped if nothing is computed twice: what no gradient reads, and what the user says.
+    /// The values to drop without recomputation: those that no gradient reads, and those marked by the user.
     pub(crate) fn modest(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && (!v.needed || v.flagged)).collect()
     }
 
-    /// What is dropped without a budget: what the user says.
+    /// The values to drop without a budget: those marked by the user.
     pub(crate) fn flagged(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && v.flagged).collect()
     }
 
-    /// About how much a step does, in the unit of [`Outcome::extra`]: a backward run does twice what forward does.
+    /// The approximate work of a step, in the unit of [`StepCost::extra`](super::simulate::StepCost::extra). A
+    /// backward run does twice the work of a forward run.
     pub(crate) fn work(&self) -> u64 {
         self.forward.iter().map(|act| act.work).sum::<u64>() * if self.backward.is_empty() { 1 } else { 3 }
     }
 }
 
-/// All orders of a few runs; of more, the one that they are given in and the other way round.
+/// All orders of a few runs. For more runs, only the given order and its reverse.
 fn orders(n: usize) -> Vec<Vec<usize>> {
     if n > 3 {
         return vec![(0..n).collect(), (0..n).rev().collect()];
@@ -362,7 +363,7 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
     orders
 }
 
-/// The work of a function: elements that it touches, and what it multiplies.
+/// The work of a function: elements that it touches, and multiplications.
 fn work(step: &ForwardStep) -> u64 {
     let x: Vec<&Shape> = step.x.iter().map(|slot| &slot.shape).collect();
     let y: Vec<&Shape> = step.y.iter().map(|slot| &slot.shape).collect();

@@ -1,5 +1,5 @@
-//! The ends of a forward run under a budget, from which several backward runs may follow: what the first one leaves for
-//! the others.
+//! The roots of a forward run under a budget. Several backward runs may follow, and the first one must keep values
+//! for the others.
 
 use crate::Result;
 use crate::graph::arena::{Arena, Ix, NONE, Partners};
@@ -9,7 +9,7 @@ use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::forward::ForwardPlan;
 
-/// The ends of a forward run from which a backward run may follow, with their generations.
+/// The roots of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
     let differentiable = |v: &Ix| {
         let parent = a.variables[*v].parent;
@@ -25,8 +25,8 @@ fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
     ends
 }
 
-/// Tells the ends of a forward run under a budget of each other, so that the backward run of one leaves the others what
-/// they want; those of a run without a budget forget what they knew.
+/// Links the roots of a forward run under a budget, so that the backward run of one keeps the values that the others
+/// read. A run without a budget removes such links.
 pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Option<usize>) {
     let all = if budget.is_some() { ends(a, roots, policy) } else { Partners::new() };
     for root in roots {
@@ -34,15 +34,15 @@ pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
         let known = a.variables[*root].extra.as_ref().map_or(&[][..], |extra| &extra.partners);
         if *known != others[..] {
             a.extra(*root).partners = others;
-            a.outdate(a.variables[*root].tensor); // plans of backward runs rest on it
+            a.outdate(a.variables[*root].tensor); // plans of backward runs depend on it
         }
     }
 }
 
-/// The step that begins with this forward run: backward runs from its ends follow, in whatever order.
+/// The model of the step that begins with this forward run. Backward runs from its roots follow, in any order.
 ///
 /// # Errors
-/// [`crate::Error::Graph`] where shapes are not those of the forward run.
+/// [`crate::Error::Graph`] if shapes changed since the forward run.
 pub(crate) fn rehearsal(
     a: &mut Arena,
     plan: &ForwardPlan,

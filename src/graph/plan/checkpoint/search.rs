@@ -1,11 +1,12 @@
-//! Keeping a training step within a budget of memory: which values to drop after their last forward reader and to
-//! compute again for the backward run, so that this costs little time.
+//! Keeps a training step within a memory budget: chooses which values to drop after their last forward reader and to
+//! recompute for the backward run, at low cost.
 //!
-//! A graph is cut into segments. What crosses a cut is kept, what lies between two cuts is dropped and restored as a
-//! whole when the backward run gets there: on a chain of n equal values, sqrt(n) segments leave about 2 sqrt(n) values at
-//! a time for one more forward run. On other graphs the cuts are put where little crosses; values that are dear for their
-//! size may be kept, and memory to spare at the end is given to those that save most. Every choice is judged by a
-//! rehearsal of the whole step, so that the promise does not rest on the rules by which choices are found.
+//! The graph is cut into segments. Values that cross a cut are kept. Values between two cuts are dropped, and
+//! restored together when the backward run reaches the segment. On a chain of n equal values, sqrt(n) segments need
+//! about 2 sqrt(n) values at a time, for one more forward run. On other graphs the cuts go where few bytes cross.
+//! Values that are expensive to recompute for their size may be kept, and spare memory at the end goes to those that
+//! save most. Each choice is evaluated by a simulation of the whole step, so the result does not depend on these
+//! heuristics.
 
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::memory::release::Policy;
@@ -16,21 +17,21 @@ use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
 use crate::{Error, Result};
 
-/// Steps of functions that are rehearsed while a choice is made, at most if a graph is not huge: about half a second.
+/// The largest number of function steps to simulate during a search, except for huge graphs: about half a second.
 const MOST_STEPS: usize = 2_000_000;
 
-/// Lengths of segments that are tried, each shorter than the one before by this factor.
+/// The factor between successive segment lengths that are tried.
 const SHORTER: f64 = 0.84;
 
-/// What to drop, and what comes of it.
+/// The values to drop, and the simulated cost.
 #[derive(Clone)]
 pub(crate) struct DropChoice {
-    /// By value of the rehearsal.
+    /// One entry for each value of the model.
     pub(crate) drop: Vec<bool>,
     pub(crate) outcome: StepCost,
 }
 
-/// A plan of a forward run to `roots` that keeps it and the backward run after it within `bytes`.
+/// A plan of a forward run to `roots` that keeps it and the following backward run within `bytes`.
 pub(crate) fn plan(
     a: &mut Arena,
     roots: &[Ix],
@@ -59,7 +60,7 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Has what an earlier plan dropped and this one keeps stay for all backward runs.
+/// Makes values that an earlier plan dropped and this one keeps available to all backward runs.
 fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
     for (value, drop) in rehearsal.values.iter().zip(drop) {
         let v = value.variable;
@@ -74,14 +75,14 @@ fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
     }
 }
 
-/// Values by number, in the order in which they are computed, that are in question.
+/// A search over the values of a model, which are numbered in order of computation.
 pub(crate) struct CheckpointSearch<'a> {
     rehearsal: &'a StepModel,
-    /// What is dropped in any case: what costs nothing, and what the user says.
+    /// Values that are always dropped: those that cost nothing, and those marked by the user.
     modest: Vec<bool>,
-    /// Values that are worth a thought: read by a gradient, or by functions that may run again.
+    /// Values to decide on: read by a gradient, or by functions that may run again.
     open: Vec<u32>,
-    /// By place between two functions: bytes of the values that cross it.
+    /// For each position between two functions, the bytes of the values that cross it.
     crossing: Vec<usize>,
     tries: usize,
 }
@@ -117,10 +118,10 @@ impl<'a> CheckpointSearch<'a> {
         DropChoice { outcome: self.rehearsal.play(&drop), drop }
     }
 
-    /// The choice that keeps within `bytes` at the least cost.
+    /// The choice with the least cost that fits in `bytes`.
     ///
     /// # Errors
-    /// [`Error::Budget`] with the least memory that a choice was found for.
+    /// [`Error::Budget`] with the least memory of any choice that was found.
     pub(crate) fn within(&self, bytes: usize) -> Result<DropChoice> {
         let fits = |c: &DropChoice| c.outcome.peak <= bytes;
         let mut best = self.judge(self.modest.clone());
@@ -141,7 +142,7 @@ impl<'a> CheckpointSearch<'a> {
         Ok(self.descend(best, &mut tries, saves))
     }
 
-    /// Sets of values to drop, the coarse ones first.
+    /// Candidate sets of values to drop, coarse ones first.
     fn candidates(&self) -> impl Iterator<Item = Vec<bool>> {
         let needed = || self.open.iter().filter(|v| self.rehearsal.values[**v as usize].needed);
         let bytes = |v: &u32| self.rehearsal.values[*v as usize].bytes;
@@ -159,7 +160,7 @@ impl<'a> CheckpointSearch<'a> {
         let mut limits: Vec<f64> = some.chain([f64::INFINITY]).collect();
         limits.dedup();
         limits.reverse();
-        // Half of the tries at most, so that some are left to improve on the best of these.
+        // Uses at most half of the tries, so that some are left to improve the best candidates.
         let apart = (2 * limits.len() * lengths.len()).div_ceil(self.tries).max(1);
         let lengths: Vec<usize> = lengths.into_iter().step_by(apart).collect();
         limits.into_iter().flat_map(move |limit| {
@@ -169,14 +170,14 @@ impl<'a> CheckpointSearch<'a> {
         })
     }
 
-    /// Work to compute a value again, for each byte of it.
+    /// The work to recompute a value, per byte.
     fn price(&self, v: u32) -> f64 {
         let value = &self.rehearsal.values[v as usize];
         let work = value.producer.map_or(0, |f| self.rehearsal.forward[f as usize].work);
         work as f64 / value.bytes.max(1) as f64
     }
 
-    /// Places to cut the forward run, so that about `length` bytes lie between two: where little crosses.
+    /// Positions of cuts in the forward run, about `length` bytes apart, where few bytes cross.
     fn cuts(&self, length: usize) -> Vec<u32> {
         let mut made = vec![0; self.rehearsal.forward.len()];
         for v in self.open.iter().map(|v| &self.rehearsal.values[*v as usize]).filter(|v| v.needed) {
@@ -201,7 +202,7 @@ impl<'a> CheckpointSearch<'a> {
         cuts
     }
 
-    /// Drops what lies between two cuts; keeps what crosses one, what comes after the last one, and what is dear.
+    /// Drops values between two cuts. Keeps values that cross a cut, come after the last one, or are expensive.
     fn drop_between(&self, cuts: &[u32], dear: f64) -> Vec<bool> {
         let mut drop = self.modest.clone();
         for v in &self.open {
@@ -216,7 +217,7 @@ impl<'a> CheckpointSearch<'a> {
         drop
     }
 
-    /// Changes one value after the other, the dearest first, as long as that is `better`.
+    /// Flips one value after the other, the most expensive first, as long as the result is `better`.
     fn descend(
         &self,
         mut best: DropChoice,
@@ -247,7 +248,7 @@ impl<'a> CheckpointSearch<'a> {
     }
 }
 
-/// The better of two: one that keeps within `bytes`, then the one that costs less, then the smaller one.
+/// The better of two choices: one that fits in `bytes`, then the one that costs less, then the smaller one.
 fn better(a: DropChoice, b: DropChoice, bytes: usize) -> DropChoice {
     let rank = |c: &DropChoice| match c.outcome.peak <= bytes {
         true => (0, c.outcome.extra, c.outcome.peak),
@@ -289,7 +290,7 @@ mod tests {
     fn a_chain_needs_twice_the_root_of_its_length() {
         let y = chain(&["tanh"; 100]);
         assert_eq!(within(&y, usize::MAX).peak_clearing, 104 * SIZE);
-        // Beside them: the leaf and its gradient, the gradients on either side of a function, the result.
+        // The remaining bytes: the leaf and its gradient, the gradients on either side of a function, the result.
         assert!(least(&y) <= (2 * 10 + 5) * SIZE, "{} values", least(&y) / SIZE);
     }
 
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_no_gradient_reads_is_dropped_first() {
-        // The gradient of `sin` reads its input only, that of `identity` reads nothing.
+        // The gradient of `sin` reads only its input, that of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
         let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn cuts_go_where_little_crosses() {
-        // Wide inside of each block, narrow between them.
+        // Wide inside each block, narrow between blocks.
         let mut h = Variable::new([1000]).expect("a shape").with_need_grad(true);
         for _ in 0..9 {
             let branches: Vec<Variable> = ["sin", "tanh", "cos"]

@@ -1,25 +1,24 @@
-//! Playing a training step through with sizes in place of numbers: how much memory its arrays take at the worst moment,
-//! and how much work is done twice, if some values are dropped after their last forward reader. It keeps to the rules of
-//! `clear`, `backward` and `recompute`.
+//! Simulates a training step with sizes instead of values: peak memory and repeated work if some values are dropped
+//! after their last forward reader. Follows the rules of `release`, `backward` and `restore`.
 
 use crate::array::DType;
 use crate::graph::plan::checkpoint::model::{StepModel, Touch};
 
-/// What a rehearsal found.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepCost {
-    /// Bytes at the worst moment.
+    /// Peak memory in bytes.
     pub(crate) peak: usize,
-    /// Work of functions that run again.
+    /// The work of functions that run again.
     pub(crate) extra: u64,
-    /// Bytes after each function of the forward run.
+    /// Bytes in use after each function of the forward run.
     pub(crate) live: Vec<usize>,
-    /// How often each function of the forward run runs again.
+    /// The number of times that each function of the forward run runs again.
     pub(crate) again: Vec<u32>,
 }
 
 impl StepCost {
-    /// The worse of both, of steps with the same forward run.
+    /// The worse of both, for steps with the same forward run.
     fn or(self, other: Self) -> Self {
         let (peak, extra) = (self.peak.max(other.peak), self.extra.max(other.extra));
         Self { peak, extra, ..other }
@@ -27,7 +26,7 @@ impl StepCost {
 }
 
 impl StepModel {
-    /// Plays the step through with these values dropped after their last forward reader.
+    /// Simulates the step with these values dropped after their last forward reader.
     pub(crate) fn play(&self, drop: &[bool]) -> StepCost {
         let mut stage = Simulation::new(self);
         for (n, act) in self.forward.iter().enumerate() {
@@ -49,24 +48,24 @@ impl StepModel {
     }
 }
 
-/// What a block holds at a moment of a rehearsal.
+/// The state of a block during a simulation.
 #[derive(Clone, Copy, Default)]
 struct SimulatedValue {
     head: Option<DType>,
-    /// Copies as other types, one bit each.
+    /// Copies in other types, one bit each.
     casts: u16,
     cleared: bool,
 }
 
-/// The memory at a moment of a rehearsal.
+/// The state of memory during a simulation.
 #[derive(Clone)]
 struct Simulation<'a> {
     all: &'a StepModel,
     held: Vec<SimulatedValue>,
     live: usize,
-    /// By value: how many restored functions read it.
+    /// For each value, the number of restored functions that read it.
     visits: Vec<u32>,
-    /// By function: the walk that last found it.
+    /// For each function, the traversal that last found it.
     marks: Vec<u32>,
     walk: u32,
     outcome: StepCost,
@@ -91,7 +90,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Plays the backward runs.
+    /// Simulates the backward runs.
     fn backward(&mut self, order: &[usize], drop: &[bool]) {
         let mut done = 0;
         for run in order {
@@ -145,7 +144,8 @@ impl<'a> Simulation<'a> {
         self.held[self.all.values[v as usize].block as usize].cleared
     }
 
-    /// Runs the functions again that a cleared value needs, as `recompute::restore` does.
+    /// Runs the functions again that a cleared value needs, as [`restore`](crate::graph::memory::restore::restore)
+    /// does.
     fn restore(&mut self, v: u32) {
         let Some(producer) = self.all.values[v as usize].producer else { return };
         if !self.is_cleared(v) {
@@ -168,7 +168,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// As `recompute::to_restore`: depth first, on from where values are still there.
+    /// As [`to_restore`](crate::graph::arena::order::to_restore): depth first, starting from available values.
     fn in_order(&mut self, first: u32) -> Vec<u32> {
         self.walk += 1;
         let (mut order, mut path) = (Vec::new(), vec![(first, 0)]);

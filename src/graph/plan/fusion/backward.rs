@@ -14,18 +14,18 @@ use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
-/// What becomes of what a gradient's place holds.
+/// How a pass writes a gradient.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GradientFate {
-    /// It is overwritten.
+    /// Overwrites it.
     Written,
-    /// It is added to.
+    /// Adds to it.
     Added,
-    /// It is added to, unless nothing is there yet when the pass begins.
+    /// Adds to it, or overwrites it if it is empty when the pass begins.
     Found,
 }
 
-/// One function of a pass; arrays are numbers of places.
+/// One function of a pass. Arrays are given by the numbers of their locations.
 struct BackwardPassCall {
     loops: Loops,
     x: [u32; 2],
@@ -33,7 +33,7 @@ struct BackwardPassCall {
     gy: u32,
     gx: [u32; 2],
     fate: [GradientFate; 2],
-    /// Keeps the loops' formula.
+    /// Keeps the formula of the loops alive.
     _op: Op,
 }
 
@@ -41,18 +41,18 @@ struct BackwardPassCall {
 pub(crate) struct FusedBackward {
     /// The steps.
     pub(crate) steps: Range<usize>,
-    /// Those of them whose gradient reads values.
+    /// The steps whose gradient reads values.
     pub(crate) readers: Vec<usize>,
-    /// Which entries of the list of what is cleared belong to these steps and concern more than a room.
+    /// The entries in the plan's list of releases that belong to these steps and have memory.
     cleared: Vec<usize>,
-    /// Those that were there to be cleared in the last run, and since when the others are gone.
+    /// Those entries that had memory to clear in the last run, and the time since when the others have none.
     there: Vec<usize>,
     gone: Calm,
     arrays: Arrays,
     calls: Vec<BackwardPassCall>,
 }
 
-/// As [`FusedCall`], while places have no numbers yet.
+/// As [`BackwardPassCall`], before locations have numbers.
 struct Placed {
     op: Op,
     x: [Option<Location>; 2],
@@ -76,7 +76,7 @@ impl Placed {
     }
 }
 
-/// How many elements the gradients of a step have, if it may be part of a pass.
+/// The number of elements of a step's gradients, if it may be part of a pass.
 pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let gy = step.gy.first()?;
     let len = gy.shape.size();
@@ -99,8 +99,8 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
 }
 
 impl FusedBackward {
-    /// All passes of a plan, in order. No step but the first of a pass is one that `apart` names: something happens before
-    /// it. None has a step that is `varying`: arrays of a pass are the same in each run.
+    /// All passes of a plan, in order. A step in `apart` can only be the first of a pass, since something happens
+    /// before it. A pass contains no `varying` step, because its arrays must be the same in each run.
     pub(crate) fn all(
         steps: &[BackwardStep],
         clears: &[Release],
@@ -144,7 +144,7 @@ impl FusedBackward {
             let y = data(&mut planner, &step.y[0])?;
             let gy = &step.gy[0].storage;
             let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
-            // A gradient that is that of the output as it is has it already where its room can be had.
+            // A gradient equal to that of the output needs no computation if it can take over its room.
             let passes = step.op.loops(false)?.passes;
             let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Location::Room(_));
             let lives = |storage: &Arc<Storage>| {
@@ -174,7 +174,7 @@ impl FusedBackward {
                     None if sink.first => (planner.own(storage, Access::Write), GradientFate::Written),
                     None => (planner.own(storage, Access::ReadWrite), GradientFate::Found),
                 };
-                // Where the same gradient is wanted twice the second is added to the first.
+                // If the same gradient is requested twice, the second is added to the first.
                 *gx = Some(if sink.again { (placed.0, GradientFate::Added) } else { placed });
             }
             match passed {
@@ -202,20 +202,20 @@ impl FusedBackward {
         Some(Self { steps: range, readers, cleared, there: Vec::new(), gone: Calm::NEVER, arrays, calls })
     }
 
-    /// Bytes of gradients that exist in rooms only.
+    /// Bytes of gradients that exist only in rooms.
     pub(crate) fn saved(&self) -> usize {
         self.arrays.saved()
     }
 
-    /// Forgets which of what it clears was gone: it may be elsewhere.
+    /// Invalidates the list of storages without memory, since they may have moved.
     pub(crate) fn look_again(&mut self) {
         self.gone = Calm::NEVER;
     }
 
-    /// Clears what is to be cleared after these steps.
+    /// Clears the arrays to be cleared after these steps.
     ///
     /// # Errors
-    /// When something cannot be cleared.
+    /// If an array cannot be cleared.
     pub(crate) fn clear(&mut self, clears: &[Release]) -> Result<()> {
         if !self.gone.lasts() {
             self.gone = Calm::now();
@@ -225,10 +225,10 @@ impl FusedBackward {
         self.there.iter().try_for_each(|n| clears[*n].now())
     }
 
-    /// Runs the pass; false if the steps must run one by one, nothing having been done.
+    /// Runs the pass. Returns false without side effects if the steps must run separately.
     ///
     /// # Errors
-    /// When the user ends it.
+    /// If the user interrupts it.
     pub(crate) fn run(&mut self) -> Result<bool> {
         if !self.arrays.resolve() {
             return Ok(false);
@@ -260,7 +260,7 @@ impl BackwardPassCall {
             adds: [adds(0), adds(1)],
             n,
         };
-        // SAFETY: the operation is here, and each array has a tile of `n` elements of its type.
+        // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
         unsafe { self.loops.backward(&part) };
     }
 }

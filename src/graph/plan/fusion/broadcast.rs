@@ -1,18 +1,18 @@
-//! Arrays that are repeated over another: one number, a row, a number for each channel.
+//! Arrays broadcast over another: a scalar, a row, or one number per channel.
 
 use crate::array::Shape;
 use crate::kernels::pairing::Cycle;
 
-/// How an array is repeated.
+/// The broadcast pattern of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BroadcastCycle(Cycle);
 
-/// Equal neighbours from which on writing them one run after the other is quick.
+/// The number of equal adjacent elements from which writing them run by run is fast.
 const RUN: usize = 8;
 
 impl BroadcastCycle {
-    /// How an array of shape `x` is repeated over one of shape `y`, with which it was found to go; `None` if it is as large, or
-    /// repeated in several directions or in short runs.
+    /// The broadcast pattern of an array of shape `x` over one of shape `y`, which must be compatible. `None` if both
+    /// have the same size, or if `x` is repeated in several directions or in short runs.
     pub(crate) fn of(x: &Shape, y: &Shape) -> Option<Self> {
         if x.size() == y.size() {
             return None;
@@ -31,24 +31,24 @@ impl BroadcastCycle {
         is_quick.then_some(Self(cycle))
     }
 
-    /// Whether an array of shape `x` goes with one of shape `y` element by element: as large as it, or repeated.
+    /// True if an array of shape `x` can be used elementwise with one of shape `y`: same size, or broadcast.
     pub(crate) fn fits(x: &Shape, y: &Shape) -> bool {
         x.size() == y.size() || Self::of(x, y).is_some()
     }
 
-    /// Whether all pieces of `n` elements that start at multiples of `n` are the same.
+    /// True if all chunks of `n` elements that start at multiples of `n` are equal.
     pub(crate) fn is_even(self, n: usize) -> bool {
         self.0.period == 1 || n.is_multiple_of(self.0.period * self.0.together)
     }
 
-    /// Writes what `n` elements of `size` bytes, 4 or 8, meet from element `start` on.
+    /// Writes the broadcast values for `n` elements of `size` bytes, 4 or 8, from element `start` on.
     ///
     /// # Safety
-    /// The array at `from` is there, and room for the elements at `to`.
+    /// The array at `from` must be valid, and `to` must have space for the elements.
     pub(crate) unsafe fn gather(self, from: *const u8, to: *mut u8, start: usize, n: usize, size: usize) {
         use std::slice::{from_raw_parts, from_raw_parts_mut};
         let m = self.0.period;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if size == size_of::<u64>() {
                 self.gather_as::<u64>(

@@ -1,4 +1,5 @@
-//! Functions that are done along with the one before them in a forward run: with its output, while that is in the cache.
+//! Functions that run as an epilogue of the one before them in a forward run, on its output while that is in the
+//! cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,21 +17,21 @@ use crate::kernels::stop;
 use crate::ops::{Activation, Call, Memory, Part, RowFunctions, Tail};
 use crate::{Error, Result};
 
-/// A step and those after it that are done along with it.
+/// A step, and the steps after it that run as its epilogue.
 pub(in crate::graph) struct EpilogueChain {
-    /// The steps, of which the first has the kernel.
+    /// The steps. The first one has the kernel.
     pub(in crate::graph) steps: Range<usize>,
-    /// What these clear and has memory.
+    /// Storages that these steps clear and that have memory.
     cleared: Vec<Arc<Storage>>,
 }
 
-/// Whether two slots are the same array.
+/// True if two operands are the same array.
 fn same(a: &Operand, b: &Operand) -> bool {
     Arc::ptr_eq(&a.storage, &b.storage)
 }
 
 impl EpilogueChain {
-    /// All chains of a plan, in order. `clears` says which input of which step is cleared after it.
+    /// All chains of a plan, in order. `clears` lists the inputs to clear, as numbers of the step and its input.
     pub(in crate::graph) fn all(steps: &[ForwardStep], clears: &[(u32, u32)]) -> Vec<Self> {
         let mut found = Vec::new();
         let mut start = 0;
@@ -61,19 +62,19 @@ impl EpilogueChain {
         Self { steps: range, cleared }
     }
 
-    /// Bytes of values that are never anywhere else than on their way.
+    /// Bytes of values that are never written to memory.
     pub(in crate::graph) fn saved(&self, steps: &[ForwardStep]) -> usize {
         let y = &steps[self.steps.start].y[0];
         (self.steps.len() - 1) * y.shape.size() * y.dtype.size()
     }
 
-    /// Runs the steps; false if they must run one by one, nothing having been done.
+    /// Runs the steps. Returns false without side effects if they must run separately.
     ///
     /// # Errors
-    /// When the first of them fails, after which the last output has nothing, or something cannot be cleared.
+    /// If the first of them fails, after which the last output is cleared, or if an array cannot be cleared.
     pub(in crate::graph) fn run(&self, steps: &mut [ForwardStep]) -> Result<bool> {
         let [first, rest @ ..] = &mut steps[self.steps.clone()] else { return Ok(false) };
-        // What is made ready may take memory: without it they run one by one.
+        // Preparation may allocate. If that fails, the steps run separately.
         let Ok(Some((links, activation))) = stop::unasked(|| Ok::<_, Error>(links(first, rest))) else {
             return Ok(false);
         };
@@ -85,7 +86,7 @@ impl EpilogueChain {
         let mut name = ran.inspect_err(|_| forget())?;
         let done = stop::guarded(|| -> Result<()> {
             if links.rows(len).is_none() {
-                // SAFETY: all elements are there, and nobody else uses them.
+                // SAFETY: all elements are initialized, and this has exclusive access.
                 unsafe { links.finish(links.at, len) };
             }
             Ok(())
@@ -105,7 +106,8 @@ impl EpilogueChain {
     }
 }
 
-/// Whether the last one of these steps, number `n` of a plan, can be done along with the first one as those between are.
+/// True if the last of these steps, number `n` of the plan, can join the epilogue of the first, as those in between
+/// do.
 fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
     let ([before @ .., step], Some(first)) = (steps, steps.first()) else { return false };
     let Some(y) = before.last().map(|step| &step.y[0]) else { return false };
@@ -136,20 +138,21 @@ fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
         && !read(to)
 }
 
-/// What the output of `first` goes through, in the memory of the last output; none where something is not as usual.
+/// The operations on the output of `first`, which is written to the memory of the last output. None in an unusual
+/// state.
 fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Activation)> {
     let last = &rest.last()?.y[0];
     let mut between = [first].into_iter().chain(&rest[..rest.len() - 1]).map(|step| &step.y[0].storage);
     if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
         return None;
     }
-    // The errors of the first step come before anything is written, those of the others after it has run.
+    // Errors of the first step must come before anything is written, those of the others after it has run.
     first.x.iter().try_for_each(|x| x.resolve(Access::Read).map(drop)).ok()?;
     let mut before = &first.y[0];
     let mut places: SmallVec<[*mut u8; 16]> = SmallVec::new();
     for step in rest {
         for x in &step.x {
-            let is_before = same(x, before); // and is where it ends up
+            let is_before = same(x, before); // at the address where it is written
             places.push(if is_before { std::ptr::null_mut() } else { x.resolve(Access::Read).ok()? });
         }
         before = &step.y[0];
@@ -190,7 +193,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
                 lasting: None,
                 rounds: None,
             };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays were made for this operation, with the shapes it requires.
             links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));
         }
     }

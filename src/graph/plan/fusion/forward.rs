@@ -16,13 +16,13 @@ use crate::graph::step::operand::{MemoPtr, Operand};
 use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
-/// One function of a pass; arrays are numbers of places.
+/// One function of a pass. Arrays are given by the numbers of their locations.
 struct ForwardPassCall {
     loops: Loops,
     memo: MemoPtr,
     x: [u32; 2],
     y: u32,
-    /// Keeps the loops' formula.
+    /// Keeps the formula of the loops alive.
     _op: Op,
 }
 
@@ -32,13 +32,13 @@ pub(in crate::graph) struct FusedForward {
     pub(in crate::graph) steps: Range<usize>,
     arrays: Arrays,
     calls: Vec<ForwardPassCall>,
-    /// What the plan clears after one of the steps and that has memory.
+    /// Storages that the plan clears after one of the steps and that have memory.
     cleared: Vec<Arc<Storage>>,
-    /// What functions remember of the values in the places, see [`Storage::saved`].
+    /// Fingerprints of the values in the locations, see [`Storage::saved`].
     names: Vec<u64>,
 }
 
-/// How many elements a step computes, if it may be part of a pass.
+/// The number of elements of a step, if it may be part of a pass.
 pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
     let len = step.y.first()?.shape.size();
     let same = |slot: &Operand| {
@@ -57,7 +57,8 @@ pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
 }
 
 impl FusedForward {
-    /// All passes of a plan, in order, of steps that no chain has. `clears` says which input of which step is cleared after it.
+    /// All passes of a plan, in order, of steps outside chains. `clears` lists the inputs to clear, as numbers of the
+    /// step and its input.
     pub(in crate::graph) fn all(
         steps: &[ForwardStep],
         clears: &[(u32, u32)],
@@ -70,7 +71,7 @@ impl FusedForward {
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 
-    /// The pass of these steps, unless they share memory in a way that only running one by one keeps apart.
+    /// The pass of these steps. None if they share memory in a way that requires running them separately.
     fn plan(steps: &[ForwardStep], clears: &[(u32, u32)], range: Range<usize>) -> Option<Self> {
         let from = clears.partition_point(|(n, _)| (*n as usize) < range.start);
         let to = clears.partition_point(|(n, _)| (*n as usize) < range.end);
@@ -93,7 +94,7 @@ impl FusedForward {
             while let Some((_, storage)) = left.next_if(|(at, _)| *at == n) {
                 leaving.push(storage);
             }
-            // A function of one input may write where it reads.
+            // A function of one input may overwrite it.
             let lone = step.x.len() == 1;
             if lone {
                 leaving.iter().for_each(|storage| planner.leave(storage));
@@ -137,15 +138,15 @@ impl FusedForward {
         Some(Self { steps: range, arrays, calls, cleared: kept, names })
     }
 
-    /// Bytes of values that exist in rooms only.
+    /// Bytes of values that exist only in rooms.
     pub(in crate::graph) fn saved(&self) -> usize {
         self.arrays.saved()
     }
 
-    /// Runs the pass; false if the steps must run one by one, nothing having been done.
+    /// Runs the pass. Returns false without side effects if the steps must run separately.
     ///
     /// # Errors
-    /// When the user ends it, or something cannot be cleared.
+    /// If the user interrupts it, or if an array cannot be cleared.
     pub(in crate::graph) fn run(&mut self) -> Result<bool> {
         let Self { arrays, calls, names, .. } = self;
         if !arrays.resolve() {
@@ -174,7 +175,7 @@ impl FusedForward {
 
     fn pass(arrays: &Arrays, calls: &[ForwardPassCall], names: &mut [u64]) {
         if arrays.is_one_tile() {
-            // Names are made while the processor waits for numbers.
+            // Fingerprints are computed while the processor waits for memory.
             let own = &arrays.own;
             arrays.tiles(0..arrays.len, |tile, n| {
                 for call in calls {
@@ -191,11 +192,11 @@ impl FusedForward {
     }
 }
 
-// SAFETY: what its pointers lead to is there for one run at a time, see `MemoPtr`.
+// SAFETY: the targets of its pointers are used by one run at a time, see `MemoPtr`.
 unsafe impl Sync for ForwardPassCall {}
 
 impl ForwardPassCall {
-    /// Has the function remember what it reads, and names what it makes.
+    /// Saves the fingerprints of the function's inputs, and sets those of its outputs.
     #[inline(always)]
     fn name(&self, own: &[(Arc<Storage>, Access)], names: &mut [u64]) {
         let mut memo = self.memo;
@@ -212,7 +213,7 @@ impl ForwardPassCall {
     fn run(&self, tile: TileRange<'_>, n: usize) {
         let part =
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
-        // SAFETY: the operation is here, and each array has a tile of `n` elements of its type.
+        // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
         unsafe { self.loops.forward(&part) };
     }
 }

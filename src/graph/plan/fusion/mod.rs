@@ -1,17 +1,16 @@
-//! Elementwise functions that run one after the other, as one pass over their arrays.
+//! Fusion of consecutive elementwise functions into one pass over their arrays.
 //!
-//! Element `i` of what an elementwise function computes depends on element `i` of what it reads alone. So functions that
-//! follow each other in a plan, over arrays of one shape, may take a tile of all their arrays through all of them before
-//! they take the next: what one writes the next finds in the innermost cache. A value that is given back before the last of
-//! them has run need not be anywhere else: it lives in a *room* of one tile, which it leaves to others after its last use.
-//! The same for gradients in a backward run.
+//! Element `i` of an elementwise result depends only on element `i` of each input. So consecutive functions of a plan
+//! over arrays of one shape can process one tile of all arrays through all functions before the next tile. Each
+//! function then finds its input in the L1 cache. A value that is cleared before the last function has run needs no
+//! memory of its own: it uses a *room*, a buffer of one tile, which is reused after the last use of the value. The
+//! same holds for gradients in a backward run.
 //!
-//! Nobody can tell, but by the clock and the peak of memory. The same kernels compute each element from the same numbers, so
-//! that the bits are the same. What stays in a room is what the plan clears anyway, and a fused pass is taken only where that
-//! is in the cleared state already, that is from the second run on; where anything else is not as usual (an array of
-//! another type, one that was cleared, memory that cannot be had) the functions run one by one instead, and fail where
-//! they always did. Hooks, recordings and the search for anomalies, which look at single functions, have them run one by
-//! one too.
+//! Fusion changes only time and peak memory. The same kernels compute each element from the same numbers, so results
+//! are identical to the bit. Values in rooms are those that the plan clears anyway. A fused pass runs only if they
+//! are already cleared, that is from the second run on. In any unusual state (an array of another type, a cleared
+//! input, failed allocation) the functions run separately and report their usual errors. Hooks, clear records and
+//! anomaly detection inspect single functions, so they also disable fusion.
 
 pub(crate) mod backward;
 pub(crate) mod broadcast;
@@ -28,33 +27,33 @@ use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{map, scratch};
 
-/// Bytes of a tile: those that a function reads and writes fit in the innermost cache together.
+/// Bytes of a tile. The tiles that a function reads and writes fit together in the L1 cache.
 pub(crate) const TILE: usize = 8 << 10;
 
-/// Elements that a pass computes at most, all functions together.
+/// The largest number of elements that a pass computes, over all functions.
 const WORK: usize = 1 << 25;
 
-/// An array that nothing reads.
+/// Stands for an array that is never read.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
-/// Where an array of a fused pass is.
+/// The location of an array of a fused pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In memory of its own, by its number.
+    /// In its own memory, by number.
     Own(u32),
-    /// In a room, by its number.
+    /// In a room, by number.
     Room(u32),
 }
 
-/// An array that is repeated over the others: a tile of that is in a room of its own.
+/// An array that is broadcast over the others. Tiles of the broadcast values are gathered in a room.
 struct Repeated {
-    /// Number of the array, which has memory of its own, and of the room.
+    /// The number of the array, which has its own memory, and of the room.
     own: u32,
     room: u32,
     spread: BroadcastCycle,
 }
 
-/// The arrays of a fused pass while it is planned: which have memory of their own and which share rooms.
+/// The planning state of a fused pass: which arrays have their own memory and which share rooms.
 #[derive(Default)]
 pub(crate) struct Planner {
     own: Vec<(Arc<Storage>, Access)>,
@@ -71,7 +70,7 @@ impl Planner {
         self.places.get(&Arc::as_ptr(storage)).copied()
     }
 
-    /// An array with memory of its own.
+    /// Adds an array with its own memory.
     fn own(&mut self, storage: &Arc<Storage>, access: Access) -> Location {
         let place = Location::Own(self.own.len() as u32);
         self.own.push((Arc::clone(storage), access));
@@ -79,7 +78,8 @@ impl Planner {
         place
     }
 
-    /// An array of shape `x` that is read, perhaps repeated over one of shape `y`; `None` if the pass writes it.
+    /// Adds an array of shape `x` that is read, and possibly broadcast over one of shape `y`. `None` if the pass
+    /// writes it.
     fn read(&mut self, storage: &Arc<Storage>, x: &Shape, y: &Shape) -> Option<Location> {
         let spread = BroadcastCycle::of(x, y);
         let place = match self.find(storage) {
@@ -96,7 +96,7 @@ impl Planner {
         Some(Location::Room(self.rooms - 1))
     }
 
-    /// How the array with memory of its own is used, if it is one.
+    /// The access to an array that has its own memory, otherwise None.
     fn access(&self, place: Location) -> Option<Access> {
         match place {
             Location::Own(n) => Some(self.own[n as usize].1),
@@ -104,7 +104,7 @@ impl Planner {
         }
     }
 
-    /// An array that lives in a room.
+    /// Assigns a room to an array.
     fn room(&mut self, storage: &Arc<Storage>) -> Location {
         let room = self.free.pop().unwrap_or_else(|| {
             self.rooms += 1;
@@ -115,7 +115,7 @@ impl Planner {
         Location::Room(room)
     }
 
-    /// After the last use of an array: its room may be another's.
+    /// Frees the room of an array after its last use.
     fn leave(&mut self, storage: &Arc<Storage>) {
         if let Some(Location::Room(room)) = self.find(storage) {
             self.places.remove(&Arc::as_ptr(storage));
@@ -124,7 +124,7 @@ impl Planner {
         }
     }
 
-    /// At the last use of an array that lives in a room: the room and what is in it become another's.
+    /// Passes the room of an array, with its content, to another array at the last use of the first.
     fn rename(&mut self, storage: &Arc<Storage>, to: &Arc<Storage>) {
         if let Some(place) = self.places.remove(&Arc::as_ptr(storage)) {
             self.has_left.insert(Arc::as_ptr(storage));
@@ -133,12 +133,12 @@ impl Planner {
         }
     }
 
-    /// Whether an array lived in a room.
+    /// True if an array was in a room that was freed.
     fn has_left(&self, storage: &Arc<Storage>) -> bool {
         self.has_left.contains(&Arc::as_ptr(storage))
     }
 
-    /// The number of a place among all: those of arrays with memory of their own come first.
+    /// The number of a location among all. Arrays with their own memory come first.
     fn number(&self, place: Location) -> u32 {
         match place {
             Location::Own(n) => n,
@@ -147,26 +147,26 @@ impl Planner {
     }
 }
 
-/// What every fused pass has: how long its arrays are, which they are, and where they are in this run.
+/// The arrays common to all fused passes: their length, storages, and addresses in this run.
 pub(crate) struct Arrays {
     dtype: DType,
     /// Elements of each array.
     len: usize,
     own: Vec<(Arc<Storage>, Access)>,
-    /// Values that live in rooms.
+    /// Values in rooms.
     gone: Gone,
     rooms: usize,
     repeated: Vec<Repeated>,
-    /// Where the arrays with memory of their own are, and whether this run adds to what is there.
+    /// Addresses of the arrays with their own memory, and for each whether this run adds to it.
     at: Vec<Shared<u8>>,
     adds: Vec<bool>,
 }
 
-/// Where the arrays of a fused pass are for one tile.
+/// Addresses of the arrays of a fused pass for one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct TileRange<'a> {
     own: &'a [Shared<u8>],
-    /// In bytes from the start of each array.
+    /// Offset in bytes from the start of each array.
     offset: usize,
     rooms: *mut u8,
     room: usize,
@@ -191,10 +191,10 @@ impl Arrays {
         Self { dtype, len, own, gone: Gone::new(gone), rooms: rooms as usize, repeated, at, adds }
     }
 
-    /// Makes ready for a run, and finds out where the arrays with memory of their own are; false, nothing having been done, if
-    /// something is not as usual.
+    /// Prepares a run, and resolves the addresses of the arrays with their own memory. Returns false without side
+    /// effects in an unusual state.
     fn resolve(&mut self) -> bool {
-        // Everything that lives in a room was cleared before, as the run would leave it.
+        // All values in rooms must be cleared already, as the run would leave them.
         if !self.gone.are_gone() {
             return false;
         }
@@ -205,19 +205,20 @@ impl Arrays {
             let place = match access {
                 Access::Read => storage.found(*dtype),
                 Access::ReadWrite if *adds => storage.at(*dtype, Access::ReadWrite),
-                _ => Some(std::ptr::null_mut()), // below
+                _ => Some(std::ptr::null_mut()), // set below
             };
             let Some(place) = place else { return false };
             at.push(Shared::new(place));
         }
-        // What is written comes after all that may be refused.
+        // Arrays to write are resolved last, after everything that may be refused.
         for n in 0..own.len() {
             let (storage, access) = &own[n];
             if *access == Access::Read || adds[n] {
                 continue;
             }
             let Ok(place) = storage.access(*dtype, Access::Write) else {
-                // What was to be found zero by the steps is zero again, which has memory by now; they write the rest anew.
+                // Arrays that the steps expect to be zero are zeroed again, since they now have memory. The steps
+                // overwrite the rest.
                 let before = own[..n].iter().zip(&*adds);
                 before
                     .filter(|((_, a), adds)| *a == Access::ReadWrite && !**adds)
@@ -229,14 +230,14 @@ impl Arrays {
         true
     }
 
-    /// Clears what a pass that failed was to write or add to, and may have left half done.
+    /// Clears the arrays that a failed pass was to write or add to, since they may be half done.
     #[cold]
     fn forget(&self) {
         let written = self.own.iter().filter(|(_, access)| *access != Access::Read);
         written.for_each(|(storage, _)| drop(storage.clear(true)));
     }
 
-    /// Bytes of memory that the rooms save.
+    /// Bytes of memory that rooms save.
     fn saved(&self) -> usize {
         self.gone.len() * self.len * self.dtype.size()
     }
@@ -246,12 +247,12 @@ impl Arrays {
         TILE / self.dtype.size()
     }
 
-    /// Whether there is but one tile.
+    /// True if there is only one tile.
     fn is_one_tile(&self) -> bool {
         self.len <= self.tile()
     }
 
-    /// Takes each tile of a range, and how many elements it has, through `work`.
+    /// Calls `work` for each tile of a range, with the number of its elements.
     fn tiles(&self, range: Range<usize>, mut work: impl FnMut(TileRange<'_>, usize)) {
         let (size, tile) = (self.dtype.size(), self.tile());
         let room = tile.min(self.len).next_multiple_of(64 / size) * size;
@@ -262,7 +263,7 @@ impl Arrays {
                 for Repeated { own, room: to, spread } in &self.repeated {
                     if start == range.start || !spread.is_even(tile) {
                         let (from, to) = (self.at[*own as usize].get(), *to as usize * room);
-                        // SAFETY: the array is there, and the room holds a tile.
+                        // SAFETY: the array is valid, and the room holds a tile.
                         unsafe { spread.gather(from, rooms.add(to), start, n, size) };
                     }
                 }
@@ -271,21 +272,21 @@ impl Arrays {
         });
     }
 
-    /// As [`Arrays::tiles`] for all of them, on several threads where that pays for so many calls.
+    /// As [`Arrays::tiles`] for all tiles, on several threads if that pays for this number of calls.
     fn pass(&self, calls: usize, work: impl Fn(TileRange<'_>, usize) + Sync) {
         let grain = (map::GRAIN / calls).next_multiple_of(self.tile());
         threads::ranges(self.len, grain, |range| self.tiles(range, &work));
     }
 }
 
-/// Whether one of these ranges, which are in order and apart, holds `n`.
+/// True if one of these ranges, which are ascending and disjoint, contains `n`.
 pub(crate) fn holds(ranges: &[Range<usize>], n: usize) -> bool {
     let at = ranges.partition_point(|range| range.end <= n);
     ranges.get(at).is_some_and(|range| range.contains(&n))
 }
 
-/// The runs of two or more neighbours in `0..n`: of steps over as many elements as `fits` says, if they may be part of one,
-/// each joining those from the first on.
+/// The maximal runs of two or more adjacent steps in `0..n`. All steps of a run have the same length as given by
+/// `fits`, and each joins those from the start of the run as decided by `joins`.
 pub(crate) fn runs(
     n: usize,
     fits: impl Fn(usize) -> Option<usize>,

@@ -1,4 +1,4 @@
-//! What elements of an array go through, piece by piece, once a kernel has written them.
+//! Elementwise operations applied to an array, chunk by chunk, after a kernel has written it.
 
 use std::mem::MaybeUninit;
 
@@ -9,20 +9,21 @@ use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::map::Aligned;
 use crate::ops::{Loops, Part, Pieces, RowFunctions};
 
-/// The arrays of an elementwise function, of which that which is written is the chain's; inputs may be repeated over it.
+/// The arrays of an elementwise function in a chain. The output is the array of the chain. Inputs may be broadcast
+/// over it.
 pub(crate) struct WholeArray {
     pub(crate) part: Part,
     pub(crate) spread: [Option<BroadcastCycle>; 2],
 }
 
-/// What an input is gathered in.
+/// The buffer in which broadcast values are gathered.
 type TileBuffer = Aligned<[MaybeUninit<u64>; TILE / size_of::<u64>()]>;
 
 impl WholeArray {
-    /// Takes a part of them through a loop.
+    /// Calls `work` on a part of the arrays.
     ///
     /// # Safety
-    /// The arrays hold `n` elements of `size` bytes from element `start` on.
+    /// The arrays must hold `n` elements of `size` bytes from element `start` on.
     #[inline(always)]
     unsafe fn part(&self, start: usize, n: usize, size: usize, work: impl FnOnce(&Part)) {
         let mut part = self.part.shifted(start * size, n);
@@ -33,7 +34,7 @@ impl WholeArray {
         for (i, room) in rooms.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
                 let room = room.0.as_mut_ptr().cast();
-                // SAFETY: the array is there, and the room holds a tile.
+                // SAFETY: the array is valid, and the room holds a tile.
                 unsafe { spread.gather(self.part.x[i], room, start, n, size) };
                 part.x[i] = room;
             }
@@ -44,13 +45,13 @@ impl WholeArray {
 
 /// One function of a chain.
 pub(crate) enum TailOperation {
-    /// Elementwise.
+    /// An elementwise function.
     Loops(Loops, WholeArray),
-    /// By a rule of its own, which lies in the state of the step.
+    /// A function with its own chunked rule, which the state of the step owns.
     Pieces(*const dyn Pieces),
 }
 
-/// The functions of a chain, in order, on the elements of an array of which the first is at `at`.
+/// The functions of a chain, in order, and the address of the first element of their array.
 pub(crate) struct EpilogueTail {
     pub(crate) at: *mut u8,
     /// Bytes of an element.
@@ -58,7 +59,7 @@ pub(crate) struct EpilogueTail {
     pub(crate) links: SmallVec<[TailOperation; 4]>,
 }
 
-// SAFETY: only addresses and functions that threads may share; those who use them promise that they may.
+// SAFETY: only addresses and functions that threads may share. The users of the addresses ensure safe access.
 unsafe impl Sync for EpilogueTail {}
 
 impl RowFunctions for EpilogueTail {
@@ -67,7 +68,7 @@ impl RowFunctions for EpilogueTail {
         for start in (0..n).step_by(tile) {
             for link in &self.links {
                 let (at, n) = (at.wrapping_add(start * self.size), tile.min(n - start));
-                // SAFETY: the steps of the chain have the operations; the rest is the caller's promise.
+                // SAFETY: the steps of the chain keep the operations alive. The caller guarantees the rest.
                 unsafe {
                     match link {
                         TailOperation::Loops(loops, whole) => {
@@ -82,7 +83,8 @@ impl RowFunctions for EpilogueTail {
 }
 
 impl EpilogueTail {
-    /// What a kernel is to do with so many elements; few of them go through the functions when they are all there.
+    /// The tail that a kernel applies to this many elements. None for few elements, which are processed after the
+    /// kernel.
     pub(crate) fn rows(&self, len: usize) -> Option<&dyn RowFunctions> {
         (!self.links.is_empty() && len * self.size > TILE).then_some(self)
     }

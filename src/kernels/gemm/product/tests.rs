@@ -41,7 +41,8 @@ fn real<T: Float>(v: T) -> f64 {
     v.real()
 }
 
-/// The sum of the products of two lines, and the sum of their magnitudes. A plain loop: tests are not optimized.
+/// The inner product of two lines, and the sum of the magnitudes of its terms. A plain loop, since tests are not
+/// optimized.
 fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
     let (mut sum, mut size, mut p) = (0.0, 0.0, 0);
     while p < a.len() {
@@ -53,8 +54,8 @@ fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
     (sum, size)
 }
 
-/// Runs a product with each epilogue and holds it to sums in double precision; `slack` in units of rounding of the sum of
-/// magnitudes.
+/// Asserts that a product with each epilogue matches sums in double precision. `slack` is in units of rounding of the
+/// sum of magnitudes.
 fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilogues: &[usize], slack: f64) {
     let whole = slack == 0.0;
     let a = Matrix::<T>::new(m, k, layouts[0], 1, whole);
@@ -92,7 +93,7 @@ fn check_epilogue<T: Float>(
         },
     };
     let target = Strided { p: c.data.as_mut_ptr(), row: c.row as isize, col: c.col as isize };
-    // SAFETY: three matrices of their own, with room for the shapes.
+    // SAFETY: three separate matrices with space for the shapes.
     unsafe { multiply((m, n, k), a.strided(), b.strided(), None, target, what) };
     let mut touched = vec![false; before.len()];
     for i in 0..m {
@@ -178,7 +179,7 @@ fn the_number_of_threads_changes_no_bit() {
                 set_num_threads(count);
                 let mut c = vec![0.0_f32; m * n];
                 let target = Strided { p: c.as_mut_ptr(), row: n as isize, col: 1 };
-                // SAFETY: three matrices of their own, with room for the shapes.
+                // SAFETY: three separate matrices with space for the shapes.
                 unsafe { multiply((m, n, k), a.strided(), b.strided(), None, target, Epilogue::NONE) };
                 c.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             });

@@ -1,4 +1,4 @@
-//! Tests of formulas: derivatives that were written out are those of the function, and numbers wherever that is finite.
+//! Tests of formulas: explicit derivatives match the function, and are finite wherever that is.
 
 use super::Unary;
 use crate::kernels::{Dual, Float};
@@ -9,13 +9,14 @@ use crate::ops::{
 };
 use crate::ops::{pointwise::rectifier::*, pointwise::trigonometry::*};
 
-/// Value, first and second derivative, the latter by duals of what the kernel runs.
+/// Value, first and second derivative. The latter by dual numbers through the kernel's formula.
 fn jet<T: Float>(op: &impl Unary, x: T) -> [f64; 3] {
     let (y, moving) = (op.f(x), Dual::variable(x));
     [y.real(), op.gx(T::ONE, x, y).real(), op.gx(Dual::constant(T::ONE), moving, op.f(moving)).d.real()]
 }
 
-/// Where the function is finite and not vertical its derivatives are numbers, also far out and at the kinks.
+/// Asserts that derivatives are finite wherever the function is finite and not vertical, including far out and at the
+/// kinks.
 #[track_caller]
 fn has_derivatives(op: &impl Unary, kinks: &[f64]) {
     for &x in [0.0, 1e4, -1e4].iter().chain(kinks) {
@@ -26,7 +27,7 @@ fn has_derivatives(op: &impl Unary, kinks: &[f64]) {
     }
 }
 
-/// The derivative that was written out is that of the function.
+/// Asserts that the explicit derivative matches the function.
 #[track_caller]
 fn is_derived(op: &impl Unary) {
     for x in [-1e4_f64, -30.0, -3.7, -0.3, 0.2, 0.9, 4.1, 30.0, 1e4] {

@@ -1,4 +1,4 @@
-//! Symbols as numbers: each step of a formula is an operation of the graph, folded where both sides are constants.
+//! Arithmetic of symbols: each step of a formula becomes an operation of the graph. Constants are folded.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -19,7 +19,7 @@ use crate::ops::pointwise::trigonometry::{
     ACos, ACosh, ASin, ASinh, ATan, ATan2, ATanh, Cos, Cosh, Sin, Sinh, Tan,
 };
 
-/// Applies the operation that fits: on two variables, or a variable and a constant on either side.
+/// Applies the operation for its operands: two variables, or a variable and a constant on either side.
 macro_rules! arithmetic {
     ($trait:ident $f:ident, $fold:expr, $nodes:expr, $right:expr, $left:expr) => {
         impl $trait for Sym {
@@ -76,7 +76,7 @@ macro_rules! functions {
     )+};
 }
 
-/// A comparison: `1` where it holds, else `0`; folded for constants.
+/// A comparison: `1` if it holds, otherwise `0`. Folded for constants.
 macro_rules! comparison {
     ($f:ident, $nodes:expr, $right:expr, $left:expr) => {
         fn $f(self, other: Self) -> Self {

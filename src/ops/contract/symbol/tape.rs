@@ -1,4 +1,4 @@
-//! Gradients of compositions: what a formula builds is noted, and gone through backwards by the rules of its operations.
+//! Gradients of compositions: records the functions that a formula builds, and applies their rules in reverse order.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ pub(super) struct TapeStep {
 pub(crate) struct Tape(Vec<TapeStep>);
 
 impl Tape {
-    /// Runs a formula and notes what it builds.
+    /// Evaluates a formula and records the functions it builds.
     pub(crate) fn of<R>(formula: impl FnOnce() -> R) -> (R, Self) {
         let swap = |tape| {
             SESSIONS.with(|s| s.borrow_mut().last_mut().and_then(|s| std::mem::replace(&mut s.tape, tape)))
@@ -26,7 +26,7 @@ impl Tape {
         (result, Self(swap(outer).unwrap_or_default()))
     }
 
-    /// The gradients of `inputs` where those of some outputs are given; `None` where nothing depends on an input.
+    /// The gradients of `inputs`, given those of some outputs. `None` for an input that no output depends on.
     pub(crate) fn gradients(&self, outputs: &[(Sym, Sym)], inputs: &[Sym]) -> Vec<Option<Sym>> {
         let number = |x: Sym| if let Sym::Node(v) = x { Some(v as usize) } else { None };
         let all = self.0.iter().flat_map(|step| step.x.iter().chain(&step.y)).chain(inputs);
