@@ -203,7 +203,8 @@ def test_what_a_program_holds_stays_if_it_needs_a_gradient(kind):
         del inner, z
         from nnabla.testing import clear_called_flag_recorder as recorder
         recorder.activate_clear_called_flag_recorder()
-        z = F.sum(t * 2.0)
+        v = x + p
+        z = F.sum(v * 2.0)
         z.forward(clear_no_need_grad=True)
         assert recorder.get_input_clear_called_flags()[1][0][0]
         recorder.deactivate_clear_called_flag_recorder()

@@ -75,7 +75,7 @@ impl Function {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        if cls.is(&cls.py().get_type::<Self>()) {
+        if cls.is(cls.py().get_type::<Self>()) {
             return Err(Error::Type(
                 "Function: expected a call of kinnor.functions, got one of the class".into(),
             )

@@ -102,7 +102,7 @@ impl NdArray {
         shape: &Bound<'_, PyTuple>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        match cls.is(&cls.py().get_type::<Self>()) {
+        match cls.is(cls.py().get_type::<Self>()) {
             true => of_arguments(shape, named).map(Self::from),
             false => Ok(Self { array: ArrayCell::Late(OnceLock::new()) }),
         }

@@ -110,7 +110,7 @@ impl Variable {
         made: bool,
     ) -> PyResult<()> {
         let is_unset = self.variable.data().storage.is_cleared();
-        if !is_unset && given.is_empty() && named.is_none_or(|named| named.is_empty()) {
+        if !is_unset && given.is_empty() && named.is_none_or(PyDictMethods::is_empty) {
             return Ok(());
         }
         let given = match VariableArguments::of(given, named) {
