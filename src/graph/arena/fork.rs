@@ -18,7 +18,7 @@ thread_local! {
 pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        memory_stats(); // Installs the memory handlers first. A thread may take the memory lock under the arena lock, not vice versa.
+        memory_stats(); // memory handlers first: memory is locked under the arena, not vice versa
         fork::around(before, parent, child);
     });
 }

@@ -227,7 +227,7 @@ impl Drop for PreparedBackward {
 }
 
 /// True if a plan of these functions can run again: they belong to a static graph, no user code may keep its arrays,
-/// and no value is dropped.
+/// and no value may have been dropped.
 fn is_repeatable(a: &Arena, route: &GradientRoute) -> bool {
     let is_plain = |f: Ix| !a.functions[f].at_once && a.op(f).on_arrays().is_none();
     route.functions.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))

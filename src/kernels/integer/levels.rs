@@ -250,7 +250,7 @@ pub fn max_pool(x: &[u8], window: &ImageWindow, y: &mut [u8]) {
     });
 }
 
-/// The levels of averages over windows, none of which exceeds the image: the sum without zero points, times the step.
+/// The levels of averages over windows that do not exceed the image: the sum without zero points, times the step.
 pub fn average(x: &[u8], window: &ImageWindow, of_x: Scale, rounding: Rounding, y: &mut [u8]) {
     let ImageWindow { channels, input: [height, width], output: [lines, columns], stride, .. } = *window;
     let size = window.kernel[0] * window.kernel[1];

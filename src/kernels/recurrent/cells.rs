@@ -129,7 +129,7 @@ pub(super) fn lstm_slopes<T: Float>(
         [i, f, g, o, c, before, gh, gy],
         #[inline(always)]
         |[carried, ..], [i, f, g, o, c, before, gh, gy]| {
-            // The gradient of the state by the cell.
+            // The activated cell: the state is `o` times this.
             let c = c.tanh();
             let gh = gh + gy;
             let gc = carried + gh * o * from_square(c);

@@ -74,13 +74,13 @@ pub trait OnArrays: Send + Sync {
 /// The engine relies on the implementation. Kernels access only the arrays of a [`Call`], with the types that `kind`
 /// and `output` return. They write only to inputs that their [`Facts`] list as overwritten. Outputs that share the
 /// memory of an input have its size.
-#[allow(missing_docs, clippy::missing_errors_doc)] // each is the method of `Compute` of the same name, with inputs numbered as given
+#[allow(missing_docs, clippy::missing_errors_doc)] // see `Compute`, with inputs numbered as given
 pub unsafe trait Operation: Send + Sync + 'static {
     /// `LeakyReLU`
     fn type_name(&self) -> &str;
     /// `leaky_relu`
     fn name(&self) -> &str;
-    /// What it reads, aliases, overwrites, draws and hosts.
+    /// The facts: inputs and outputs that it reads, aliases and overwrites, random numbers, epilogues.
     fn facts(&self) -> &Facts;
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
     fn kind(&self, i: usize) -> Kind;

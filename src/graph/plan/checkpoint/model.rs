@@ -105,7 +105,7 @@ impl ModelRelease {
     }
 }
 
-/// The number of runs that have a bit. What waits for others is kept.
+/// The number of runs that have a bit. A block that waits for another run is kept.
 const MOST_RUNS: usize = 64;
 
 /// The forward and backward runs of one step.
@@ -118,7 +118,7 @@ pub(crate) struct StepModel {
     pub(crate) backward: Vec<Vec<ModelBackward>>,
     /// The possible orders of the backward runs.
     pub(crate) orders: Vec<Vec<usize>>,
-    /// For each function of the forward run, the values of which it is the last reader.
+    /// For each function of the forward run, the values that it reads last.
     pub(crate) ends: Vec<SmallVec<[u32; 2]>>,
 }
 

@@ -138,7 +138,7 @@ impl FusedForward {
         Some(Self { steps: range, arrays, calls, cleared: kept, names })
     }
 
-    /// Bytes of values that exist only in rooms.
+    /// Bytes of values that exist only in tile buffers.
     pub(in crate::graph) fn saved(&self) -> usize {
         self.arrays.saved()
     }

@@ -3,14 +3,14 @@
 //! Element `i` of an elementwise result depends only on element `i` of each input. So consecutive functions of a plan
 //! over arrays of one shape can process one tile of all arrays through all functions before the next tile. Each
 //! function then finds its input in the L1 cache. A value that is cleared before the last function has run needs no
-//! memory of its own: it uses a *room*, a buffer of one tile, which is reused after the last use of the value. The
-//! same holds for gradients in a backward run.
+//! memory of its own: it uses a *tile buffer* (`Location::Room`), which is reused after the last use of the value.
+//! The same holds for gradients in a backward run.
 //!
 //! Fusion changes only time and peak memory. The same kernels compute each element from the same numbers, so results
-//! are identical to the bit. Values in rooms are those that the plan clears anyway. A fused pass runs only if they
-//! are already cleared, that is from the second run on. In any unusual state (an array of another type, a cleared
-//! input, failed allocation) the functions run separately and report their usual errors. Hooks, clear records and
-//! anomaly detection inspect single functions, so they also disable fusion.
+//! are identical to the bit. Values in tile buffers are those that the plan clears anyway. A fused pass runs only if
+//! they are already cleared, that is from the second run on. In any unusual state (an array of another type, a
+//! cleared input, failed allocation) the functions run separately and report their usual errors. Hooks, clear records
+//! and anomaly detection inspect single functions, so they also disable fusion.
 
 pub(crate) mod backward;
 pub(crate) mod broadcast;
@@ -41,19 +41,19 @@ pub(crate) const NOTHING: u32 = u32::MAX;
 pub(crate) enum Location {
     /// In its own memory, by number.
     Own(u32),
-    /// In a room, by number.
+    /// In a tile buffer, by number.
     Room(u32),
 }
 
-/// An array that is broadcast over the others. Tiles of the broadcast values are gathered in a room.
+/// An array that is broadcast over the others. Tiles of the broadcast values are gathered in a tile buffer.
 struct Repeated {
-    /// The number of the array, which has its own memory, and of the room.
+    /// The number of the array, which has its own memory, and of the tile buffer.
     own: u32,
     room: u32,
     spread: BroadcastCycle,
 }
 
-/// The planning state of a fused pass: which arrays have their own memory and which share rooms.
+/// The planning state of a fused pass: which arrays have their own memory and which share tile buffers.
 #[derive(Default)]
 pub(crate) struct Planner {
     own: Vec<(Arc<Storage>, Access)>,
@@ -104,7 +104,7 @@ impl Planner {
         }
     }
 
-    /// Assigns a room to an array.
+    /// Assigns a tile buffer to an array.
     fn room(&mut self, storage: &Arc<Storage>) -> Location {
         let room = self.free.pop().unwrap_or_else(|| {
             self.rooms += 1;
@@ -115,7 +115,7 @@ impl Planner {
         Location::Room(room)
     }
 
-    /// Frees the room of an array after its last use.
+    /// Frees the tile buffer of an array after its last use.
     fn leave(&mut self, storage: &Arc<Storage>) {
         if let Some(Location::Room(room)) = self.find(storage) {
             self.places.remove(&Arc::as_ptr(storage));
@@ -124,7 +124,7 @@ impl Planner {
         }
     }
 
-    /// Passes the room of an array, with its content, to another array at the last use of the first.
+    /// Passes the tile buffer of an array, with its content, to another array at the last use of the first.
     fn rename(&mut self, storage: &Arc<Storage>, to: &Arc<Storage>) {
         if let Some(place) = self.places.remove(&Arc::as_ptr(storage)) {
             self.has_left.insert(Arc::as_ptr(storage));
@@ -133,7 +133,7 @@ impl Planner {
         }
     }
 
-    /// True if an array was in a room that was freed.
+    /// True if an array was in a tile buffer that was freed.
     fn has_left(&self, storage: &Arc<Storage>) -> bool {
         self.has_left.contains(&Arc::as_ptr(storage))
     }
@@ -153,7 +153,7 @@ pub(crate) struct Arrays {
     /// Elements of each array.
     len: usize,
     own: Vec<(Arc<Storage>, Access)>,
-    /// Values in rooms.
+    /// Values in tile buffers.
     gone: Gone,
     rooms: usize,
     repeated: Vec<Repeated>,
@@ -194,7 +194,7 @@ impl Arrays {
     /// Prepares a run, and resolves the addresses of the arrays with their own memory. Returns false without side
     /// effects in an unusual state.
     fn resolve(&mut self) -> bool {
-        // All values in rooms must be cleared already, as the run would leave them.
+        // All values in tile buffers must be cleared already, as the run would leave them.
         if !self.gone.are_gone() {
             return false;
         }
@@ -237,7 +237,7 @@ impl Arrays {
         written.for_each(|(storage, _)| drop(storage.clear(true)));
     }
 
-    /// Bytes of memory that rooms save.
+    /// Bytes of memory that tile buffers save.
     fn saved(&self) -> usize {
         self.gone.len() * self.len * self.dtype.size()
     }
@@ -263,7 +263,7 @@ impl Arrays {
                 for Repeated { own, room: to, spread } in &self.repeated {
                     if start == range.start || !spread.is_even(tile) {
                         let (from, to) = (self.at[*own as usize].get(), *to as usize * room);
-                        // SAFETY: the array is valid, and the room holds a tile.
+                        // SAFETY: the array is valid, and the tile buffer holds a tile.
                         unsafe { spread.gather(from, rooms.add(to), start, n, size) };
                     }
                 }

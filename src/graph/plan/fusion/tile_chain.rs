@@ -34,7 +34,7 @@ impl WholeArray {
         for (i, room) in rooms.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
                 let room = room.0.as_mut_ptr().cast();
-                // SAFETY: the array is valid, and the room holds a tile.
+                // SAFETY: the array is valid, and the tile buffer holds a tile.
                 unsafe { spread.gather(self.part.x[i], room, start, n, size) };
                 part.x[i] = room;
             }
