@@ -114,11 +114,17 @@ def test_a_partially_written_gradient_is_cleared() -> None:
     y.backward(1.0)
     whole = time.perf_counter() - start
     expected = w.g.copy()
-    w.grad.zero()
-    took = interrupted(lambda: y.backward(1.0), whole / 2)
-    assert took < whole
-    with pytest.raises(nn.ClearedError):
-        _ = w.g
+    cleared = 0
+    for part in (0.4, 0.5, 0.6, 0.7):  # the gradient of the input may come first
+        w.grad.zero()
+        assert interrupted(lambda: y.backward(1.0), whole * part) < whole
+        try:
+            assert not w.g.any()
+        except nn.ClearedError:
+            cleared += 1
+        for v in y.parent.inputs:
+            v.grad.zero()
+    assert cleared > 0
     for v in y.parent.inputs:
         v.grad.zero()
     y.backward(1.0)
