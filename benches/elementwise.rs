@@ -103,7 +103,6 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 tail: Tail::NOTHING,
                 lasting: None,
                 integers: false,
-                narrow: None,
                 rounds: None,
             };
             // SAFETY: the arrays have the shapes that the operation expects.
@@ -136,7 +135,6 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
                 tail: Tail::NOTHING,
                 lasting: None,
                 integers: false,
-                narrow: None,
                 rounds: None,
             };
             // SAFETY: the arrays have the shapes that the operation expects.

@@ -172,7 +172,9 @@ mod tests {
                 (0..).map_while(|i| spans.take((1 + i * 7919 % 41) * PAGE)).collect();
             // Every second block is freed; those beside them stay in use.
             let (freed, used): (Vec<_>, Vec<_>) = used.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
-            freed.into_iter().for_each(|(_, block)| spans.give(block));
+            for (_, block) in freed {
+                spans.give(block);
+            }
             let went = RefCell::new(Vec::new());
             let gone = spans.unmap_pages(usize::MAX, page, |block| {
                 went.borrow_mut().push(block.address()..block.end());
@@ -187,7 +189,9 @@ mod tests {
                 assert!(others.into_iter().all(|b| b.end() <= pages.start || pages.end <= b.address()));
             }
             // A page goes once the last block of it is free, and no byte is lost.
-            used.into_iter().for_each(|(_, block)| spans.give(block));
+            for (_, block) in used {
+                spans.give(block);
+            }
             let left = spans.unmap_pages(usize::MAX, page, |_| None);
             assert_eq!((gone + left, spans.spans.len()), (32 * page, 0), "pages of {page} bytes");
         }

@@ -353,13 +353,7 @@ impl Attention {
                 |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.logs[head * queries + i]);
             let hidden: List<bool> = (0..queries).map(is_hidden).collect();
             // A query whose keys are all hidden contributes nothing, even if its row and gradient are not finite.
-            let mut seen_gy = List::<T>::with_capacity(0);
-            if hidden.contains(&true) {
-                seen_gy.extend_from_slice(&given.gy[head * queries * depth..(head + 1) * queries * depth]);
-                for i in (0..queries).filter(|i| hidden[*i]) {
-                    seen_gy[i * depth..(i + 1) * depth].fill(T::ZERO);
-                }
-            }
+            let seen_gy = without_hidden(&hidden, &given.gy[head * queries * depth..], depth);
             let gy_at = if seen_gy.is_empty() { gy_at } else { seen_gy.as_ptr() };
             // SAFETY: the slices have these sizes, and the buffer is as large as the panels.
             let (k_columns, k_rows, v_columns, gy_rows, q_rows) = unsafe {
@@ -514,6 +508,18 @@ impl<T: Float> Mask<'_, T> {
             }
         }
     }
+}
+
+/// The gradients of a head's outputs, `gy`, with zeros for hidden queries. Empty if no query is hidden.
+fn without_hidden<T: Float>(hidden: &[bool], gy: &[T], depth: usize) -> List<T> {
+    let mut seen = List::<T>::with_capacity(0);
+    if hidden.contains(&true) {
+        seen.extend_from_slice(&gy[..hidden.len() * depth]);
+        for i in (0..hidden.len()).filter(|i| hidden[*i]) {
+            seen[i * depth..(i + 1) * depth].fill(T::ZERO);
+        }
+    }
+    seen
 }
 
 /// A row-major matrix with rows of `n` elements.

@@ -155,7 +155,9 @@ pub fn change<T: Float>(y: &mut [T], f: impl Fn(T) -> T + Sync) {
     threads::ranges(n, GRAIN, |range| {
         // SAFETY: the range lies within `y`, and comes once.
         let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(range.start), range.len()) };
-        y.iter_mut().for_each(|y| *y = f(*y));
+        for y in y {
+            *y = f(*y);
+        }
     });
 }
 

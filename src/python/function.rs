@@ -69,7 +69,7 @@ fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
 impl Function {
     #[new]
     #[classmethod]
-    #[pyo3(signature = (*_args, **_kwargs))]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(*_args, **_kwargs)")]
     fn new(
         cls: &Bound<'_, PyType>,
         _args: &Bound<'_, PyTuple>,

@@ -96,7 +96,7 @@ impl NdArray {
 impl NdArray {
     #[new]
     #[classmethod]
-    #[pyo3(signature = (*shape, **named), text_signature = "(*shape)")]
+    #[pyo3(signature = (*shape, **named), text_signature = "(*shape, **named)")]
     fn new(
         cls: &Bound<'_, PyType>,
         shape: &Bound<'_, PyTuple>,

@@ -126,7 +126,7 @@ const OF_STEP: [&str; 2] = ["pre_hook", "post_hook"];
 #[pymethods]
 impl Solver {
     #[new]
-    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(name, *args, **kwargs)")]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(*args, **kwargs)")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self { solver: OnceLock::new() }
     }

@@ -286,7 +286,7 @@ pub fn set_leaves_in_place(on: bool) {
 
 /// True if calls that are certainly mistakes are accepted silently, as in NNabla: the truth value of an array, a
 /// backward run before any forward run, an update of no parameters, fractional indices. Operations then also repeat
-/// NNabla's quirks ([`dialect::is_nnabla`]).
+/// NNabla's quirks (`dialect::is_nnabla`).
 pub fn unwary() -> bool {
     UNWARY.load(Ordering::Relaxed)
 }

@@ -52,11 +52,7 @@ impl BackwardStep {
             };
             xm.push(Memory { ptr, shape: data.shape() });
         }
-        let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for data in &*y {
-            let ptr = data.read().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
-            ym.push(Memory { ptr, shape: data.shape() });
-        }
+        let ym = outputs(y)?;
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
         for slot in gy.iter() {
             let ptr = slot.resolve(Access::Read)?;
@@ -161,6 +157,17 @@ impl BackwardStep {
         }
         user.backward(x, y, &wanted, &accumulate)
     }
+}
+
+/// The memory of the outputs. A kernel does not touch that of outputs that it does not read.
+#[inline(always)]
+fn outputs(of: &[DataOperand]) -> Result<SmallVec<[Memory<'_>; 2]>> {
+    let mut found = SmallVec::new();
+    for data in of {
+        let ptr = data.read().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+        found.push(Memory { ptr, shape: data.shape() });
+    }
+    Ok(found)
 }
 
 /// Moves gradients from temporary memory to their destinations.

@@ -24,6 +24,7 @@ pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 /// One function prepared to run forward.
+#[allow(clippy::struct_excessive_bools)] // independent flags
 pub(crate) struct ForwardStep {
     pub(crate) op: Op,
     pub(crate) compute: Precision,

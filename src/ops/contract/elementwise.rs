@@ -46,7 +46,7 @@ pub trait Unary: Declared {
     /// The gradient of the input, given that of the output: `gy * df(x, y)`.
     ///
     /// Implement it for a function with branches. A branch that is not taken contributes zero for any `gy`, so select
-    /// it ([`Number::select`], [`sloped`]) and never multiply by zero.
+    /// it ([`Number::select`], `sloped`) and never multiply by zero.
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, x: N, y: N) -> N {
         gy * self.df(x, y)

@@ -125,7 +125,7 @@ impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
         let Call { x, y, state, narrow, integers, recompute, tail, lasting, rounds, .. } = call;
         let (taken, of) = (0, PhantomData);
-        Self { x, y, present, taken, state, narrow, integers, recompute, tail, lasting, rounds, of }
+        Self { x, y, present, taken, state, narrow, recompute, integers, tail, lasting, rounds, of }
     }
 
     /// The type in which outputs are stored, if that is narrower than `T`.
