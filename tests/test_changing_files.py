@@ -29,7 +29,7 @@ while True:
             for i in range(0, len(content), len(content) // 7):
                 file.write(content[i : i + len(content) // 7])
                 time.sleep(0.0005)
-        time.sleep(0.012)
+        time.sleep(0.03)
 """
 
 

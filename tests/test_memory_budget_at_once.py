@@ -117,15 +117,16 @@ def apply(pick, a, b):
 
 
 def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
-    gc.collect()  # garbage of other tests counts in a budget
     x = leaf()
-    others = rest(x)
     plain, _ = step(lambda x: chain(x, 20), [x], None)
     x.grad = None
+    gc.collect()  # garbage of other tests counts in a budget
+    others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 3 * BYTES):
         with pytest.raises(MemoryError) as caught:
             chain(x, 20)
-        assert abs(caught.value.least - others - 4 * BYTES) < SLACK
+        # Other tests may have had memory that went meanwhile.
+        assert min(abs(caught.value.least - n - 4 * BYTES) for n in (others, rest(x))) < SLACK
         assert isinstance(caught.value, nn.Error)
         del caught
         assert "which the backward run of tanh takes" in refused(nn.BudgetError, lambda: chain(x, 20))
