@@ -125,8 +125,8 @@ def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
     with nn.auto_forward(), nn.memory_budget(others + 3 * BYTES):
         with pytest.raises(MemoryError) as caught:
             chain(x, 20)
-        # Other tests may have had memory that went meanwhile.
-        assert min(abs(caught.value.least - n - 4 * BYTES) for n in (others, rest(x))) < SLACK
+        # What other tests left is counted, except for what can be evicted. Alone, this test has next to none.
+        assert -SLACK < caught.value.least - 4 * BYTES < others + SLACK
         assert isinstance(caught.value, nn.Error)
         del caught
         assert "which the backward run of tanh takes" in refused(nn.BudgetError, lambda: chain(x, 20))
