@@ -64,10 +64,10 @@ def branch_that_is_an_outer_value():
     return loaded(nodes), lambda x: -x
 
 
-def loop_of_known_length():
-    """A `Loop` of constant length."""
-    body = helper.make_graph(
-        [helper.make_node("Add", ["before", "x"], ["after"]), helper.make_node("Identity", ["go"], ["goes"])],
+def adding(condition):
+    """The body of a `Loop` that adds `x`, and goes on if the output of the node `condition` is true."""
+    return helper.make_graph(
+        [helper.make_node("Add", ["before", "x"], ["after"]), condition],
         "body",
         [
             helper.make_tensor_value_info("i", TensorProto.INT64, []),
@@ -79,6 +79,11 @@ def loop_of_known_length():
             helper.make_tensor_value_info("after", TensorProto.FLOAT, None),
         ],
     )
+
+
+def loop_of_known_length():
+    """A `Loop` of constant length."""
+    body = adding(helper.make_node("Identity", ["go"], ["goes"]))
     nodes = [
         constant("times", np.int64(3)),
         constant("start", np.array(True)),
@@ -205,19 +210,7 @@ def test_a_bias_of_one_element_is_a_parameter():
 
 
 def test_a_number_in_the_condition_of_a_loop_leaves_one_graph():
-    body = helper.make_graph(
-        [helper.make_node("Add", ["before", "x"], ["after"]), helper.make_node("Less", ["limit", "limit"], ["goes"])],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("before", TensorProto.FLOAT, None),
-        ],
-        [
-            helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("after", TensorProto.FLOAT, None),
-        ],
-    )
+    body = adding(helper.make_node("Less", ["limit", "limit"], ["goes"]))
     nodes = [
         constant("times", np.int64(3)),
         helper.make_node("Shape", ["x"], ["shape"]),
