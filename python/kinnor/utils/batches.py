@@ -155,26 +155,12 @@ class DataIterator:
         return self._data_source.variables
 
     # Names of NNabla's that programs read.
+    _size, _variables, _current_epoch = size, variables, epoch
 
     @property
     def _shuffle(self) -> bool:
         """Whether the examples come in random order."""
         return self._data_source.shuffle
-
-    @property
-    def _size(self) -> int:
-        """Number of examples in an epoch."""
-        return self._data_source.size
-
-    @property
-    def _variables(self) -> Sequence[str]:
-        """The names of the arrays of a batch."""
-        return self._data_source.variables
-
-    @property
-    def _current_epoch(self) -> int:
-        """How many epochs have ended."""
-        return self._epoch
 
     @property
     def _use_thread(self) -> bool:
