@@ -114,17 +114,16 @@ def test_a_partially_written_gradient_is_cleared() -> None:
     y.backward(1.0)
     whole = time.perf_counter() - start
     expected = w.g.copy()
-    cleared = 0
-    for part in (0.4, 0.5, 0.6, 0.7):  # the gradient of the input may come first
+    is_cleared = False
+    for part in (0.5, 0.3, 0.2, 0.1):  # a run may end before its interrupt if the measured one was slower
         w.grad.zero()
         assert interrupted(lambda: y.backward(1.0), whole * part) < whole
         try:
-            assert not w.g.any()
+            np.testing.assert_array_equal(w.g, expected)
         except nn.ClearedError:
-            cleared += 1
-        for v in y.parent.inputs:
-            v.grad.zero()
-    assert cleared > 0
+            is_cleared = True
+            break
+    assert is_cleared
     for v in y.parent.inputs:
         v.grad.zero()
     y.backward(1.0)
