@@ -5,7 +5,7 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use kinnor::array::Shape;
-use kinnor::ops::{self, Call, Kind, Memory, Op, State, Tail, Value};
+use kinnor::ops::{self, Call, Kind, Memory, Op, State, Value};
 
 /// About 1 thousand, 64 thousand and 4 million elements, as matrices and as images.
 const MATRICES: [[usize; 2]; 3] = [[16, 64], [256, 256], [4096, 1024]];
@@ -91,20 +91,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
     let (double, recompute) = (*double, false);
     group.bench_function(BenchmarkId::new(format!("{name} forward"), n), |b| {
         b.iter(|| {
-            let call = Call {
-                x: &xm,
-                y: &ym,
-                gy: &[],
-                gx: &[],
-                state: &mut state,
-                double,
-                narrow: None,
-                recompute,
-                tail: Tail::NOTHING,
-                lasting: None,
-                integers: false,
-                rounds: None,
-            };
+            let call = Call { recompute, ..Call::new(&xm, &ym, &mut state, double) };
             // SAFETY: the arrays have the shapes that the operation expects.
             unsafe { op.forward(call) }
         });
@@ -123,20 +110,7 @@ fn run(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case) {
     let gxm: Vec<_> = gx.iter_mut().zip(wanted).map(|(g, w)| w.then(|| (g.memory(), false))).collect();
     group.bench_function(BenchmarkId::new(format!("{name} backward"), n), |b| {
         b.iter(|| {
-            let call = Call {
-                x: &xm,
-                y: &ym,
-                gy: &gym,
-                gx: &gxm,
-                state: &mut state,
-                double,
-                narrow: None,
-                recompute,
-                tail: Tail::NOTHING,
-                lasting: None,
-                integers: false,
-                rounds: None,
-            };
+            let call = Call { gy: &gym, gx: &gxm, recompute, ..Call::new(&xm, &ym, &mut state, double) };
             // SAFETY: the arrays have the shapes that the operation expects.
             unsafe { op.backward(call) }
         });

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{DType, Shape};
 use crate::ops::contract::symbol::{Builder, build};
-use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Tail};
+use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
 
 /// A float64 array (whole numbers where the operation reads or writes indices).
 #[derive(Clone, Debug)]
@@ -88,20 +88,7 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
     let mut yb: Vec<_> = shapes.iter().enumerate().map(|(o, s)| output(op, o, s.size())).collect();
     let xm: Vec<_> = xb.iter_mut().zip(x).map(|(b, x)| Memory { ptr: b.ptr(), shape: &x.shape }).collect();
     let ym: Vec<_> = yb.iter_mut().zip(&shapes).map(|(b, s)| Memory { ptr: b.ptr(), shape: s }).collect();
-    let call = Call {
-        x: &xm,
-        y: &ym,
-        gy: &[],
-        gx: &[],
-        state,
-        double: true,
-        integers: false,
-        narrow: None,
-        recompute,
-        tail: Tail::NOTHING,
-        lasting: None,
-        rounds: None,
-    };
+    let call = Call { recompute, ..Call::new(&xm, &ym, state, true) };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.
     unsafe { op.forward(call) }?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
@@ -151,20 +138,7 @@ fn backward(
             w.then(|| (Memory { ptr: b.as_mut_ptr().cast(), shape: &x.shape }, base.is_some()))
         })
         .collect();
-    let call = Call {
-        x: &xm,
-        y: &ym,
-        gy: &gym,
-        gx: &gxm,
-        state,
-        double: true,
-        integers: false,
-        narrow: None,
-        recompute: false,
-        tail: Tail::NOTHING,
-        lasting: None,
-        rounds: None,
-    };
+    let call = Call { gy: &gym, gx: &gxm, ..Call::new(&xm, &ym, state, true) };
     // SAFETY: the arrays were made for this operation, of the shapes that it names.
     unsafe { op.backward(call) }.expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()

@@ -13,7 +13,7 @@ use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;
 use crate::graph::step::operand::MemoPtr;
 use crate::kernels::stop;
-use crate::ops::{Call, Memory, Op, Tail};
+use crate::ops::{Call, Memory, Op};
 
 /// An eager function and the operands of its kernel. Only for functions that compute outputs from inputs, whose
 /// elements must be in memory in the type in which the kernel reads them. All others become a
@@ -97,18 +97,8 @@ impl EagerRun {
         let Some(memo) = &mut self.memo else { return Ok(()) };
         let state = &mut memo.state;
         let call = Call {
-            x: &x,
-            y: &y,
-            gy: &[],
-            gx: &[],
-            state,
-            double: self.double,
-            integers: false,
-            narrow: None,
-            recompute: false,
-            tail: Tail::NOTHING,
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
-            rounds: None,
+            ..Call::new(&x, &y, state, self.double)
         };
         // SAFETY: the arrays were made for this operation, with the shapes it requires.
         stop::guarded(|| unsafe { op.forward(call) })

@@ -11,7 +11,7 @@ use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
 use crate::graph::step::operand::{RoundedInputs, Temporaries, store};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory, Tail};
+use crate::ops::{Array, Call, Memory};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -112,18 +112,11 @@ impl BackwardStep {
             .filter(|_| rounded.is_empty())
             .and_then(|i| Some((x.get(i)?.read()?, xm[i].ptr)));
         let call = Call {
-            x: &xm,
-            y: &ym,
             gy: &gym,
             gx: &gxm,
-            state,
-            double,
-            integers: false,
-            narrow: None,
-            recompute: false,
-            tail: Tail::NOTHING,
             lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
             rounds,
+            ..Call::new(&xm, &ym, state, double)
         };
         let mut refused = false;
         let done = stop::guarded(|| {

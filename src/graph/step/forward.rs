@@ -211,20 +211,7 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let lasting = lasting(*cached_input, x, &xm, recompute);
-            let call = Call {
-                x: &xm,
-                y: &ym,
-                gy: &[],
-                gx: &[],
-                state,
-                double,
-                integers: false,
-                narrow: None,
-                recompute,
-                tail,
-                lasting,
-                rounds: None,
-            };
+            let call = Call { recompute, tail, lasting, ..Call::new(&xm, &ym, state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
             unsafe { op.forward(call) }
         };
@@ -296,18 +283,13 @@ impl ForwardStep {
             let narrow =
                 (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {
-                x: &xm,
-                y: &ym,
-                gy: &[],
-                gx: &[],
-                state,
-                double,
                 integers,
                 narrow,
                 recompute,
                 tail,
                 lasting,
                 rounds,
+                ..Call::new(&xm, &ym, state, double)
             };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
             unsafe { self.op.forward(call) }?;

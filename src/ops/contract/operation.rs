@@ -36,6 +36,16 @@ pub struct Call<'a> {
     pub rounds: Option<DType>,
 }
 
+impl<'a> Call<'a> {
+    /// A plain forward call: nothing is recomputed, cached, rounded or applied to the outputs.
+    #[inline(always)]
+    pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
+        let (tail, integers, recompute) = (Tail::NOTHING, false, false);
+        let (narrow, lasting, rounds) = (None, None, None);
+        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, lasting, rounds }
+    }
+}
+
 /// An array passed to an operation on arrays.
 #[derive(Clone)]
 pub struct Array {

@@ -42,24 +42,7 @@ pub(super) fn run<'a, T: Float>(
     state: &'a mut State,
     Within { recompute, tail, lasting }: Within<'a>,
 ) -> Run<'a, T> {
-    let double = is_double::<T>();
-    Run::new(
-        Call {
-            x,
-            y,
-            gy: &[],
-            gx: &[],
-            state,
-            double,
-            integers: false,
-            narrow: None,
-            recompute,
-            tail,
-            lasting,
-            rounds: None,
-        },
-        present,
-    )
+    Run::new(Call { recompute, tail, lasting, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }
 
 pub(super) fn run_backward<'a, T: Float>(
@@ -69,22 +52,5 @@ pub(super) fn run_backward<'a, T: Float>(
     state: &'a mut State,
     lasting: Option<Lasting<'a>>,
 ) -> Backward<'a, T> {
-    let (double, Within { recompute, tail, .. }) = (is_double::<T>(), Within::PLAIN);
-    Backward::new(
-        Call {
-            x,
-            y,
-            gy,
-            gx,
-            state,
-            double,
-            integers: false,
-            narrow: None,
-            recompute,
-            tail,
-            lasting,
-            rounds: None,
-        },
-        present,
-    )
+    Backward::new(Call { gy, gx, lasting, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }

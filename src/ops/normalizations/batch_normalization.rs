@@ -204,7 +204,7 @@ normalizes!(TensorNormalization);
 mod tests {
     use super::*;
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
-    use crate::ops::{Call, Memory, Op, State, Tail, find};
+    use crate::ops::{Call, Memory, Op, State, find};
 
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
@@ -275,20 +275,7 @@ mod tests {
             let held = x.each_mut().map(memory);
             let memory = held.each_ref().map(|(ptr, shape)| Memory { ptr: *ptr, shape });
             let output = [Memory { ptr: y.as_mut_ptr().cast(), shape: &shape }];
-            let call = Call {
-                x: &memory,
-                y: &output,
-                gy: &[],
-                gx: &[],
-                state: &mut state,
-                double: true,
-                integers: false,
-                narrow: None,
-                recompute,
-                tail: Tail::NOTHING,
-                lasting: None,
-                rounds: None,
-            };
+            let call = Call { recompute, ..Call::new(&memory, &output, &mut state, true) };
             // SAFETY: the arrays were made for this operation, of the shapes that it names.
             unsafe { op.forward(call) }.expect("forward runs");
             for (got, expected) in x[3..].iter().zip(&expected) {

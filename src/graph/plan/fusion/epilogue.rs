@@ -179,20 +179,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
             let mut memo = step.memo;
             let state = &mut memo.state;
             let tail = Tail::NOTHING;
-            let call = Call {
-                x: &x,
-                y: &[],
-                gy: &[],
-                gx: &[],
-                state,
-                double,
-                integers: false,
-                narrow: None,
-                recompute: false,
-                tail,
-                lasting: None,
-                rounds: None,
-            };
+            let call = Call { tail, ..Call::new(&x, &[], state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
             links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));
         }
