@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
 from ._suggest import absence
-from .logger import logger
 
 if TYPE_CHECKING:
     from .files.solver_file import State
@@ -108,6 +107,8 @@ class Solver(_core.Solver):
         from .files.solver_file import ENDINGS, load
 
         if _core.unwary() and not os.fspath(path).endswith(ENDINGS):
+            from .logger import logger
+
             logger.warning(f"{path} is omitted.")  # NNabla passes over it, too.
             return
         self._set_arrays(load(path))
