@@ -1,4 +1,4 @@
-"""Graphs of a loaded model for calls from several threads, and the lock under which they are built.
+"""Graphs of a loaded model for calls from several threads, and the lock for building them.
 
 Knows threads and forks; knows nothing of models.
 """
@@ -22,19 +22,19 @@ __all__ = ["BuildLock", "GraphPool"]
 Graph = TypeVar("Graph")
 
 _MOST = max(4, os.cpu_count() or 1)
-"""How many graphs for inputs of one shape there are, unless calls hold all of them for long."""
+"""Number of graphs for one input shape before a call waits for a free one."""
 
 _PATIENCE = 2.0
-"""Seconds that a call waits for one of them."""
+"""Seconds that a call waits for a free graph."""
 
 _pools: WeakSet[GraphPool[Any]] = WeakSet()
 _locks: WeakSet[BuildLock] = WeakSet()
 
 
 class GraphPool(Generic[Graph]):
-    """Equal graphs for inputs of one shape. A call has one for itself, so that calls run side by side.
+    """Equal graphs for one input shape. Each call uses its own, so calls run in parallel.
 
-    A call that finds none builds another one; if there are many already, it waits for one first.
+    A call that finds no free graph builds another one. If there are many already, it first waits for a free one.
     """
 
     __slots__ = ("__weakref__", "_free", "_n_made", "get", "give")
@@ -46,18 +46,18 @@ class GraphPool(Generic[Graph]):
     def _renew(self) -> None:
         self._free: SimpleQueue[Graph] = SimpleQueue()
         self._n_made = 0
-        self.get = self._free.get_nowait  # as `free`, but raises `queue.Empty` if there is none
-        self.give = self._free.put  # gives a graph back
+        self.get = self._free.get_nowait  # like `free`, but raises `queue.Empty` if no graph is free
+        self.give = self._free.put  # returns a graph to the pool
 
     def free(self) -> Graph | None:
-        """A graph that no call has, if there is one."""
+        """Take a graph that no call uses, or None."""
         try:
             return self._free.get_nowait()
         except Empty:
             return None
 
     def take(self) -> Graph | None:
-        """As `free`, but waits for a graph if there are many; None if one is to be built."""
+        """Like `free`, but waits if there are many graphs. None if the caller has to build one."""
         if self._n_made < _MOST:
             return self.free()
         try:
@@ -66,11 +66,11 @@ class GraphPool(Generic[Graph]):
             return None
 
     def add(self) -> None:
-        """Count a graph that is built; the call that built it gives it back."""
+        """Count a new graph. The call that built it returns it by `give`."""
         self._n_made += 1
 
     def _after_fork(self) -> None:
-        """Keep the graphs that no call had: the threads of the other calls are not in the child."""
+        """Keep the free graphs. The threads that used the others do not exist in the child."""
         free = self._free
         self._renew()
         for _ in range(free.qsize()):
@@ -79,7 +79,7 @@ class GraphPool(Generic[Graph]):
 
 
 class BuildLock:
-    """A lock for building graphs, which is free again in a forked child. A copy is another lock.
+    """A lock for building graphs. It is free in a forked child. A copy is another lock.
 
     Args:
         title: What errors call the owner.
@@ -102,7 +102,7 @@ class BuildLock:
         """Hold the lock in a block.
 
         Raises:
-            GraphError: If this thread is in such a block, as the handler of a signal may be.
+            GraphError: If this thread holds the lock already, for example in a signal handler.
         """
         with self._lock:
             if self._is_held:

@@ -163,7 +163,7 @@ class _Notes:
         while content:
             try:
                 content = content[os.write(self._target, content) :]
-            except OSError:  # nobody reads it; the processes go on
+            except OSError:  # the reader has closed it; the processes continue
                 return
 
 

@@ -111,7 +111,7 @@ def attended(
     additive_mask: T | None = None,
     key_padding_mask: T | None = None,
 ) -> tuple[T, Callable[[], T]]:
-    """The output of `multi_head_attention`, and what computes the weights."""
+    """The output of `multi_head_attention`, and a function that computes the weights."""
     for name, weight in (("q_weight", q_weight), ("k_weight", k_weight), ("v_weight", v_weight)):
         if weight.ndim != 2 or num_heads < 1 or weight.shape[1] % num_heads != 0:
             expected = f"`{name}` with two axes, the last a multiple of {num_heads} heads"

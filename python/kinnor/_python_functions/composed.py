@@ -276,7 +276,7 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
 
 
 def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
-    """The Euclidean norm, of a shape that a condition of `where` may have: that of `x`, or of its first axes."""
+    """The Euclidean norm in a shape that a condition of `where` may have: the shape of `x`, or its first axes."""
     ndim = len(x.shape)
     axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
     result: T

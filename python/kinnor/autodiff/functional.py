@@ -1,7 +1,7 @@
-"""Derivatives of functions of Python on variables. Whatever the mode outside, everything is computed at once.
+"""Derivatives of Python functions of variables. The functions run eagerly in any mode.
 
-A derivative that is taken within a function that is differentiated itself can be differentiated, as if `create_graph`
-had been set: `detach` its arguments, or use `no_grad`, for a constant.
+A derivative inside a function that is itself differentiated keeps its graph, as with `create_graph=True`. To make an
+argument a constant, `detach` it or use `no_grad`.
 """
 
 from __future__ import annotations
@@ -209,13 +209,13 @@ def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: boo
 
 
 def leaf(x: Any, create_graph: bool) -> Variable:
-    """A variable to differentiate by: the given one, to go on through it, or one that ends there."""
+    """A variable to differentiate by. It continues the graph of `x`, or is a new leaf."""
     if not isinstance(x, Variable):
         array = x.data if isinstance(x, NdArray) else np.asarray(x)
         return Variable.from_numpy_array(array if array.dtype.kind == "f" else array.astype(np.float32), need_grad=True)
     if create_graph and x.requires_grad:
         return F.identity(x)
-    # Its gradient is not that of others on the same values, as an unlinked copy's would be.
+    # It has a gradient of its own. An unlinked copy would share the gradient of `x`.
     own = Variable(x.shape, need_grad=True)
     own.data = x.data
     return own

@@ -154,12 +154,12 @@ class OneProcess:
 
 
 class Ends:
-    """What a process knows of the ends of others; all of its groups share it.
+    """A process's record of other processes that have ended. All its groups share it.
 
     Attributes:
-        missing: Why whatever waits for others is to raise an error.
-        entered: In how many collectives of each group this process has been.
-        ended: The same of processes that have ended, by their ranks in the world, with what to say of each.
+        missing: Reasons for calls that wait for other processes to raise an error.
+        entered: Number of collectives that this process has entered, by group.
+        ended: The same numbers of ended processes, by rank in the world, with the text for errors.
     """
 
     def __init__(self) -> None:

@@ -166,7 +166,7 @@ def _may_be_gone(writer: int) -> bool:
 
 def _remove_unlocked(path: Path) -> None:
     """Remove a file or folder that no process writes."""
-    with suppress(OSError):  # it is locked, or gone, or somebody else's
+    with suppress(OSError):  # locked, gone, or owned by another user
         is_folder = path.is_dir()
         descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
         try:

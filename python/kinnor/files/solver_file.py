@@ -179,4 +179,4 @@ _FORMATS: dict[str, _Format] = {
 }
 
 ENDINGS = (*_FORMATS, ".nnp", ".nntxt", ".prototxt")
-"""Endings of names that are those of a format, here or in NNabla."""
+"""File name endings of all formats of Kinnor and NNabla."""

@@ -19,7 +19,7 @@ __all__ = ["FileBusyError", "steadily"]
 Found = TypeVar("Found")
 
 _PATIENCE = 2.0
-"""Seconds to wait until nobody writes the file."""
+"""Seconds to wait for other processes to stop writing the file."""
 
 _ODD = 10**9
 """Nanoseconds that a file may be younger than now: clocks of file servers differ."""
@@ -30,15 +30,15 @@ class FileBusyError(Error, OSError):
 
 
 def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
-    """What a function reads of a file that does not change meanwhile; if it does, the function is called again.
+    """Call `read` until the file does not change during the call. Returns the result.
 
     Args:
-        op: What reads, for errors.
+        op: Name of the caller, for errors.
         path: The file.
-        read: Reads it.
+        read: Function that reads the file.
 
     Raises:
-        FileBusyError: If another process goes on writing the file.
+        FileBusyError: If another process keeps writing the file.
         OSError: If it cannot be read.
     """
     deadline = time.monotonic() + _PATIENCE
@@ -61,7 +61,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """What tells whether a file was written or replaced."""
+    """Values that change if a file is written or replaced."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -83,7 +83,7 @@ class Composite(PythonFunction):
         grad_outputs: list[Variable],
         propagate_down: list[bool],
     ) -> Sequence[Variable | None]:
-        """The gradients by those of the inner functions."""
+        """Compose the gradients from the gradients of the inner functions."""
         wanted = [x for x, is_wanted in zip(inputs, propagate_down, strict=True) if is_wanted]
         found = iter(_core.grad_graph(list(self.compose(*inputs)), wanted, grad_outputs))
         return [next(found) if is_wanted else None for is_wanted in propagate_down]

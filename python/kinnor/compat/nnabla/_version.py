@@ -1,4 +1,4 @@
-"""What NNabla says of itself."""
+"""The version and build facts under NNabla's names."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class FusedBatchNormalizationBackward(Composite):
 
     @property
     def name(self) -> str:
-        """The name of the class, which is that of the operation."""
+        """The name of the operation, which is the name of the class."""
         return type(self).__name__
 
     def min_outputs(self) -> int:

@@ -54,7 +54,7 @@ def get_parameter_or_create(
 
 
 def __getattr__(name: str) -> Any:
-    """What NNabla keeps as variables of the module."""
+    """Names that are variables of the module in NNabla."""
     if name == "current_no_grad":
         return not autodiff.is_grad_enabled()
     if name == "current_scope":
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 def load_parameters(
     path: PathOrFile, proto: Any = None, needs_proto: bool = False, extension: str | None = ".nntxt"
 ) -> Any:
-    """Load parameters into the current scope. A path whose ending is that of no format is left out with a warning.
+    """Load parameters into the current scope. A path with an unknown ending is skipped with a warning.
 
     Args:
         path: Path, or a file open for reading bytes.
