@@ -3,7 +3,7 @@
 use super::depthwise_lanes::ChannelLanes;
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
-use super::energies::{EnergyRange, PixelEnergies};
+use super::energies::{BlockEnergies, EnergyRange, LaneSums, PixelEnergies};
 use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
 use super::tap_rows::TapRows;
@@ -40,6 +40,10 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) unfold: unsafe fn(&Unfold<'_, T>),
     /// Adds up squares over channels: see [`PixelEnergies`].
     pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
+    /// Adds up squares over channels and blocks of pixels: see [`BlockEnergies`].
+    pub(super) block_energies: unsafe fn(&BlockEnergies<T>),
+    /// Adds up the lanes of registers: see [`LaneSums`].
+    pub(super) lane_sums: unsafe fn(&LaneSums<T>) -> EnergyRange<T>,
 }
 
 macro_rules! make {
@@ -110,6 +114,16 @@ macro_rules! make {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn block_energies(order: &BlockEnergies<$t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn lane_sums(order: &LaneSums<$t>) -> EnergyRange<$t> {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
             Kernels {
                 lay_out,
                 tap_rows,
@@ -124,6 +138,8 @@ macro_rules! make {
                 to_planes,
                 unfold,
                 energies,
+                block_energies,
+                lane_sums,
             }
         };
     };

@@ -8,7 +8,10 @@
 use std::ops::Range;
 
 use super::Geometry;
-use super::energies::{PixelEnergies, TOGETHER, energies, least};
+use super::energies::{
+    BlockEnergies, Blocks, EnergyRange, LaneSums, PixelEnergies, TOGETHER, energies, least,
+};
+use super::isa;
 use super::strip::SLACK;
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PixelGrid};
@@ -31,6 +34,8 @@ const LEAST: f64 = 1e-30;
 /// The most terms of a direct sum that are added up before they are added to those before.
 const CHAIN: usize = 256;
 const TAPS: usize = 9;
+/// Blocks of 2 x 2 pixels along an axis that a tile reaches into.
+const BLOCKS: usize = 4;
 /// Outputs of a tile.
 const OUTPUTS: usize = OUT * OUT;
 /// Columns of weights that a thread adds up at a time.
@@ -52,6 +57,120 @@ pub(super) fn have_one_sign<'a, T: Float>(values: impl IntoIterator<Item = &'a T
 /// Scales for energies where channels have no weights.
 pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
     List::repeat(T::all(SCALE), channels)
+}
+
+/// The energies of blocks of 2 x 2 pixels, for the images of a block of tiles. They show that no tile is uneven without
+/// another look at the pixels: nine pixels of an output hold an inner block, and a tile is part of 16 blocks.
+pub(super) struct BlockSums<T> {
+    pub(super) blocks: Blocks,
+    /// A scale for each channel.
+    pub(super) scales: *const T,
+    /// A register for each block of each image, see [`Blocks::memory`].
+    pub(super) p: *mut T,
+}
+
+impl Blocks {
+    /// Blocks of the pixels that some rows of tiles see. The inner ones are seen by outputs of a certain size.
+    pub(super) fn of_inputs(rows: &Range<usize>, size: (usize, usize)) -> Self {
+        let inner = ((size.0.min(OUT * rows.end) - OUT * rows.start).div_ceil(2), size.1.div_ceil(2));
+        Self { size: (OUT * rows.len() + 2, OUT * size.1.div_ceil(OUT) + 2), cut: 1, inner }
+    }
+
+    /// Blocks of the pixels of an output gradient in some rows of tiles.
+    pub(super) fn of_gradients(rows: &Range<usize>, across: usize) -> Self {
+        let size = (OUT * rows.len(), OUT * across);
+        Self { size, cut: 0, inner: (size.0 / 2, size.1 / 2) }
+    }
+
+    /// Elements of memory that the sums of some images take.
+    pub(super) fn memory<T: Float>(&self, images: usize) -> usize {
+        (images * self.n() * Self::lanes::<T>()).next_multiple_of(SLACK)
+    }
+
+    fn lanes<T: Float>() -> usize {
+        kernels::<T>().panel() / 2
+    }
+}
+
+impl<T: Float> BlockSums<T> {
+    fn at(&self, image: usize) -> *mut T {
+        self.p.wrapping_add(image * self.blocks.n() * Blocks::lanes::<T>())
+    }
+
+    /// Adds the energies of some channels of an image.
+    ///
+    /// # Safety
+    /// The strip, the scales and the memory of the sums are there.
+    pub(super) unsafe fn add(&self, image: usize, strip: PixelGrid<T>, (first, channels): (usize, usize)) {
+        let order = BlockEnergies {
+            strip,
+            channels,
+            scales: self.scales.wrapping_add(first),
+            blocks: self.blocks,
+            sums: self.at(image),
+            are_first: first == 0,
+        };
+        // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
+        unsafe { (isa::kernels::<T>().block_energies)(&order) };
+    }
+
+    /// The range of the energies of an image, and the energies.
+    unsafe fn range(&self, image: usize) -> (EnergyRange<T>, &[T]) {
+        let (p, blocks) = (self.at(image), &self.blocks);
+        // SAFETY: as above.
+        unsafe {
+            let sums = LaneSums { p, inner: blocks.n_inner(), all: blocks.n() };
+            ((isa::kernels::<T>().lane_sums)(&sums), std::slice::from_raw_parts(p, blocks.n()))
+        }
+    }
+
+    /// True if energies are neither so large nor so small that they may be inexact.
+    fn are_exact(range: &EnergyRange<T>) -> bool {
+        range.sum < T::all(1e37) && range.least >= T::all(1e-20)
+    }
+
+    /// True if no tile of inputs of an image is uneven. It may be false for others, too.
+    ///
+    /// # Safety
+    /// The energies of all channels were added.
+    pub(super) unsafe fn are_inputs_even(&self, image: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let (range, energies) = unsafe { self.range(image) };
+        // Half the ratio leaves room for the rounding of energies.
+        let (blocks, ratio) = (&self.blocks, T::all(RATIO / 2.0));
+        if !Self::are_exact(&range) {
+            return false;
+        }
+        let of_tile = BLOCKS * BLOCKS;
+        if range.most * T::all(of_tile as f64) <= ratio * range.least {
+            return true;
+        }
+        (0..blocks.rows() - 2).step_by(2).all(|top| {
+            (0..blocks.columns() - 2).step_by(2).all(|left| {
+                let (mut all, mut few) = (T::ZERO, T::INFINITY);
+                for (i, j) in (top..top + BLOCKS).flat_map(|i| (left..left + BLOCKS).map(move |j| (i, j))) {
+                    let energy = energies[blocks.place(i, j)];
+                    all = all + energy;
+                    let is_seen = (1..3).contains(&(i - top)) && (1..3).contains(&(j - left));
+                    if is_seen && blocks.is_inner(i, j) {
+                        few = least(few, energy);
+                    }
+                }
+                all <= ratio * few
+            })
+        })
+    }
+
+    /// True if no tile of an output gradient is uneven, as [`are_inputs_even`](Self::are_inputs_even). Tiles must not
+    /// reach beyond the output.
+    ///
+    /// # Safety
+    /// As above.
+    pub(super) unsafe fn are_gradients_even(&self, image: usize) -> bool {
+        // SAFETY: as above.
+        let (range, _) = unsafe { self.range(image) };
+        Self::are_exact(&range) && range.most <= T::all(SHARE / 2.0) * range.least
+    }
 }
 
 /// Pixels of a plane of energies, which are zero outside the plane.
@@ -294,7 +413,7 @@ impl<T: Float> UnevenTerms<'_, T> {
     }
 
     /// Sets the factors of uneven tiles of a block to zero, and adds what they contribute to `sums`, which are zeros where
-    /// `is_used` is not yet set.
+    /// `is_used` is not yet set. Images of the block for which `is_even` is true have no such tile.
     ///
     /// # Safety
     /// As [`UnevenTerms::add`]; the factors of both sides are the caller's, too.
@@ -305,12 +424,13 @@ impl<T: Float> UnevenTerms<'_, T> {
         group: usize,
         (v, d): (&Factors<T>, &Factors<T>),
         (is_used, sums, row): (*mut bool, *mut T, usize),
+        is_even: impl Fn(usize) -> bool,
     ) {
         let (channels, maps, of_image) =
             (self.x.array.channels, self.gy.array.channels, rows.len() * tiles.across);
         let mut flags = List::repeat(false, of_image);
         for (n, image) in images.clone().enumerate() {
-            if !self.find((image, group), rows, &mut flags) {
+            if is_even(n) || !self.find((image, group), rows, &mut flags) {
                 continue;
             }
             // SAFETY: the caller's promise.

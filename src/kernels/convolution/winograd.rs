@@ -5,9 +5,11 @@
 use std::ops::Range;
 
 use super::direct::Images;
+use super::energies::Blocks;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
+use super::uneven::BlockSums;
 use super::{Geometry, Known, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
@@ -68,7 +70,7 @@ pub(super) fn whole<T: Float>(channels: usize) -> usize {
 }
 
 /// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
-/// the pixels of one image and panel.
+/// the pixels of one image and panel. The energies of pixels are added up on the way where they are asked for.
 pub(super) unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
@@ -77,6 +79,7 @@ pub(super) unsafe fn factors<T: Float>(
     group: usize,
     strip: *mut T,
     to: Factors<T>,
+    energies: Option<&BlockSums<T>>,
 ) {
     let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
     let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
@@ -108,6 +111,11 @@ pub(super) unsafe fn factors<T: Float>(
                         });
                     }
                 }
+            }
+            if let Some(energies) = energies {
+                let image = PixelGrid { p: strip, row: width * wide, column: wide };
+                // SAFETY: the caller's promise.
+                unsafe { energies.add(i, image, (first, channels)) };
             }
             for r in 0..rows.len() {
                 let tile = (i * rows.len() + r) * across;
@@ -317,7 +325,11 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (inputs, outputs) = (apart(tiles.most * of_source), apart(tiles.most * of_target));
         // The strip serves the pixels of both sides.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+        let blocks = Blocks::of_inputs(&rows, self.size);
+        let energies = blocks.memory::<T>(images.len());
+        scratch::with(strip + energies + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (energies_at, memory) = memory.split_at_mut(energies);
+            let energies = BlockSums { blocks, scales, p: energies_at.as_mut_ptr() };
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
@@ -325,9 +337,6 @@ impl<'a, T: Float> Winograd<'a, T> {
             let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
             let of_image = rows.len() * tiles.across;
             let mut flags = List::repeat(false, images.len() * of_image);
-            for (image, flags) in images.clone().zip(flags.chunks_exact_mut(of_image)) {
-                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-            }
             // SAFETY: there is room for all; the rest is the caller's promise.
             unsafe {
                 factors(
@@ -338,7 +347,13 @@ impl<'a, T: Float> Winograd<'a, T> {
                     group,
                     strip_at,
                     v,
+                    Some(&energies),
                 );
+                for (i, (image, flags)) in images.clone().zip(flags.chunks_exact_mut(of_image)).enumerate() {
+                    if !energies.are_inputs_even(i) {
+                        self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
+                    }
+                }
                 for q in 0..PRODUCTS {
                     PanelProduct {
                         m: images.len() * of_image,
