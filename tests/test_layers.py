@@ -128,7 +128,10 @@ def test_the_graph_has_no_files_outside_of_its_layers():
     assert {path.name for path in (ROOT / "src/graph").glob("*.rs")} == {"mod.rs", "report.rs"}
 
 
-@pytest.mark.parametrize("page", ["docs/maintainers/architecture.md", "docs/maintainers/add_an_operation.md", "CONTRIBUTING.md"])
+PAGES = ["CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/maintainers").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_pages_name_files_that_exist(page):
     for path in re.findall(r"`((?:src|python|tests|benches|examples|docs|tools)/[\w./]*)`", (ROOT / page).read_text()):
         assert (ROOT / path).exists(), path
