@@ -6,7 +6,7 @@
     python -m kinnor.launch -n 2 -m benches.scale link  # one part alone, in JSON; see --help
 
 A plan describes a training step of one process: seconds of forward, backward and update, and the times when
-backward completes each gradient. `docs/guide/scale.md` explains the model.
+backward completes each gradient. `docs/maintainers/scale.md` explains the model.
 """
 
 from __future__ import annotations

@@ -80,3 +80,9 @@ def test_releases_call_the_same_commands():
     assert called == {"wheel", "sdist", "crate", "free-threaded"}
     assert called <= targets
     assert "maturin build --locked" in text and shutil.which("cargo")
+
+
+def test_pushes_and_pull_requests_run_the_checks():
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    assert "on: [push, pull_request]" in text
+    assert "- run: .ci/run\n" in text

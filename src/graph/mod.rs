@@ -9,7 +9,7 @@
 //!
 //! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (types
 //! that users hold), `step` (one function), `memory`, `build` (turns an operation into a node), `plan`, then `run`,
-//! `autodiff` and `report`. `docs/architecture.md` explains the words and invariants, and walks through two runs.
+//! `autodiff` and `report`. `docs/maintainers/architecture.md` explains the words and invariants, and walks through two runs.
 //!
 //! [`Variable`] and [`Function`] are counted handles. No kernel, no user code and no destructor of an operation runs
 //! under the lock. Nothing recurses: graphs may be a million functions deep.

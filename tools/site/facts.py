@@ -103,7 +103,7 @@ CONSTANT = frozenset(
 """Functions whose gradient is zero, or which read no array."""
 
 ONE_PASS = "one pass over the elements"
-COPY = "a copy of what is given: bound by memory"
+COPY = "a copy of the input: bound by memory"
 FAMILIES = {
     "Activations": f"{ONE_PASS}, shared with neighbouring functions of a step",
     "Arithmetic": f"{ONE_PASS}, shared with neighbouring functions of a step",
@@ -122,7 +122,7 @@ FAMILIES = {
 def gradient(name: str, inputs: list[str]) -> str:
     """Returns the text about the gradient of a function with these inputs."""
     if name in CONSTANT:
-        return "Zero." if inputs else "None, for it reads no array."
+        return "Zero." if inputs else "None, as it reads no array."
     if name not in ELEMENTWISE:
         return FACTS.get(name, ("", ""))[0]
     formulas = ELEMENTWISE[name]

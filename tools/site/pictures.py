@@ -31,9 +31,9 @@ CURVES: dict[str, Callable[[Variable], Variable]] = {
 """Functions drawn over [-4, 4], each with its derivative."""
 
 WINDOWS = {
-    "convolution": "Stride 1, 2, and dilation 2: what one element of the output reads.",
+    "convolution": "Stride 1, stride 2, and dilation 2: the inputs of one output element.",
     "depthwise_convolution": "Each map reads one channel.",
-    "deconvolution": "Stride 2: where one element of the input goes.",
+    "deconvolution": "Stride 2: the outputs of one input element.",
     "max_pooling": "Kernel (2, 2): the largest element of each window.",
     "average_pooling": "Kernel (2, 2): the mean of each window.",
     "unpooling": "Kernel (2, 2): each element is repeated.",

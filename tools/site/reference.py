@@ -217,7 +217,7 @@ SUBJECTS = {
     "Training loops": ("Loops that others wrote.", ("experimental.framework", "utils.callback")),
     "Random state": ("Seeds.", ("seed", "random")),
     "Python itself": (
-        "What NNabla's programs use of its tools for Python.",
+        "Python helpers that NNabla's programs use.",
         ("utils.py23_compatible", "utils.signature_utils"),
     ),
 }
@@ -299,7 +299,7 @@ def pages() -> tuple[Page, ...]:
         names = [n for source in sources for n, file in declared.items() if file.startswith(source) and n in F.__all__]
         names += [n for n, page in COMPOSED.items() if page == title]
         shown |= {id(getattr(F, n)) for n in names}
-        about = "Each takes variables and gives a variable of the graph, or takes an `NdArray` and computes at once."
+        about = "With variables, a function builds a node of the graph. With an `NdArray`, it computes immediately."
         found.append(Page(title, about, tuple(f"functions.{n}" for n in names)))
     for title, (about, listed) in SUBJECTS.items():
         names = []
