@@ -1,4 +1,4 @@
-"""`kinnor conv_dataset`: data sets as folders of arrays."""
+"""`kinnor conv_dataset`: converts data sets to folders of arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("source", help="data set: a CSV file, or a folder of arrays whose name ends in .cache")
     parser.add_argument("destination", help="folder to make")
@@ -38,16 +38,16 @@ def convert(source: str, destination: str, force: bool = False, shuffle: bool = 
 
     Args:
         source: Path of a CSV file, or of such a folder.
-        destination: Path of the folder, which is made.
-        force: Whether to remove what this command wrote there before.
-        shuffle: Whether to mix the examples.
+        destination: Path of the folder to create.
+        force: Whether to replace a folder that this command wrote earlier.
+        shuffle: Whether to shuffle the examples.
         normalize: Whether to divide pixels by the largest value.
 
     Returns:
-        How many examples there are.
+        Number of examples.
 
     Raises:
-        DataError: If the data set is malformed, or if the folder is there.
+        DataError: If the data set is malformed, or if the folder exists.
         OSError: If a file cannot be read or written.
     """
     target = Path(destination)

@@ -1,4 +1,4 @@
-"""`kinnor convert` and `kinnor dump`: files of networks and parameters."""
+"""`kinnor convert` and `kinnor dump`: convert and show files of networks and parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `convert` or `dump`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX, which names say, too")
     parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read this executor alone")
@@ -84,13 +84,13 @@ def _check_format(name: str | None, path: str) -> None:
 
 
 def opset(version: str | None) -> int | None:
-    """The number in a version of ONNX's operators.
+    """The number in the name of an ONNX opset.
 
     Args:
-        version: Such as `opset_13`, or None.
+        version: A name such as `opset_13`, or None.
 
     Raises:
-        FormatError: If it is no version.
+        FormatError: If the name is malformed.
     """
     if version is None:
         return None
@@ -115,19 +115,20 @@ def convert(
     """Convert files of one model into another format.
 
     Args:
-        files: Paths of what to read, then the path to write; extensions say the formats.
-        force: Whether to write over a file that is there.
-        batch_size: What to put in the place of a batch of any length; it stays if this is None or less than 1.
+        files: Paths to read, then the path to write. The extensions select the formats.
+        force: Whether to overwrite an existing file.
+        batch_size: Batch size to save; None or a number below 1 keeps the batch size of the file.
         exclude_parameter: Whether to leave the parameters out.
-        expand: Whether to write out what is repeated.
-        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
-        export_format: Likewise, of the file to write.
-        executor: Number of the executor to convert alone, from 0 on.
-        version: Of the operators of an ONNX file, such as `opset_13`.
-        parameter_text: Whether parameters go into the text of a `.nnp` file instead of into one beside it.
+        expand: Whether to unroll repetitions.
+        import_format: `NNP` or `ONNX`; the extension of the first file must match.
+        export_format: `NNP` or `ONNX`; the extension of the file to write must match.
+        executor: Index of the only executor to convert; all by default.
+        version: Opset of an ONNX file, such as `opset_13`.
+        parameter_text: Whether to write parameters into the network's text inside a `.nnp` file, not as a member of
+            their own.
 
     Raises:
-        FormatError: If a format is unknown, or if the file is there already.
+        FormatError: If a format is unknown, or if the file exists.
         Error: If a file is malformed.
         OSError: If a file cannot be read or written.
     """
@@ -176,17 +177,17 @@ def dump(
     import_format: str | None = None,
     executor: int | None = None,
 ) -> None:
-    """Print what is in files of one model.
+    """Print the contents of the files of one model.
 
     Args:
         files: Their paths.
         functions: Whether to list functions.
         variables: Whether to list variables.
         verbose: Whether to show arguments of functions.
-        limit: How many of each to list at most; all if it is negative.
-        variable_name: A variable to show alone.
-        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
-        executor: Number of the executor to show alone, from 0 on.
+        limit: Maximum number of functions and of variables to list; all if it is negative.
+        variable_name: Name of the only variable to show.
+        import_format: `NNP` or `ONNX`; the extension of the first file must match.
+        executor: Index of the only executor to show; all by default.
 
     Raises:
         FormatError: If there is no such format or executor.

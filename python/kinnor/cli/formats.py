@@ -1,6 +1,6 @@
-"""What `kinnor convert` reads and writes: a function for each way of each format, by extension.
+"""The file formats of `kinnor convert`: a reader and a writer for each extension.
 
-A reader gives a `Document`, a writer takes one; another format is a further entry of `FORMATS`.
+A reader returns a `Document`, a writer takes one. To add a format, add an entry to `FORMATS`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["FORMATS", "Document", "Format", "FormatError", "only_executor", "rea
 
 
 class FormatError(Error, ValueError):
-    """A format is unknown, or cannot hold what is to be written."""
+    """The format is unknown, or cannot store the document."""
 
 
 class Document(NamedTuple):
-    """What is converted.
+    """Networks and parameters of one model, as `kinnor convert` passes them from reader to writer.
 
     Attributes:
-        proto: An `NNablaProtoBuf` message without parameters; one without networks if there are none.
+        proto: An `NNablaProtoBuf` message without parameters. It has no networks if the files have none.
         entries: The parameters.
     """
 
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: what reads it and what writes it; None where that is not possible."""
+    """The reader and the writer of a file format. Each is None if it is not supported."""
 
     read: Callable[[str], Document] | None
     write: Callable[[str, Document], None] | None
@@ -73,14 +73,14 @@ def with_parameters(document: Document) -> Any:
 
 
 def only_executor(document: Document, index: int) -> Document:
-    """A document with one of its executors alone, and with the networks, solvers and monitors of its network.
+    """A document with one of its executors, and with the networks, solvers and monitors that belong to it.
 
     Args:
         document: The document.
-        index: Which executor, from 0 on.
+        index: Index of the executor.
 
     Raises:
-        FormatError: If there is none of that number.
+        FormatError: If the document has fewer executors.
     """
     n = len(document.proto.executor)
     if not 0 <= index < n:
@@ -150,16 +150,16 @@ def _format(path: str) -> Format:
 
 
 def read(paths: list[str]) -> Document:
-    """Read files of one model: networks and parameters may be in different ones.
+    """Read the files of one model. Networks and parameters may be in different files.
 
     Args:
         paths: Their paths.
 
     Raises:
-        FormatError: If one's format cannot be read.
-        NetworkError: If one is malformed.
-        ParameterError: If one of parameters is.
-        OSError: If one cannot be read.
+        FormatError: If a format cannot be read.
+        NetworkError: If a file of networks is malformed.
+        ParameterError: If a file of parameters is malformed.
+        OSError: If a file cannot be read.
     """
     whole = Document(schema.messages().NNablaProtoBuf(), [])
     found: dict[str, Entry] = {}
@@ -175,7 +175,7 @@ def read(paths: list[str]) -> Document:
 
 
 def _merge(whole: Any, proto: Any) -> None:
-    """Add what a message has and another has not: of two networks of a name the first counts."""
+    """Add the items of one message to another, except those whose names exist there."""
     for kind in ("network", "dataset", "optimizer", "monitor", "executor"):
         known = {held.name for held in getattr(whole, kind)}
         getattr(whole, kind).extend(held for held in getattr(proto, kind) if held.name not in known)
@@ -189,12 +189,12 @@ def write(path: str, document: Document, opset: int | None = None) -> None:
 
     Args:
         path: Its path.
-        document: What to write. A format of parameters alone leaves networks out.
-        opset: The version of an ONNX file's operators.
+        document: Networks and parameters. Formats for parameters only leave out the networks.
+        opset: Opset of an ONNX file.
 
     Raises:
-        FormatError: If the format cannot be written, or if it holds nothing of the document.
-        NetworkError: If it cannot hold a function.
+        FormatError: If the format cannot be written, or if it can store no part of the document.
+        NetworkError: If the format does not have a function of the network.
         OSError: If the file cannot be written.
     """
     found = _format(path)

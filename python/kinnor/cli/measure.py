@@ -1,4 +1,4 @@
-"""`kinnor profile`: how long each function of a network takes."""
+"""`kinnor profile`: measures the time of each function of a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "profile"]
 
 RUNS = 10
-"""Forward and backward runs whose median counts; one before them does not."""
+"""Number of timed runs, forward and backward. One warm-up run comes first."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -32,7 +32,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results, which is made")
@@ -44,14 +44,14 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
     Args:
         config: Path of the project file.
-        outdir: Path of the folder, which gets `profile.csv`, and of one run `profile.json`, a Chrome trace,
+        outdir: Path of the folder for `profile.csv`, and for one traced run `profile.json`, a Chrome trace,
             and `profile.html`, a flame graph.
 
     Returns:
-        Network, function or `*` for all, what was run, and the median of its times in milliseconds.
+        Rows of network, function or `*` for all, phase, and median time in milliseconds.
 
     Raises:
-        NetworkError: If the file does not fit.
+        NetworkError: If the project file is malformed, or if it has no network.
         OSError: If a file cannot be read or written.
     """
     with parameters.parameter_scope("", OrderedDict()):

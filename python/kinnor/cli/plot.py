@@ -1,4 +1,4 @@
-"""`kinnor plot_series` and `kinnor plot_timer`: pictures of what monitors wrote, by the package matplotlib."""
+"""`kinnor plot_series` and `kinnor plot_timer`: plot the files of monitors with matplotlib."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `plot_series` or `plot_timer`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("inputs", nargs="+", metavar="FILE", help="what monitors wrote")
     parser.add_argument("-l", "--label", action="append", help="label of a line; as many as files, or none")

@@ -69,7 +69,7 @@ def add_train_command_arg(subparser: Any) -> None:
     """Add arguments to `train`.
 
     Args:
-        subparser: What gets them.
+        subparser: The parser of the command.
     """
 
 

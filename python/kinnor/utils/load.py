@@ -179,7 +179,7 @@ def load(
         filenames: Path of a `.nnp`, `.nntxt`, `.prototxt`, `.protobuf` or `.h5` file, a file open for reading, or
             several of them.
         prepare_data_iterator: Whether data sets get iterators; if None, whether there is something to train.
-        batch_size: What stands in the place of the batch, if not what the file says.
+        batch_size: Batch size; the file's by default.
         exclude_parameter: Whether to leave the parameters out.
         parameter_only: Whether to leave everything else out.
         extension: Format of a file object.

@@ -38,7 +38,7 @@ class NnpNetwork:
 
     Args:
         proto_network: What describes it.
-        batch_size: What stands in the place of the batch, if not what the file says.
+        batch_size: Batch size; the file's by default.
         callback: An `NnpNetworkPass` that changes it before, or None.
     """
 
@@ -101,7 +101,7 @@ class NnpLoader:
 
         Args:
             name: Its name.
-            batch_size: What stands in the place of the batch, if not what the file says.
+            batch_size: Batch size; the file's by default.
             callback: What changes it before.
 
         Raises:

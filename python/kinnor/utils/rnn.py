@@ -43,7 +43,7 @@ def pad_sequence(sequences: Sequence[Variable], batch_first: bool = False, paddi
     Args:
         sequences: Variables of shape (time, ...), which differ in time alone.
         batch_first: Whether the batch is to be the first axis.
-        padding_value: What stands where a sequence has ended.
+        padding_value: Padding value after the end of a sequence.
 
     Returns:
         Shape (time, batch, ...), or (batch, time, ...) with `batch_first`.
@@ -141,7 +141,7 @@ def pad_packed_sequence(
     Args:
         sequence: The packed sequences.
         batch_first: Whether the batch is to be the first axis.
-        padding_value: What stands where a sequence has ended.
+        padding_value: Padding value after the end of a sequence.
         total_length: Length of the axis of time; that of the longest by default.
 
     Returns:

@@ -53,7 +53,7 @@ def save(
             `global_config` with `default_context`, and `training_config` with `max_epoch`, `iter_per_epoch` and
             `save_best`.
         include_params: Whether a file other than `.nnp` holds the parameters of the current scope.
-        variable_batch_size: Whether to put -1 in the place of the batch, so that the network runs with any.
+        variable_batch_size: Whether to save the batch size as -1, so that the network runs with any batch size.
         extension: Format of a file object.
         parameters: Parameters by path, for `.nnp`; by default those of the current scope.
         parameter_format: Format of the parameters in a `.nnp` file: `.h5` or `.protobuf`.
@@ -99,7 +99,7 @@ def create_proto(
     Args:
         contents: As `save` takes it.
         include_params: Whether it has the parameters of the current scope.
-        variable_batch_size: Whether to put -1 in the place of the batch.
+        variable_batch_size: Whether to save the batch size as -1.
         save_solver_in_proto: Whether it has what the solvers of `optimizers` keep.
 
     Raises:

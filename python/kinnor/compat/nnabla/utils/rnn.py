@@ -1,4 +1,4 @@
-"""Sequences as `kinnor.utils.rnn` packs them, and recurrent layers unrolled into a function for each step."""
+"""The packed sequences of `kinnor.utils.rnn`, and recurrent layers unrolled over the time steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = list(ours.__all__)
 
 
 def _sum(inputs: Sequence[Variable], weight: Variable, bias: Variable | None) -> Variable:
-    """The product of inputs side by side with a weight of shape (outputs, inputs), and a bias."""
+    """Affine transformation of the concatenated inputs; weight of shape (outputs, inputs)."""
     y = F.batch_matmul(F.concatenate(*inputs, axis=1), weight, transpose_b=True)
     return y if bias is None else y + F.reshape(bias, (1, bias.size))
 
