@@ -64,6 +64,7 @@ def profile(alone: bool = False) -> Iterator[Profile]:
     All threads are timed. Print the result, show it in a notebook, or `save` it as a Chrome trace for
     https://ui.perfetto.dev or as a page with a flame graph. Operations and bytes are computed from shapes: see
     `Profile`. Fused functions share a row, such as `Affine + ReLU`. There is no timing outside of the block.
+
     Args:
         alone: Whether to run functions without fusion, with a row for each. This is slower than a normal run, and keeps
             the values between the functions.
