@@ -259,6 +259,7 @@ def _hostile_protobuf(kind, rng):
     lengths = [n for n in SIZES if n < 2**63]
 
     def fill(array):
+        """Fills a message with a random shape and data that need not match."""
         array.shape.dim.extend(rng.choice([*lengths, 2, 3]) for _ in range(rng.choice([0, 1, 2, 70, 5000])))
         array.data.append(bytes(rng.choice([0, 3, 4, 24])))
 

@@ -122,7 +122,7 @@ def test_refused(tmp_path, monkeypatch):
 
 
 def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
-    """As on a disk that is full: what the system says is raised, and what was there before stays."""
+    """As on a full disk: the system's error is raised, and the old file stays."""
     path = tmp_path / "a.wav"
     ausave(path, SAMPLES)
     before = path.read_bytes()

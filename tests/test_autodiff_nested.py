@@ -1,4 +1,4 @@
-"""Derivatives within derivatives, to third order: each is the derivative, with and without `create_graph`."""
+"""Nested derivatives up to third order are right, with and without `create_graph`."""
 
 import gc
 import itertools
@@ -18,15 +18,19 @@ V = 1.5
 
 @pytest.fixture(autouse=True)
 def double():
+    """Runs the test in double precision."""
     with nn.context_scope(DOUBLE):
         yield
 
 
 def by_value_and_grad(f, **create):
+    """Returns the derivative of `f` as a function, by `value_and_grad`."""
     return lambda x: autodiff.value_and_grad(f, **create)(x)[1]
 
 
 def by_grad(f, **create):
+    """Returns the derivative of `f` as a function, by `autodiff.grad`."""
+
     def derivative(x):
         with nn.auto_forward(), autodiff.enable_grad():
             x = x if isinstance(x, nn.Variable) else nn.Variable.from_numpy_array(x, need_grad=True)
@@ -48,17 +52,19 @@ ORDER = {"hessian": 2}
 
 
 def function(x):
+    """Returns `sum(exp(2 x))`."""
     return F.sum(F.exp(x * 2.0))
 
 
 def derivative(order):
+    """Returns the exact derivative of `function` of this order."""
     return 2.0**order * np.exp(2 * AT)
 
 
 @pytest.mark.parametrize("create", [{}, {"create_graph": True}, {"create_graph": False}], ids=str)
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_each_way_within_each_other(levels, create):
-    """All but the outermost are told `create_graph`."""
+    """All derivatives except the outermost get `create_graph`."""
     for names in itertools.product(WAYS, repeat=levels):
         f = function
         for name in names[:-1]:

@@ -1,4 +1,4 @@
-"""`autodiff` gives back what it has differentiated through, and nothing that something else still reads."""
+"""`autodiff` frees the values that it has differentiated through, except values that other functions still read."""
 
 import itertools
 
@@ -23,12 +23,14 @@ STEPS = {
 
 
 def assigned(h):
+    """Halves `h` and assigns to its first element in place."""
     y = h * 0.5
     y[0] = 1.0
     return y
 
 
 def leaf(*shape, need_grad=True):
+    """Returns a leaf of random values, the same for each number of axes."""
     values = np.random.RandomState(len(shape)).uniform(0.1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=need_grad)
 

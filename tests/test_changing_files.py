@@ -1,4 +1,4 @@
-"""Files that another process writes in place while they are read: what is read is of one version, or an error."""
+"""Files that another process overwrites while they are read: the result is one version of the file, or an error."""
 
 import os
 import subprocess
@@ -34,6 +34,7 @@ while True:
 
 
 def parameters(path, value):
+    """Writes parameters equal to `value` to a file. Returns a function that reads them."""
     nn.save_parameters(path, {f"p{i}": nn.Variable.from_numpy_array(np.full(N, value, np.float32)) for i in range(3)})
 
     def read(path):
@@ -46,6 +47,7 @@ def parameters(path, value):
 
 
 def states(path, value):
+    """Writes solver states equal to `value` to a file. Returns a function that reads them."""
     solver = S.Adam()
     w = nn.Variable.from_numpy_array(np.zeros(N, np.float32), need_grad=True)
     solver.set_parameters({"w": w})
@@ -67,6 +69,7 @@ def states(path, value):
 
 
 def onnx_model(path, value):
+    """Writes an ONNX model with weights equal to `value`. Returns a function that reads them."""
     held = [on.from_array(np.full((100, N // 100), value, np.float32), f"w{i}") for i in range(3)]
     nodes = [oh.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"]) for i in range(3)]
     tensor = oh.make_tensor_value_info
@@ -80,6 +83,7 @@ def onnx_model(path, value):
 
 
 def network(path, value):
+    """Writes a network with weights equal to `value`. Returns a function that reads them."""
     with nn.parameter_scope("network"):
         nn.clear_parameters()
         x = nn.Variable((1, 100))
@@ -120,7 +124,7 @@ def test_readers_see_one_version(made, suffix, tmp_path):
             except (nn.Error, OSError) as error:
                 found.add(type(error))
             else:
-                # A protobuf file of which the writer has written a part is a whole one with fewer parameters.
+                # A partly written protobuf file is valid and has fewer parameters.
                 values = {float(value) for array in arrays for value in np.unique(array)}
                 assert len(values) <= 1, "a mixture of two versions"
                 found |= values

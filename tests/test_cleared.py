@@ -1,4 +1,4 @@
-"""Arrays that a program has cleared: integers are an error to read, and so is what a run computed and still needs."""
+"""Reading arrays that a program has cleared: an error for integers, and for values that a run still needs."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Quirks of NNabla's kernels hold under NNabla's names, and natively not. Each is run in a process of its own."""
+"""Quirks of NNabla's kernels exist only under NNabla's names. Each test runs in its own process."""
 
 import numpy as np
 import pytest

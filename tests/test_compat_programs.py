@@ -1,4 +1,4 @@
-"""Habits of public programs for NNabla on the side of the host, each in a process of its own."""
+"""Python features that public programs for NNabla rely on. Each test runs in its own process."""
 
 import json
 import textwrap

@@ -13,7 +13,7 @@ from kinnor import _core
 
 
 def derived(base, *given, calls=True, **named):
-    """A class whose constructor takes what it likes, and gives its base class `given`."""
+    """Returns a class whose constructor accepts any arguments and passes `given` to its base class."""
 
     class Derived(base):
         def __init__(self, inner, bound=1, *, key=None):

@@ -400,6 +400,7 @@ def test_running_it_forward_again():
 
 
 def inner(a, b):
+    """The inner function of a segment."""
     return F.sin(a)
 
 

@@ -1,4 +1,4 @@
-"""What depends on `need_grad` is decided when a graph runs, and not when it is built."""
+"""Decisions that depend on `need_grad` are made when a graph runs, not when it is built."""
 
 import contextlib
 
@@ -36,6 +36,7 @@ KEYS = {
 
 
 def graph(f, key, need_grad):
+    """Builds a graph with an assignment in place. Returns the leaf, the assigned variable and the loss."""
     a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
     y = f(a)
     y[key] = 0.5
@@ -43,6 +44,7 @@ def graph(f, key, need_grad):
 
 
 def gradient(a, z):
+    """Runs forward and backward. Returns a copy of the gradient of the leaf `a`."""
     z.forward()
     a.grad.zero()
     z.backward()
@@ -102,7 +104,7 @@ def test_memory_is_changed_in_place_where_no_gradient_reads_it():
 
 @pytest.mark.parametrize("mode", ["static", "at once"])
 def test_a_leaf_that_is_changed_in_place_is_looked_at_in_each_run(mode):
-    """As when the function is built."""
+    """As if `need_grad` had been set when the function was built."""
     index = nn.Variable.from_numpy_array(np.array([[0]]))
     value = nn.Variable.from_numpy_array(VALUES[:1])
     a = nn.Variable.from_numpy_array(VALUES, need_grad=False)
@@ -120,7 +122,7 @@ def test_a_leaf_that_is_changed_in_place_is_looked_at_in_each_run(mode):
 
 @pytest.mark.parametrize("inplace", [False, True])
 def test_functions_that_may_share_memory(inplace):
-    """Each with a gradient that is needed from the start, and from the second run on."""
+    """A gradient is needed from the start, or only from the second run on."""
     for f in (F.relu, F.sigmoid, lambda h: F.reshape(h, (6,), inplace=inplace), F.identity):
 
         def built(need_grad, f=f):

@@ -23,6 +23,7 @@ WIDTH = 48
 
 @pytest.fixture(autouse=True)
 def switches_often():
+    """Makes Python switch between threads often during the test."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -30,6 +31,7 @@ def switches_often():
 
 
 def onnx_model(nodes, outputs, **held):
+    """Returns an ONNX model of these nodes. Keyword arguments are constants by name."""
     value = oh.make_tensor_value_info
     constants = [on.from_array(np.asarray(array), name) for name, array in held.items()]
     outputs = [value(name, 1, None) for name in outputs]
@@ -38,7 +40,7 @@ def onnx_model(nodes, outputs, **held):
 
 
 def layers(folder):
-    """Products, a normalization that is folded, and elementwise functions, from a file that parameters return to."""
+    """Returns a function that loads an ONNX model with products, a folded normalization and elementwise functions."""
     rng = np.random.default_rng(1)
     w, v = (rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8 for _ in range(2))
     one = np.ones(WIDTH, np.float32)
@@ -56,7 +58,7 @@ def layers(folder):
 
 
 def levels(folder):
-    """Layers between levels of 8 bits."""
+    """Returns a function that loads an ONNX model with layers between 8-bit quantized values."""
     rng = np.random.default_rng(2)
     w = rng.integers(-127, 128, (WIDTH, WIDTH)).astype(np.int8)
     step, zero = np.float32(0.03), np.uint8(128)
@@ -76,7 +78,7 @@ def levels(folder):
 
 
 def stages(folder):
-    """Shapes follow from computed values: what is before and after them are two graphs."""
+    """Returns a function that loads an ONNX model with two graphs, because shapes depend on computed values."""
     nodes = [
         oh.make_node("MatMul", ["x", "w"], ["h"]),
         oh.make_node("Greater", ["h", "zero"], ["is_positive"]),
@@ -92,7 +94,7 @@ def stages(folder):
 
 
 def network(folder):
-    """A network in NNabla's format."""
+    """Returns a function that loads a model from NNabla's format."""
     nn.clear_parameters()
     x = nn.Variable((2, WIDTH))
     h = PF.batch_normalization(PF.affine(x, WIDTH, name="a"), batch_stat=False)
@@ -103,7 +105,7 @@ def network(folder):
 
 
 def described(folder):
-    """The same, whose network builds a graph for each call."""
+    """Returns a function that loads a network description and calls it. It builds a graph for each call."""
     load = network(folder)
 
     def made():
@@ -120,10 +122,12 @@ def described(folder):
 
 
 def arrays(answer):
+    """Returns the outputs of a model as a list."""
     return list(answer) if isinstance(answer, tuple) else [answer]
 
 
 def is_one_of(found, answers):
+    """True if the outputs equal one of several answers approximately."""
     return any(
         len(found) == len(wanted)
         and all(a.shape == b.shape and np.allclose(a, b, 1e-4, 1e-5) for a, b in zip(found, wanted, strict=True))
@@ -132,7 +136,7 @@ def is_one_of(found, answers):
 
 
 def together(work, n_threads):
-    """What threads raise or find wrong."""
+    """Runs `work` in several threads. Returns the errors and wrong results."""
     wrong, start = [], threading.Barrier(n_threads)
 
     def run(i):
@@ -183,7 +187,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
 
 
 def test_parameters_stay_while_another_shape_is_built(tmp_path):
-    # Parameters that no graph takes leave memory: not those of a graph that is in use and kept no longer.
+    # Parameters that no graph reads are freed, but not while a call uses a graph that is no longer cached.
     load = layers(tmp_path)
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal((n, WIDTH)).astype(np.float32) for n in range(1, 30)]

@@ -35,11 +35,12 @@ APART = {
 
 
 def context(kind):
+    """Returns a context scope with this element type."""
     return nn.context_scope(nn.Context([f"cpu:{kind}"]))
 
 
 def gradients(row, arrays, create_graph):
-    """The gradients of the outputs that are real numbers, by kernels or by rules."""
+    """Returns the gradients through all real outputs, by kernels or by graph rules."""
     xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
     ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
     rng = np.random.RandomState(1)
@@ -50,7 +51,7 @@ def gradients(row, arrays, create_graph):
 
 
 def differ(a, b, kind):
-    """True where two gradients are different numbers. Small differences are rounding of other orders of sums."""
+    """Returns a mask of differing gradients. Small differences come from another order of summation and are ignored."""
     near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
@@ -79,6 +80,7 @@ def test_kernels_and_rules_agree_at_special_points(name):
 
 
 def clip(x):
+    """Clips values to [-1, 1]."""
     return F.clip_by_value(x, -1.0, 1.0)
 
 
@@ -182,6 +184,7 @@ OF_ROWS = np.array([[1.0], [INF], [2.0]], np.float32)
 
 
 def array(values):
+    """Returns a float32 variable without gradient."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32))
 
 
@@ -320,7 +323,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
 
 
 def known(zero, x):
-    """Where a gradient has to be zero, as a mask of the shape of `x`."""
+    """Returns the mask of elements of `x` whose gradient must be zero."""
     if zero is None:
         return np.zeros(x.shape, bool)
     return np.array(np.vectorize(bool, otypes=[bool])(np.asarray(zero, object)), bool).reshape(x.shape)
@@ -447,7 +450,7 @@ def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
 
 
 def attention(q, k, v, mask, heads_apart):
-    """Attention by the kernel, or by `multi_head_attention` with unit weights."""
+    """Returns attention by the kernel, or by `multi_head_attention` with identity weights."""
     if not heads_apart:
         return F.scaled_dot_product_attention(q, k, v, mask)
     one = array(np.eye(q.shape[-1]))

@@ -1,4 +1,4 @@
-"""Scopes belong to the task that entered them: to a context of `contextvars`, and not to its thread."""
+"""A scope belongs to the task that entered it, through a context of `contextvars`, and not to its thread."""
 
 import asyncio
 import contextvars
@@ -16,24 +16,29 @@ HALF = nn.Context(["cpu:half"])
 
 
 def built():
+    """Returns the output of a function of a new leaf."""
     x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
     return F.exp(x)
 
 
 def has_grad():
+    """True if gradients are enabled in the current scope."""
     return built().need_grad
 
 
 def is_at_once():
+    """True if functions run eagerly in the current scope."""
     y = built()
     return y.data.modification_count == 1
 
 
 def is_recomputed():
+    """Returns the `recompute` flags of a function's output and of a new variable."""
     return built().recompute, nn.Variable((2,)).recompute
 
 
 def is_half():
+    """Returns the context of a new function, and if the current context is `HALF`."""
     return built().parent.context.backend, nn.get_current_context() is HALF
 
 
@@ -41,11 +46,13 @@ ROOT = nn.get_current_parameter_scope()
 
 
 def is_at_root():
+    """True if the current parameter scope is the root. Creates parameters there."""
     PF.affine(nn.Variable((2, 3)), 4)
     return nn.get_current_parameter_scope() is ROOT
 
 
 def budget():
+    """Returns "refused" if a memory budget in the current scope refuses a run, else "runs"."""
     h = nn.Variable.from_numpy_array(np.ones((2, 1000), np.float32), need_grad=True)
     for _ in range(4):
         h = F.tanh(h)
@@ -57,6 +64,7 @@ def budget():
 
 
 def anomaly():
+    """Returns "refused" if anomaly detection in the current scope finds a NaN, else "runs"."""
     y = F.sum(F.pow_scalar(nn.Variable.from_numpy_array(np.array([-1.0], np.float32)), 0.5))
     try:
         y.forward()
@@ -80,6 +88,7 @@ SCOPES = {
 
 @pytest.fixture(autouse=True)
 def parameters():
+    """Clears all parameters before and after the test."""
     nn.clear_parameters()
     yield
     nn.clear_parameters()
@@ -87,7 +96,7 @@ def parameters():
 
 @pytest.fixture(params=SCOPES)
 def scope(request):
-    """A scope, how to look, what is seen outside, and what within."""
+    """Returns how to enter a scope, a function that observes it, and the observations outside and within."""
     enter, look = SCOPES[request.param]
     outside = look()
     with enter():
@@ -98,7 +107,7 @@ def scope(request):
 
 
 def run(*tasks):
-    """Runs coroutines as tasks of one loop, each step of one after a step of the other."""
+    """Runs coroutines as tasks of one event loop. Their steps alternate."""
 
     async def main():
         return await asyncio.gather(*tasks)
@@ -107,6 +116,7 @@ def run(*tasks):
 
 
 async def steps(n=1):
+    """Suspends the task `n` times, so that other tasks run."""
     for _ in range(n):
         await asyncio.sleep(0)
 
@@ -135,7 +145,7 @@ def test_other_tasks_do_not_see_it(scope):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_exits_in_any_order(scope, shared):
-    """One object may be entered by several tasks."""
+    """Several tasks may enter one scope object."""
     enter, look, outside, within = scope
     one = enter() if shared else None
     if hasattr(one, "entered"):
@@ -161,7 +171,7 @@ def test_exits_in_any_order(scope, shared):
 
 
 def test_scopes_of_one_task_that_are_left_in_another_order(scope):
-    """As those of generators are."""
+    """Generators leave their scopes in such an order."""
     enter, look, outside, _ = scope
 
     def held():
@@ -280,10 +290,11 @@ def test_parameters_of_tasks_are_found_and_saved(tmp_path):
 
 
 def test_a_parametric_function_that_fails_in_one_task():
-    """What it has registered goes, and nothing of other tasks'."""
+    """Its own parameters are removed, and parameters of other tasks stay."""
 
     @PF.parametric_function_api("failing", [])
     def failing(x, fix_parameters=False):
+        """A parametric function that raises after it has registered parameters."""
         PF.affine(x, 4)
         raise ZeroDivisionError
 
@@ -353,7 +364,7 @@ def test_decorated_functions_of_several_steps(kind):
 
 
 def test_a_generator_that_is_closed_by_another_task(scope):
-    """It leaves no scope of that task."""
+    """Closing the generator leaves no scope of that task."""
     enter, look, outside, within = scope
 
     def held():

@@ -123,11 +123,13 @@ def together(ways):
 
 
 def windows(axis, n, m, shape=None, seed=-1):
+    """Returns the windows of `m` of the `n` indices of an axis."""
     assert m == (shape[axis] if -axis <= len(shape) else n)
     return [range(start, start + m) for start in range(n - m + 1)]
 
 
 def turns(axis, n, m, axes=None, seed=-1):
+    """Returns the orders of the indices of an axis: ascending, and also descending if the axis is among `axes`."""
     return [range(n), range(n - 1, -1, -1)] if axis in axes else [range(n)]
 
 

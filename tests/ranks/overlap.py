@@ -38,6 +38,7 @@ def training(overlap, dtype=None, more=()):
     callback = comm.get_all_reduce_callback(64, division=True, overlap=overlap, dtype=dtype)
 
     def step(n):
+        """Runs training step number `n` on random values."""
         x.d = np.random.default_rng([n, comm.rank]).standard_normal(x.shape)
         loss.forward()
         solver.zero_grad()
