@@ -177,7 +177,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
     if forward_first:
         p.settle(r)
         p.add_to_zeros(r)
-        # Nothing may be missing then, but where the gradient of a leaf that has no handle is gone.
+        # All values must exist then, except the gradient of a leaf without a handle.
         assert r.is_ready() or not all(x.pair.grad.sure for x in r.leaves())
     wanted = r.wanted()
     ends = [n for n in r.above() if n is not r and wanted[n] and not any(wanted[x] for x in n.inputs)]

@@ -187,7 +187,7 @@ def test_a_folded_model_knows_its_numbers_from_others_of_the_same_size_and_time(
         with pytest.raises(kinnor.onnx.OnnxError, match="written since"):
             model.get_parameters()
         with pytest.raises(kinnor.onnx.OnnxError, match="written since"):
-            model(np.concatenate([x, x]))  # another shape is built of them
+            model(np.concatenate([x, x]))  # builds a graph of another shape from them
         np.testing.assert_array_equal(model(x), before)
     write(w)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))

@@ -135,7 +135,7 @@ def test_networks_are_converted_both_ways(folder, model, extension, capsys):
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
     np.testing.assert_array_equal(nn.load("again.nnp")(x), nn.load("net.nnp")(x))
     assert run(f"convert net.nnp out{extension}") == 1
-    assert re.fullmatch(r"kinnor: convert: expected a file that is not there yet.*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"kinnor: convert: expected a new file, or --force.*\n", capsys.readouterr().err)
     ok(f"convert net.nnp out{extension} --force --batch-size 3 --nnp-exclude-parameter")
     assert nn.graph_def.load(f"out{extension}").default_graph().variables["x"].shape == (3, 1, 4, 4)
 

@@ -160,7 +160,7 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
         model(nn.Variable((3, 32, 32)))
     with pytest.raises(nn.RangeError, match="expected `use_up_to` to be one of detection, convdetect, lastconv, got"):
         model(use_up_to="pool")
-    with pytest.raises(NotImplementedError, match="ObjectDetection: expected a class of one network"):
+    with pytest.raises(NotImplementedError, match="ObjectDetection: expected a subclass that defines `build`"):
         ObjectDetection("", None)()
 
 

@@ -92,7 +92,7 @@ def test_without_a_network(home):
     with download("http://127.0.0.1:9/a.bin") as file:
         assert file.read() == b"by hand"
     for bad in ("a.bin", "http://127.0.0.1:9/", ""):
-        with pytest.raises(nn.ArgumentError, match="expected an address of a file"):
+        with pytest.raises(nn.ArgumentError, match="expected the URL of a file"):
             download(bad)
 
 

@@ -215,7 +215,7 @@ def mish(x):
     return x * np.tanh(np.log1p(np.exp(x)))
 
 
-# Function, exact, from where on, and units in the last place.
+# Function, exact reference, lowest input, and largest error in units in the last place.
 LIMITS = {
     "sigmoid": (F.sigmoid, sigmoid, (4, 20), 0.55),
     "tanh": (F.tanh, np.tanh, (2.5, 12), 0.55),
@@ -360,7 +360,7 @@ def test_what_is_infinite_stays_with_the_element_that_it_is_a_gradient_of(mode):
             (g,) = differentiated(lambda v: F.interpolate(v, **size), [x], mode, gy)  # noqa: B023
             assert not np.isnan(g).any(), (arguments, count, at)
             assert (np.isinf(g[0]) == (weights[at] != 0)).all(), (arguments, count, at)
-    # The same of elements that are infinite.
+    # The same with infinite elements.
     (v,) = leaves([np.array([[[[1.0, INF, 3.0], [4.0, 5.0, 6.0]]]], np.float32)])
     y = F.interpolate(v, output_size=(3, 5), mode="linear", align_corners=True)
     y.forward()

@@ -28,8 +28,7 @@ def test_python_is_named_in_one_place_only():
     assert {path.parent.name for path in named} <= {"python"}
 
 
-# Blocks of `unsafe` outside of the kernels and of tests: remove an entry to add one. (Four of Python's
-# are its allocator's.)
+# Numbers of `unsafe` blocks outside of kernels and tests. To add a block, remove another one.
 UNSAFE = {"array": 32, "graph": 16, "ops": 19, "python": 12, "solvers": 3}
 
 

@@ -163,7 +163,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
     inputs = [rng.standard_normal((lengths[i % 4], WIDTH)).astype(np.float32) for i in range(32)]
     references = [load(), load()]
     if hasattr(references[1], "get_parameters"):
-        references[1].get_parameters()  # graphs are folded no longer
+        references[1].get_parameters()  # from here on graphs are not folded
     answers = [[arrays(model(x)) for model in references] for x in inputs]
     model = load()
 
@@ -177,7 +177,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
                     model(np.zeros((2, WIDTH + 1), np.float32))
             given = inputs[k].copy()
             found = arrays(model(given))
-            given[...] = np.nan  # the caller's array is its own again, and so is the answer
+            given[...] = np.nan  # neither the caller's array nor the answer is shared with the model any more
             if not is_one_of(found, answers[k]):
                 wrong.append(f"thread {i}, call {turn}")
         return wrong

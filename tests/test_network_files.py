@@ -458,8 +458,8 @@ def test_a_recurrent_loop_carries_its_state():
         ("times: 3 }\n  variable", "times: 500000 }\n  variable", "expected at most 200000 nodes"),
         ('name: "start" type: "Buffer"', 'name: "x" type: "Buffer"', "expected each name once"),
         ('output: "h"', 'output: "y"', "expected one function to make|got 'y'"),
-        ('"Affine"', '"Sorcery"', "expected a function that is there"),
-        ('"Affine"', '"PythonFunction"', "expected a function that is there"),
+        ('"Affine"', '"Sorcery"', "expected a known function"),
+        ('"Affine"', '"PythonFunction"', "expected a known function"),
         ("dim: 4 dim: 4 }", "dim: 4 dim: 5 }", "affine: expected"),
         ("network {", "network { {", "expected text of NNabla"),
     ],
@@ -477,7 +477,7 @@ def test_circles_are_refused():
         function { name: "g" type: "Tanh" input: "a" output: "b" }
         function { name: "h" type: "Tanh" input: "b" output: "y" } }"""
     found = nn.graph_def.load(io.StringIO(text))
-    with pytest.raises(NetworkError, match="expected no circle"):
+    with pytest.raises(NetworkError, match="expected no cycle"):
         found()
 
 

@@ -52,7 +52,7 @@ class Random:
             self.flag(y)
             variables.append(y)
             self.made.append(y)
-        # A sum of all ends, so that it depends on everything.
+        # The sum of all outputs depends on the whole graph.
         total = variables[-1]
         for i in self.rng.permutation(len(variables) - 1)[:3]:
             total = total + variables[i]

@@ -175,7 +175,7 @@ def test_every_magnitude_is_as_exact(name, kind):
         if not np.isfinite(u).all() or (name.startswith("clip") and s > MOST[kind] / 2.4):
             continue  # or a bound that the type does not hold
         want = np.asarray(reference(u))
-        # The gradient of what does not depend on the magnitude is as large as that is small.
+        # The gradient of a function of degree 0 is inversely proportional to the magnitude.
         seed = s if degree == 0 and s < 1 else 1.0
         w = stored(np.resize(W, want.shape) * seed, kind).reshape(want.shape) / seed
         slope = derivative(reference, u, w)

@@ -188,7 +188,7 @@ def array(values):
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32))
 
 
-# Function, inputs, gradient of the output and where the gradient of each input has to be zero.
+# Function, inputs, gradient of the output, and the mask of zero gradients for each input.
 UNTAKEN = {
     "relu": (F.relu, [X], GY, [~POSITIVE]),
     "leaky_relu": (lambda x: F.leaky_relu(x, 0.0), [X], GY, [~POSITIVE]),
@@ -298,7 +298,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
         kernel = autodiff.grad(f(*xs), xs, [g], materialize_grads=True)
         rule = autodiff.grad(f(*xs), xs, [g], create_graph=True, materialize_grads=True)
         first = [np.array(v.d) for v in rule]
-        # Where the first gradient is zero it stays so when anything moves.
+        # Elements with a zero gradient keep it when the inputs change.
         total = sum(
             (F.sum(F.where(array(z), v, v * 0.0)) for v, z in zip(rule, map(known, zero, rule), strict=True)),
             start=F.constant(0.0, ()),

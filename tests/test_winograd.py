@@ -70,7 +70,7 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
     """Asserts that results equal direct sums up to rounding, where those are finite, for 1 and 2 threads."""
     with np.errstate(all="ignore"):
         exact = sums(shape, x, w, gy, "direct", kind="double")
-        # A number counts for its neighbours too, however small what they multiply it with.
+        # The error bound of a tile uses its largest weight, because the transform mixes neighbours.
         wide = np.broadcast_to(np.abs(w).max((2, 3), keepdims=True), w.shape).copy()
         sizes = sums(shape, np.abs(x), wide, np.abs(gy), "direct", kind="double")
         padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (1, 1), (1, 1)))
@@ -167,7 +167,7 @@ def test_weights_of_any_size(factor: float) -> None:
 def test_inputs_and_weights_that_are_not_negative_give_no_negative_outputs(shape: str) -> None:
     x, w, gy = arrays(shape)
     w = np.abs(w)
-    w[w < 1.5] = 0  # few taps see anything
+    w[w < 1.5] = 0  # few taps overlap the image
     x = np.maximum(x - 1, 0)
     for name, got in sums(shape, x, w, np.maximum(gy - 1, 0)).items():
         direct = sums(shape, x, w, np.maximum(gy - 1, 0), "direct")[name]

@@ -98,7 +98,7 @@ def moved(places):
 
 
 def together(ways):
-    """As `moved`, along axes before `base_axis` too, where samples stay in the order that one of `ways` gives."""
+    """Like `moved`, but the axes before `base_axis` move, too: samples are in one of the orders from `ways`."""
 
     def reference(x, base_axis=1, **args):
         base = base_axis % x.ndim

@@ -61,4 +61,5 @@ def _add(
     flags: tuple[str, ...],
     takes: str | None,
 ) -> None:
+    """Add an argument that triggers `action`."""
     parser.add_argument(*flags, action=action, why=why, nargs=0 if takes is None else None, metavar=takes, help=text)

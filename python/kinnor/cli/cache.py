@@ -52,7 +52,7 @@ def convert(source: str, destination: str, force: bool = False, shuffle: bool = 
     """
     target = Path(destination)
     if target.exists() and not (force and (target / "cache_index.csv").is_file()):
-        raise DataError(f"expected a folder that is not there yet, or a data set and --force, got {destination!r}")
+        raise DataError(f"expected a new folder, or an existing data set and --force, got {destination!r}")
     kind = CacheDataSource if Path(source).is_dir() else CsvDataSource
     with replacing_folder(target) as part, kind(source, shuffle=shuffle, normalize=normalize) as found:
         write_cache(found, part)

@@ -74,6 +74,7 @@ NAMED = {"NNP": (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5", ".safetensor
 
 
 def _check_format(name: str | None, path: str) -> None:
+    """Raise FormatError if a format is unknown, or if the extension of a path does not match it."""
     if name is None:
         return
     known = NAMED.get(name.upper())
@@ -96,7 +97,7 @@ def opset(version: str | None) -> int | None:
         return None
     number = version.removeprefix("opset_")
     if not (number.isascii() and number.isdigit() and len(number) < 5):
-        raise FormatError(f"expected a version of ONNX's operators such as opset_13, got {version!r}")
+        raise FormatError(f"expected an ONNX opset such as opset_13, got {version!r}")
     return int(number)
 
 
@@ -141,7 +142,7 @@ def convert(
     _check_format(export_format, target)
     operators = opset(version)
     if Path(target).exists() and not force:
-        raise FormatError(f"expected a file that is not there yet, or --force, got {target!r}")
+        raise FormatError(f"expected a new file, or --force to overwrite it, got {target!r}")
     document = read(sources)
     if executor is not None:
         document = only_executor(document, executor)
@@ -160,6 +161,7 @@ def convert(
 
 
 def _expanded(document: Document) -> Document:
+    """Unroll the repetitions of a document's networks."""
     graph = ProtoGraph.from_proto(document.proto)
     graph.expand_loop_control()
     document.proto.ClearField("network")

@@ -86,7 +86,7 @@ def create(
     """
     source, target = Path(sourcedir), Path(outdir)
     if source.resolve() == target.resolve():
-        raise DataError(f"expected another folder for the data set than that of the images, got {outdir!r}")
+        raise DataError(f"expected a data set folder other than the image folder, got {outdir!r}")
     if min(*shape, n_classes, n_anchors, cell) < 1 or not 0 <= second <= 100:
         raise DataError(f"expected numbers above 0 and a ratio up to 100, got {shape}, {n_anchors}, {cell}, {second}")
     _, height, width = shape
@@ -194,6 +194,7 @@ def anchors_of(sizes: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def _distances(sizes: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared distances of sizes (columns) to means (rows)."""
     return np.asarray(((sizes[None] - means[:, None]) ** 2).sum(axis=2))
 
 

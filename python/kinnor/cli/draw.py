@@ -50,6 +50,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
+    """Write a picture of each network of a file, or of the networks with these names."""
     networks = ProtoGraph.from_proto(read([path]).proto).networks
     for name in names or ():
         if name not in networks:
@@ -76,6 +77,7 @@ def page(network: ProtoNetwork) -> str:
     made: dict[str, int] = {}
 
     def end(node: Node, names: list[str]) -> None:
+        """Record the outputs of a node."""
         for name in names:
             variable = network.variable(name)
             made[name] = len(walk.nodes)
@@ -138,6 +140,7 @@ def drawn(network: ProtoNetwork) -> str:
 
 
 def _svg(title: str, boxes: list[tuple[str, str, int]], lines: list[tuple[int, int]]) -> str:
+    """An SVG file with boxes of name, kind and row, and lines between them."""
     filled: dict[int, int] = {}
     places = []
     for _, _, depth in boxes:

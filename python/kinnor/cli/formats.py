@@ -47,15 +47,18 @@ class Format(NamedTuple):
 
 
 def _read_network(path: str) -> Document:
+    """Read a file of networks, with parameters if it has any."""
     content = network_file.read(path, op="convert")
     return Document(content.proto, content.entries)
 
 
 def _read_parameters(path: str) -> Document:
+    """Read a file of parameters."""
     return Document(schema.messages().NNablaProtoBuf(), parameter_file.load(path))
 
 
 def _write_archive(path: str, document: Document) -> None:
+    """Write a `.nnp` archive."""
     network_file.write_archive(path, document.proto, document.entries)
 
 
@@ -100,14 +103,17 @@ def only_executor(document: Document, index: int) -> Document:
 
 
 def _write_network(path: str, document: Document) -> None:
+    """Write networks and parameters to a single protobuf file."""
     network_file.write(path, with_parameters(document))
 
 
 def _write_parameters(path: str, document: Document) -> None:
+    """Write a file of parameters."""
     parameter_file.save(path, document.entries)
 
 
 def _read_onnx(path: str) -> Document:
+    """Read an ONNX file."""
     from .. import onnx
     from ..onnx.converting import described
 
@@ -116,6 +122,7 @@ def _read_onnx(path: str) -> Document:
 
 
 def _write_onnx(path: str, document: Document, opset: int | None = None) -> None:
+    """Write the first network to an ONNX file."""
     from .. import onnx
 
     graph = ProtoGraph.from_proto(document.proto)
@@ -143,6 +150,7 @@ FORMATS: dict[str, Format] = {
 
 
 def _format(path: str) -> Format:
+    """The format for the extension of a path."""
     suffix = Path(path).suffix
     if suffix not in FORMATS:
         raise FormatError(f"expected a name that ends in {' or '.join(FORMATS)}, got {path!r}")
@@ -208,6 +216,6 @@ def write(path: str, document: Document, opset: int | None = None) -> None:
         elif found.write is _write_onnx:
             _write_onnx(path, document, opset)
         else:
-            raise FormatError(f"expected a name that ends in .onnx, which has versions of operators, got {path!r}")
+            raise FormatError(f"expected a name that ends in .onnx for an opset, got {path!r}")
     except NetworkError as error:
         raise FormatError(str(error)) from error

@@ -76,6 +76,7 @@ def evaluate(executor: Executor) -> list[NDArray[Any]]:
 
 
 def _load(config: str, param: str | None, batch_size: int) -> tuple[Info, list[Executor]]:
+    """Load a project file. Returns its contents and its executors, at least one."""
     info = load(
         [config, *([param] if param else [])], prepare_data_iterator=False, batch_size=max(batch_size, 0) or None
     )
@@ -152,6 +153,7 @@ def _whole(folder: Path, title: str, value: str) -> str:
 
 
 def _is_number(value: str) -> bool:
+    """True if a text is a number."""
     try:
         float(value)
     except ValueError:
@@ -160,10 +162,12 @@ def _is_number(value: str) -> bool:
 
 
 def _titles(name: str, size: int) -> list[str]:
+    """The column headers for an output with `size` elements."""
     return [name] if size == 1 else [f"{name}__{i}" for i in range(size)]
 
 
 def _batch(executor: Executor) -> int:
+    """The batch size of an executor's inputs."""
     for node in executor.dataset_assign:
         variable = node.variable_instance
         if variable is not None and variable.shape:

@@ -80,6 +80,7 @@ def listed(files: list[str], exclude: list[str], query: str | None = None, all_s
 
 
 def _put(lines: list[str], output: str | None) -> None:
+    """Write lines to a file, or print them if `output` is None."""
     text = "\n".join(lines)
     if output is None:
         print(text)

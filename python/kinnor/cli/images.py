@@ -93,7 +93,7 @@ def create(
     """
     source, target = Path(sourcedir), Path(outdir)
     if source.resolve() == target.resolve():
-        raise DataError(f"expected another folder for the data set than that of the images, got {outdir!r}")
+        raise DataError(f"expected a data set folder other than the image folder, got {outdir!r}")
     if min(shape) < 1 or not 0 <= second <= 100:
         raise DataError(f"expected lengths above 0 and a ratio up to 100, got {shape} and {second}")
     classes = sorted(path for path in source.iterdir() if path.is_dir())

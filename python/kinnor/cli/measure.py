@@ -85,12 +85,14 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
 
 def _output(outputs: list[Any]) -> Any:
+    """A single variable that depends on all outputs."""
     from .. import functions
 
     return outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
 
 
 def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
+    """The measured rows of a network."""
     spent = times_alone(output.forward, RUNS)
     rows = [
         (name, f"{i} {f.info.type_name}", "forward", 1e3 * float(np.median(times)))
@@ -103,6 +105,7 @@ def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
 
 
 def _time(run: Callable[[], object]) -> float:
+    """The median time of a call in seconds, after a warm-up call."""
     times = []
     for _ in range(RUNS + 1):
         start = time.perf_counter()

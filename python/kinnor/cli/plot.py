@@ -42,6 +42,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def _plot(args: Any, draw: Callable[[str, dict[str, Any]], None]) -> None:
+    """Plot the input files with `draw`, and save or show the figure."""
     if args.outfile:
         needed("plot", "matplotlib", "pictures", "plot").use("Agg")
     plt = needed("plot", "matplotlib.pyplot", "pictures", "plot")
@@ -54,7 +55,7 @@ def _plot(args: Any, draw: Callable[[str, dict[str, Any]], None]) -> None:
             try:
                 draw(path, {"label": label})
             except (ValueError, IndexError) as error:
-                raise ArgumentError(f"plot: expected what a monitor wrote, got {path}: {error}") from error
+                raise ArgumentError(f"plot: expected a file written by a monitor, got {path}: {error}") from error
         plt.title(args.title)
         plt.xlabel(args.xlabel)
         plt.ylabel(args.ylabel)

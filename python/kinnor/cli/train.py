@@ -132,6 +132,7 @@ class _Training:
         self.shown: dict[str, float] = {}
 
     def run(self, resume: bool) -> dict[str, float]:
+        """Train all epochs. Returns the last values of the monitors."""
         n_epochs, n_iterations = self.config.max_epoch, self.config.iter_per_epoch
         if n_epochs < 1 or n_iterations < 1:
             self._save("results", with_states=False)
@@ -183,6 +184,7 @@ class _Training:
         return costs[0] if costs else 0.0
 
     def _step(self, optimizer: Optimizer, iteration: int) -> float:
+        """Run an iteration of an optimizer. Returns its cost."""
         optimizer.target.forward(clear_no_need_grad=True)
         losses: list[Any] = [node.variable_instance for node in optimizer.loss_variables]
         cost = sum(float(np.mean(loss.d)) for loss in losses)
@@ -197,6 +199,7 @@ class _Training:
         return cost
 
     def _reserved(self, name: str, iteration: int) -> float:
+        """The value of a name that begins with `%`, such as `%iter`."""
         n_iterations, n_epochs = self.config.iter_per_epoch, self.config.max_epoch
         known = {
             "%iter": iteration,
@@ -251,6 +254,7 @@ class _Training:
     # --- Files
 
     def _save(self, name: str, with_states: bool) -> None:
+        """Save the networks, optionally with the states of the solvers."""
         path = self.folder / f"{name}.nnp"
         states = (
             [solvers.state_file(o.name, o.solver, ".h5") for o in self.info.optimizers.values()] if with_states else []
@@ -275,4 +279,5 @@ class _Training:
 
 
 def _nodes(monitor: Monitor) -> list[Any]:
+    """The variables that a monitor reads."""
     return list(monitor.monitor_variables)

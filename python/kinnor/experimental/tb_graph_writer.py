@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TBGraphWriter"]
 
 
-class _Patient:
+class _GuardedWriter:
     """Wraps tensorboardX's writer so that an error does not end its thread: the queue would fill up and block.
 
     Args:
@@ -33,36 +33,40 @@ class _Patient:
     def __init__(self, writer: Any) -> None:
         self._writer = writer
         self._error: Exception | None = None
-        self.is_told = False
+        self.is_raised = False
 
-    def _try(self, what: Callable[..., object], *args: Any) -> None:
+    def _guarded(self, what: Callable[..., object], *args: Any) -> None:
+        """Call a function and store its error, if it is the first one."""
         try:
             what(*args)
         except Exception as error:
             self._error = self._error or error
 
     def write_event(self, event: Any) -> None:
+        """Write an event, unless an error occurred before."""
         if self._error is None:
-            self._try(self._writer.write_event, event)
+            self._guarded(self._writer.write_event, event)
 
     def flush(self) -> None:
+        """Flush the file, unless an error occurred before."""
         if self._error is None:
-            self._try(self._writer.flush)
+            self._guarded(self._writer.flush)
 
     def close(self) -> None:
-        self._try(self._writer.close)
+        """Close the file."""
+        self._guarded(self._writer.close)
 
     def check(self) -> None:
         """Raise the first error of the writer, if there was one."""
         if self._error is not None:
-            self.is_told = True
+            self.is_raised = True
             raise self._error
 
 
 class _Checked:
     """Wraps a function that adds an event: raises the first error of the writer before it adds."""
 
-    def __init__(self, add: Callable[[Any], object], writer: _Patient) -> None:
+    def __init__(self, add: Callable[[Any], object], writer: _GuardedWriter) -> None:
         self._add, self._writer = add, writer
 
     def __call__(self, event: Any) -> None:
@@ -104,8 +108,8 @@ class TBGraphWriter:
         """The event writer of tensorboardX; a new one if it was closed."""
         found = self._new_file_writer()
         events = getattr(found, "event_writer", None)
-        if events is not None and not isinstance(events._ev_writer, _Patient):
-            events._ev_writer = events._worker._record_writer = _Patient(events._ev_writer)
+        if events is not None and not isinstance(events._ev_writer, _GuardedWriter):
+            events._ev_writer = events._worker._record_writer = _GuardedWriter(events._ev_writer)
             events.add_event = _Checked(events.add_event, events._ev_writer)
         return found
 
@@ -126,12 +130,13 @@ class TBGraphWriter:
         self._finish(self._writer.close)
 
     def _finish(self, what: Callable[[], object]) -> None:
+        """Call a method of all writers, then raise their first error."""
         writers = list((self._writer.all_writers or {}).values())
         what()
         for held in writers:
             events = getattr(held, "event_writer", None)
             writer = getattr(events, "_ev_writer", None)
-            if isinstance(writer, _Patient) and not writer.is_told:
+            if isinstance(writer, _GuardedWriter) and not writer.is_raised:
                 writer.check()
 
     def __getattr__(self, name: str) -> Any:
@@ -192,6 +197,7 @@ class TBGraphWriter:
                 self._histogram(f"{name}.grad", variable.grad, index)
 
     def _histogram(self, name: str, array: NdArray, index: int) -> None:
+        """Write a histogram of the finite elements, and the number of the others."""
         values = array.get_data("r").astype(np.float64, copy=False).ravel()
         finite = np.isfinite(values)
         if not finite.all():
@@ -243,6 +249,7 @@ class TBGraphWriter:
         used: set[str] = set()
 
         def unique(name: str) -> str:
+            """A name that no node has yet."""
             found, number = name, 0
             while found in used:
                 number += 1
@@ -251,6 +258,7 @@ class TBGraphWriter:
             return found
 
         def leaf_node(variable: Variable) -> str:
+            """The name of the node of a variable without parent; added on first use."""
             if variable not in names:
                 names[variable] = unique(parameters.get(variable) or variable.name or "x")
                 node = graph.node.add(name=names[variable], op="Parameter" if variable in parameters else "Variable")
@@ -258,6 +266,7 @@ class TBGraphWriter:
             return names[variable]
 
         def visited(function: Function) -> None:
+            """Add the node of a function."""
             inputs = [leaf_node(x) for x in function.inputs]
             scope = next((parameters[x].rpartition("/")[0] for x in function.inputs if x in parameters), "")
             kind = str(function.info.type_name)
@@ -277,6 +286,7 @@ class TBGraphWriter:
 
 
 def _shape(node: Any, variable: Variable) -> None:
+    """Add the shape of a variable to a node."""
     shape = node.attr["_output_shapes"].list.shape.add()
     for length in variable.shape:
         shape.dim.add(size=length)

@@ -175,6 +175,7 @@ class SimpleGraph:
         numbers: dict[Variable, str] = {}
 
         def number(variable: Variable, default: str) -> str:
+            """The id of a variable's box, which is added on first use."""
             if variable not in numbers:
                 numbers[variable] = f"v{len(numbers)}"
                 boxes.append(
@@ -183,6 +184,7 @@ class SimpleGraph:
             return numbers[variable]
 
         def visited(function: Function) -> None:
+            """Add the box of a function and its edges."""
             taken = [number(x, "x") for x in function.inputs]
             name = f"f{sum(box.startswith('f', 1) for box in boxes)}"
             boxes.append(self._function(name, function))
@@ -195,6 +197,7 @@ class SimpleGraph:
         return Digraph("\n".join(["digraph {", *(f"\t{line}" for line in lines), "}", ""]), format or self._format)
 
     def _variable(self, number: str, variable: Variable, name: str) -> str:
+        """The box of a variable in DOT."""
         label = name
         if self._verbose:
             label += f"\n{variable.shape}, need_grad={variable.need_grad}"
@@ -203,6 +206,7 @@ class SimpleGraph:
         return _box(number, label=label, color=edge, fillcolor=filled, shape="ellipse" if self._verbose else "circle")
 
     def _function(self, number: str, function: Function) -> str:
+        """The box of a function in DOT."""
         label = kind = str(function.info.type_name)
         if self._verbose:
             label += "".join(f"\n{key}={value}" for key, value in function.info.args.items())
@@ -261,9 +265,11 @@ class SimpleGraph:
 
 
 def _box(name: str, **attributes: str) -> str:
+    """A node in DOT with these attributes."""
     told = " ".join(f'{key}="{_quoted(value)}"' for key, value in attributes.items())
     return f'"{name}" [{told}]'
 
 
 def _quoted(text: str) -> str:
+    """A text escaped for DOT."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -112,6 +112,7 @@ def _is_pointwise(network: ProtoNetwork, function: ProtoFunction) -> bool:
 
 
 def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:
+    """Replace the batch size in a shape argument by -1."""
     shape = list(function.args["shape"])
     if shape[:1] == [-1]:
         return

@@ -87,6 +87,7 @@ def _places(network: ProtoNetwork, ids: Sequence[str]) -> Iterator[tuple[int, ..
 
 
 def _suffix(ids: Sequence[str], places: Sequence[int]) -> str:
+    """The suffix of the names of a copy: id and index of each repetition."""
     return "".join(f"_{repeat_id}[{place}]" for repeat_id, place in zip(ids, places, strict=False))
 
 
@@ -101,6 +102,7 @@ def _name(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
 def _function(
     network: ProtoNetwork, made: ProtoNetwork, function: ProtoFunction, places: tuple[int, ...]
 ) -> ProtoFunction | None:
+    """Copy a function for these loop indices. Returns None if the copy has no function of its own."""
     ids = function.repeat_id
     here, outside = _suffix(ids, places), _suffix(ids, places[:-1])
 
@@ -152,6 +154,7 @@ def _function(
 
 
 def _marked(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
+    """A name with the loop indices instead of the ids in braces."""
     for repeat_id, place in zip(ids, places, strict=True):
         name = name.replace(f"{{{repeat_id}}}", f"[{place}]")
     return name

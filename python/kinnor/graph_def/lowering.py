@@ -41,6 +41,7 @@ def _slice(f: Function) -> Variable | None:
 
 
 def _attention(f: Function) -> Variable:
+    """Attention as products and a softmax."""
     from .. import functions as F
 
     (query, key, value, *mask), args = f.inputs, f.info.args
@@ -59,6 +60,7 @@ def _attention(f: Function) -> Variable:
 
 
 def _hard_swish(f: Function) -> Variable:
+    """Hard swish as a product and `relu6`."""
     from .. import functions as F
 
     (x,) = f.inputs

@@ -122,6 +122,7 @@ def _is_default(kind: str, name: str, value: Any) -> bool:
 
 
 def _set(kind: str, held: Any, name: str, value: Any) -> None:
+    """Set a field of a message to an argument's value."""
     present = getattr(held, name)
     if hasattr(present, "dim"):
         present.SetInParent()
@@ -202,6 +203,7 @@ def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outpu
 
 
 def _keywords(known: Declared, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by Python's names."""
     given = {}
     for name, value in arguments.items():
         keyword = known.keywords.get(name)
@@ -217,7 +219,7 @@ def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) ->
 
     name = function_name(kind)
     if name not in functions.__all__:
-        raise NetworkError(f"load: expected a function that is there, got one of type {kind!r}")
+        raise NetworkError(f"load: expected a known function, got the type {kind!r}")
     function = getattr(functions, name)
     takes = signature(function).parameters
     given = {

@@ -171,6 +171,7 @@ class ProtoNetwork:
         self._check_size()
 
     def _check_size(self) -> None:
+        """Raise NetworkError if the network has too many nodes."""
         if len(self.variables) + len(self.parameters) + len(self.functions) > MOST_NODES:
             raise NetworkError(f"network {self.name!r}: expected at most {MOST_NODES} nodes, got more")
 
@@ -202,7 +203,7 @@ class ProtoNetwork:
                     stack.pop()
                     yield function
                 elif name in begun:
-                    raise NetworkError(f"network {self.name!r}: expected no circle, got one through {name!r}")
+                    raise NetworkError(f"network {self.name!r}: expected no cycle, got one through {name!r}")
                 else:
                     begun.add(name)
                     stack += reversed(waiting)
@@ -257,6 +258,7 @@ class ProtoNetwork:
         return {name: variable for name, variable in made.items() if variable is not None}
 
     def _called(self, args: Sequence[Variable], batch_size: int | None = None, ctx: Any = None) -> Any:
+        """Build the graph in the context of the network."""
         if args and len(args) != len(self.inputs):
             raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
         batch_size = batch_size or self._given_batch(args) or self.batch_size
@@ -268,15 +270,19 @@ class ProtoNetwork:
             except (TypeError, ValueError, OverflowError) as error:
                 if isinstance(error, Error):
                     raise
-                raise NetworkError(f"network {self.name!r}: expected what can be built, got {error}") from error
+                raise NetworkError(
+                    f"network {self.name!r}: expected a network that can be built, got {error}"
+                ) from error
 
     def _given_batch(self, args: Sequence[Variable]) -> int | None:
+        """The batch size of the inputs, or None."""
         for name, given in zip(self.inputs, args, strict=False):
             if self.variables[name].shape[:1] == (-1,) and given.shape:
                 return given.shape[0]
         return None
 
     def _build(self, args: Sequence[Variable], batch_size: int | None) -> Any:
+        """Build the graph. Returns its outputs."""
         for i, name in enumerate(self.inputs):
             variable = self.variables[name]
             variable.variable_instance = args[i] if args else self._input(variable, batch_size)
@@ -292,6 +298,7 @@ class ProtoNetwork:
         return found[0] if len(found) == 1 else tuple(found)
 
     def _input(self, variable: NetworkVariable, batch_size: int | None) -> Variable:
+        """The input variable of the last built graph if its shape fits, else a new one."""
         shape = self._shape(variable.shape, batch_size)
         if variable.variable_instance is not None and variable.variable_instance.shape == shape:
             return variable.variable_instance
@@ -304,6 +311,7 @@ class ProtoNetwork:
         return shared[variable.name]
 
     def _shape(self, shape: Sequence[int], batch_size: int | None) -> tuple[int, ...]:
+        """A shape with the batch size for -1."""
         found = tuple(shape)
         if any(length < 0 for length in shape):
             if not batch_size or batch_size < 0:
@@ -314,6 +322,7 @@ class ProtoNetwork:
         return found
 
     def _call(self, function: ProtoFunction, batch_size: int | None) -> None:
+        """Build a function and store its outputs in the nodes."""
         inputs = []
         for name in function.inputs:
             found = self.variable(name).variable_instance

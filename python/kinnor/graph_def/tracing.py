@@ -74,6 +74,7 @@ class _Builder:
             self._describe(_unique(self.graph.networks, name or self.name or own), group, modules)
 
     def _describe(self, name: str, inputs: Sequence[ProtoVariable], modules: Iterable[Module]) -> None:
+        """Add a network with these inputs and modules to the graph."""
         known: dict[str, Variable] = dict(parameters.get_parameters(grad_only=False))
         taken = {**known, **self.graph.get_parameters()}
         for module in modules:
@@ -216,6 +217,7 @@ def _describe(
     described: dict[Variable, str] = {}
 
     def describe(variable: Variable, default: str, parent: bool, is_constant: bool = False) -> str:
+        """Add a node for a variable. Returns its name."""
         if variable in described:
             return described[variable]
         path = None if parent else paths.get(variable)
@@ -235,6 +237,7 @@ def _describe(
         return key
 
     def add(function: Function) -> None:
+        """Add a node for a function."""
         kind = function.info.type_name
         constant = function.info.tags.get(CONSTANT_INPUT)
         taking = []
@@ -393,6 +396,7 @@ def get_default_graph_by_variable(proto_variable: Variable) -> ProtoNetwork:
 
 
 def _note(module: Module, given: Sequence[Any], made: Any) -> None:
+    """Pass a module call to the current description, if it has inputs."""
     if any(builder.inputs for builder in _builders):
         _builders[-1].note(module, given, made)
 

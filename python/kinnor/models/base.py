@@ -122,7 +122,7 @@ class BuiltModel(Model):
         Raises:
             UnsupportedError: If the subclass does not define it.
         """
-        raise UnsupportedError(f"{type(self).__name__}: expected a class of one network, this is what they share")
+        raise UnsupportedError(f"{type(self).__name__}: expected a subclass that defines `build`, got the base class")
 
     def __call__(
         self,

@@ -138,6 +138,7 @@ class Walk:
         return len(self.nodes) - 1
 
     def end(self, node: Node, outputs: Sequence[Variable]) -> None:
+        """Add a node with its outputs."""
         for y in outputs:
             self.made[hash(y)] = len(self.nodes)
             node.gives.append(str(y.shape))
@@ -165,6 +166,7 @@ def data(graph: Graph, title: str) -> dict[str, Any]:
     texts: dict[str, int] = {}
 
     def number(text: str) -> int:
+        """The index of a text in the list of texts."""
         return texts.setdefault(text, len(texts))
 
     nodes = [

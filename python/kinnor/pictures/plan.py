@@ -46,10 +46,12 @@ class PlanReport(str):
         return STYLE + self._body()
 
     def _body(self) -> str:
+        """The pictures and the text as HTML."""
         pictures = self._planned() + (self._measured() if self.moments else "")
         return f'<div class="plan">{pictures}<pre>{escape(self)}</pre></div>'
 
     def _planned(self) -> str:
+        """Bars of the planned memory."""
         steps = self.facts["steps"]
         budget = self.facts["budget"]
         most = max([live for *_, live in steps] + [budget or 0, 1])
@@ -70,6 +72,7 @@ class PlanReport(str):
         return chart(text, {"live": "other arrays", "own": "given and kept", "dropped": "given and dropped"}, bars)
 
     def _measured(self) -> str:
+        """Bars of the measured memory."""
         budget = self.facts["budget"]
         peak = max(moment.peak for moment in self.moments)
         most = max(peak, budget or 0, 1)

@@ -44,7 +44,7 @@ def timed(alone: bool) -> Iterator[None]:
         CallError: If another profile is active.
     """
     if not ONE_AT_A_TIME.acquire(blocking=False):
-        raise CallError("profile: expected no other profile to be taken at that time, got one within or beside another")
+        raise CallError("profile: expected no other profile at the same time, got a second one")
     with ExitStack() as stack:
         stack.callback(ONE_AT_A_TIME.release)
         if alone:  # a run with a hook runs function by function
@@ -105,11 +105,14 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
     from ..utils.data_iterator import DataIterator
 
     def around(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Replace a method by a wrapper until the block ends."""
         own = vars(owner)[name]
         setattr(owner, name, functools.wraps(own)(wrapper(own)))
         stack.callback(setattr, owner, name, own)
 
     def calls(phase: str, title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A wrapper that records calls as spans of a phase."""
+
         def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
                 name = title or f"{type(args[0]).__name__}.{own.__name__}"
@@ -120,6 +123,8 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
         return wrapper
 
     def builds(own: Callable[..., Any]) -> Callable[..., Any]:
+        """A wrapper that records calls that build functions."""
+
         def watched(*args: Any, **kwargs: Any) -> Any:
             return recorder.build(own.__name__, own, args, kwargs)
 

@@ -15,13 +15,13 @@ from .cost import Cost, costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Lane", "Recorder", "Span", "What"]
+__all__ = ["Lane", "Recorder", "Span", "Subject"]
 
 NOTHING = Cost(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class What:
+class Subject:
     """The subject of a span: a function, fused functions, or a call.
 
     Attributes:
@@ -53,7 +53,7 @@ class Span(NamedTuple):
     """
 
     phase: str
-    what: What
+    what: Subject
     start: int
     end: int
     peak: int
@@ -72,7 +72,7 @@ class Recorder(threading.local):
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lane = Lane()
-        self.known: dict[tuple[int, ...], What] = {}
+        self.known: dict[tuple[int, ...], Subject] = {}
         lanes.append(self.lane)
 
     def take(self, site: str, since: int = 0) -> None:
@@ -91,7 +91,7 @@ class Recorder(threading.local):
                 start = max(start, since)
             self.lane.spans.append(Span(phase, self.what(functions, site), start, end, peak))
 
-    def what(self, functions: list[Function], site: str) -> What:
+    def what(self, functions: list[Function], site: str) -> Subject:
         """The subject for a function, or for several fused functions."""
         key = tuple(map(hash, functions))  # hashes of functions are unique for the life of the process
         what = self.known.get(key)
@@ -109,7 +109,7 @@ class Recorder(threading.local):
         finally:
             end = perf_counter_ns()
             self.take(site, start)
-            self.lane.spans.append(Span(phase, What(name, site), start, end, -1))
+            self.lane.spans.append(Span(phase, Subject(name, site), start, end, -1))
 
     def build(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a function that builds a graph function, or computes it eagerly, and record its span."""
@@ -120,7 +120,7 @@ class Recorder(threading.local):
         first = y[0] if isinstance(y, (tuple, list)) and y else y
         parent = first.parent if isinstance(first, Variable) else None
         site = source_line() or ""
-        what = What(name, site) if parent is None else described(parent, site, False)
+        what = Subject(name, site) if parent is None else described(parent, site, False)
         if parent is not None:
             self.known[hash(parent),] = what
         computed = at_once or not isinstance(first, Variable)
@@ -129,15 +129,15 @@ class Recorder(threading.local):
         return y
 
 
-def described(f: Function, site: str, is_of_run: bool) -> What:
+def described(f: Function, site: str, is_of_run: bool) -> Subject:
     """The subject for a function. `site` is the line that built it, or with `is_of_run` the line that ran it."""
     inputs, outputs = (" ".join(str(v.shape) for v in side) for side in (f.inputs, f.outputs))
     info = f.info
     line = info.tags.get("built at")  # set for functions built within `detect_anomaly`
-    return What(info.type_name, line or site, f"{inputs} -> {outputs}", *costs(f), is_of_run and not line)
+    return Subject(info.type_name, line or site, f"{inputs} -> {outputs}", *costs(f), is_of_run and not line)
 
 
-def together(parts: list[What]) -> What:
+def together(parts: list[Subject]) -> Subject:
     """The subject for fused functions. It has the line and the inputs of the first."""
     names = " + ".join(part.name for part in parts)
     shapes = f"{parts[0].shapes.partition(' -> ')[0]} -> {parts[-1].shapes.partition(' -> ')[2]}"
@@ -145,4 +145,4 @@ def together(parts: list[What]) -> What:
         Cost(sum(cost.flop for cost in costs), sum(cost.bytes for cost in costs))
         for costs in ([part.forward for part in parts], [part.backward for part in parts])
     )
-    return What(names, parts[0].site, shapes, forward, backward, parts[0].is_of_run)
+    return Subject(names, parts[0].site, shapes, forward, backward, parts[0].is_of_run)

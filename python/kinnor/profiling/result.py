@@ -91,6 +91,7 @@ class Profile:
         self._lanes, self._start, self._stop = lanes, start, 0
 
     def _end(self) -> None:
+        """Set the end of the block."""
         self._stop = perf_counter_ns()
 
     @property
@@ -174,6 +175,7 @@ class Profile:
         return "\n".join([*text_table(cells, right), self._sum(by)])
 
     def _cells(self, by: str) -> tuple[list[tuple[str, ...]], tuple[int, ...]]:
+        """The cells of the table, and the widths of its columns."""
         names = {"function": ("phase", "name", "site", "shapes"), "line": ("site",), "name": ("phase", "name"),
                  "thread": ("thread",)}  # fmt: skip
         if by not in names:
@@ -194,6 +196,7 @@ class Profile:
         return cells, tuple(range(len(head), len(head) + 7))
 
     def _sum(self, by: str) -> str:
+        """The line below the table: hidden rows, time of the block and hints."""
         left = len(self.rows(by)) - LINES
         more = f"... and {left:,} more rows; " if left > 0 else ""
         note = self._note() if by in ("function", "line") else ""

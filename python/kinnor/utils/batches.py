@@ -37,6 +37,8 @@ __all__ = ["DataIterator"]
 
 
 class _Batch(NamedTuple):
+    """A prefetched batch, the number of epochs that ended in it, and the position after it."""
+
     data: tuple[NDArray[Any], ...]
     epochs: int
     position: int
@@ -195,6 +197,7 @@ class DataIterator:
         return batch
 
     def _next(self) -> tuple[NDArray[Any], ...] | None:
+        """The next batch, or None at the end. Starts the next read."""
         if self._closed:
             raise DataError("DataIterator.next: expected an open iterator, got a closed one")
         ahead, self._ahead = self._ahead, None
@@ -231,6 +234,7 @@ class DataIterator:
             self._read_ahead()
 
     def _read_ahead(self) -> None:
+        """Start to read the next batch in the thread."""
         if self._thread is None:
             return
         ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
@@ -241,6 +245,7 @@ class DataIterator:
             wait([self._ahead])
 
     def _read(self) -> _Batch | None:
+        """Read a batch, and mark this thread as the reader meanwhile."""
         self._reader = threading.get_ident()
         try:
             return self._read_batch()
@@ -248,6 +253,7 @@ class DataIterator:
             self._reader = None
 
     def _read_batch(self) -> _Batch | None:
+        """Read a batch from the source; None if no full batch is left."""
         source = self._data_source
         if self._stop_exhausted and source.position - len(self._rows) + self._batch_size > source.size:
             return None
@@ -345,7 +351,7 @@ class DataIterator:
 
         Examples:
             >>> from kinnor.utils.data_iterator import data_iterator_simple
-        >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
+            >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
             >>> first, second = examples.shard(0, 2), examples.shard(1, 2)
             >>> [int(i) for batch in (first.next(), second.next()) for i in batch[0]], first.size, second.size
             ([0, 2, 1, 3], 4, 3)
@@ -437,6 +443,7 @@ def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any
 
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:
+    """The first position of a slice, and the position after its last one."""
     if not 0 <= part < n_parts <= size:
         raise DataError(
             f"DataIterator.slice: expected 0 <= slice_pos < num_of_slices <= {size}, got {part} and {n_parts}"

@@ -53,6 +53,7 @@ class _FileOrders(Orders):
         super().__init__(self._starts[-1], shuffle, rng, first_is_plain)
 
     def _permutation(self) -> NDArray[np.int64]:
+        """A random order of files, and of the examples within each file."""
         starts = self._starts
         files = self._rng.permutation(len(starts) - 1)
         return np.concatenate([starts[i] + self._rng.permutation(starts[i + 1] - starts[i]) for i in files])
@@ -68,6 +69,7 @@ class _FileCacheOrders(_FileOrders):
         super().__init__(lengths, shuffle, rng, first_is_plain=True)
 
     def _permutation(self) -> NDArray[np.int64]:
+        """The previous order with files and examples permuted again."""
         self._files = self._rng.permutation(self._files)
         self._within = [self._rng.permutation(examples) for examples in self._within]
         return np.concatenate([self._within[i] for i in self._files])
@@ -107,9 +109,11 @@ class CacheDataSource(DrawingDataSource):
         self._orders = self._ordered(lengths)
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
+        """The orders of examples for files of these lengths."""
         return _FileOrders(lengths, self._shuffle, self._rng)
 
     def _index(self) -> tuple[list[str], list[int]]:
+        """Read the names and lengths of the files."""
         path = self._folder / "cache_index.csv"
         files, lengths = [], []
         for row in _rows(path):
@@ -122,6 +126,7 @@ class CacheDataSource(DrawingDataSource):
         return files, lengths
 
     def _arrays(self, path: Path) -> dict[str, NDArray[Any]]:
+        """Load the arrays of a file by variable."""
         with path.open("rb") as file:
             return {name: np.load(file, allow_pickle=False) for name in self._variables}
 
@@ -130,6 +135,7 @@ class CacheDataSource(DrawingDataSource):
         return str(file) == file.name or (file.is_absolute() and file.parent.resolve() == self._folder.resolve())
 
     def _read(self, which: int) -> dict[str, NDArray[Any]]:
+        """The arrays of a file, cached in memory."""
         if which in self._kept:
             return self._kept[which]
         path = self._folder / self._files[which]
@@ -156,6 +162,7 @@ class CacheDataSource(DrawingDataSource):
         return [self._normal(arrays[name][at]) for name in self._variables]
 
     def _normal(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values divided by the largest value of their type, if `normalize` is set."""
         if self._normalize and values.dtype in (np.uint8, np.uint16):
             return np.asarray(values * np.float32(1 / np.iinfo(values.dtype).max))
         return values
@@ -242,6 +249,7 @@ class DataSourceWithFileCache(CacheDataSource):
             raise DataSourceWithFileCacheError(str(error)) from error
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
+        """The orders of examples; under NNabla's names the orders of NNabla's caches."""
         if _core.unwary():
             return _FileCacheOrders(lengths, self._shuffle, self._rng)
         return super()._ordered(lengths)
@@ -253,6 +261,7 @@ class DataSourceWithFileCache(CacheDataSource):
             self._data_source.reset()
 
     def _remove(self) -> None:
+        """Remove the temporary folder."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -265,6 +274,7 @@ class DataSourceWithFileCache(CacheDataSource):
 
 
 def _rows(path: Path) -> list[list[str]]:
+    """Read the rows of a CSV file."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [row for row in csv.reader(file) if row]
@@ -311,5 +321,6 @@ def write_cache(
 
 
 def _write_rows(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Write the rows of a CSV file."""
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

@@ -24,6 +24,8 @@ __all__ = ["CsvDataSource"]
 
 
 class _Column(NamedTuple):
+    """A column of the file: the name of its variable."""
+
     variable: str
     is_part: bool
     """True if the column is an element of a vector."""
@@ -119,6 +121,7 @@ class CsvDataSource(DrawingDataSource):
         return tuple(np.array(v, np.float32) if isinstance(v, list) else v for v in found.values())
 
     def _value(self, cell: str, index: int) -> Any:
+        """The value of a cell: a number, or the contents of a file."""
         try:
             return float(cell)
         except ValueError:
@@ -133,6 +136,7 @@ class CsvDataSource(DrawingDataSource):
 
 
 def _column(header: str) -> _Column:
+    """Parse the header of a column."""
     name = header.partition(":")[0]
     variable, mark, _ = name.partition("__")
     return _Column(variable, bool(mark))

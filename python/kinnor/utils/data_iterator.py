@@ -63,13 +63,13 @@ def data_iterator(
     if with_file_cache or cache_dir is not None:
         data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
     if with_memory_cache:
-        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, _own(rng))
+        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, _seeded_by(rng))
     return DataIterator(
         data_source, batch_size, None, use_thread, epoch_begin_callbacks, epoch_end_callbacks, stop_exhausted
     )
 
 
-def _own(rng: RandomState | None) -> RandomState | None:
+def _seeded_by(rng: RandomState | None) -> RandomState | None:
     """A new generator seeded by another one, so that threads of several iterators do not share a generator.
 
     Under NNabla's names it is the other one itself, as in NNabla.
@@ -77,7 +77,7 @@ def _own(rng: RandomState | None) -> RandomState | None:
     return rng if rng is None or _core.unwary() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
-def _of_helper(rng: RandomState | None) -> RandomState | None:
+def _forwarded(rng: RandomState | None) -> RandomState | None:
     """The generator that the functions below pass to `data_iterator`. Under NNabla's names it is None, as in NNabla."""
     return None if _core.unwary() else rng
 
@@ -119,7 +119,7 @@ def data_iterator_simple(
     return data_iterator(
         SimpleDataSource(load_func, num_examples, shuffle, rng),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -165,7 +165,7 @@ def data_iterator_concat_datasets(
     return data_iterator(
         ConcatDataSource(data_source_list, shuffle, rng),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -217,7 +217,7 @@ def data_iterator_csv_dataset(
     return data_iterator(
         source,
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         bool(with_file_cache),
@@ -260,7 +260,7 @@ def data_iterator_cache(
     return data_iterator(
         CacheDataSource(uri, shuffle, rng, normalize),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         epoch_begin_callbacks=epoch_begin_callbacks,

@@ -118,10 +118,12 @@ class Orders:
         self[generation][:] = given
 
     def _draw(self, shuffle: bool) -> None:
+        """Append the order of the next generation."""
         self._orders.append(self._permutation() if shuffle else np.arange(self._size))
         self._drawn += 1
 
     def _permutation(self) -> NDArray[np.int64]:
+        """A random order."""
         return self._rng.permutation(self._size)
 
 
@@ -352,6 +354,7 @@ class DataSourceWithMemoryCache(DataSource):
         return self._cached(self._cache, int(self._orders[generation][position]))
 
     def _cached(self, cache: dict[int, Sequence[Any]], index: int) -> Sequence[Any]:
+        """An example from the cache, loaded on first use."""
         if index not in cache:
             with self._loading:
                 if index not in cache:

@@ -68,6 +68,7 @@ class SimpleDataSource(DataSource):
             self._generate_order(self._generation)
 
     def _generate_order(self, generation: int) -> None:
+        """Draw the orders up to this generation."""
         self._orders[generation]
 
 

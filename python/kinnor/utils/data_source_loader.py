@@ -67,6 +67,7 @@ class FileReader:
             )
 
     def _path(self, filename: str | None) -> Path:
+        """The path of a file named relative to the folder."""
         base = Path(self._base_uri)
         if filename is None:
             return base
@@ -312,6 +313,7 @@ def load_npy(
 
 
 def _name(file: Any) -> Any:
+    """The name of a file for error texts."""
     return getattr(file, "name", file)
 
 

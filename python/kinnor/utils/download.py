@@ -79,7 +79,7 @@ def download(
     parts = urlsplit(url)
     name = Path(unquote(parts.path)).name
     if not parts.scheme or not name:
-        raise ArgumentError(f"download: expected an address of a file, such as https://host/name, got {url!r}")
+        raise ArgumentError(f"download: expected the URL of a file, such as https://host/name, got {url!r}")
     target = Path(get_data_home(), name) if output_file is None else Path(output_file)
     if allow_overwrite or not target.exists():
         _fetch(url, target)
@@ -109,6 +109,7 @@ def opened_address(url: str, instead: str = "") -> Any:
 
 
 def _fetch(url: str, target: Path) -> None:
+    """Download a URL to a local file, whole or not at all."""
     answer = opened_address(url, f" (or one that was put at {target} by hand)")
     target.parent.mkdir(parents=True, exist_ok=True)
     with answer, replacing(target) as temporary, temporary.open("wb") as file:
@@ -125,6 +126,7 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _block(answer: Any, url: str) -> bytes:
+    """Read the next block of a response."""
     from http.client import HTTPException
 
     try:

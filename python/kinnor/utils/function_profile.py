@@ -68,6 +68,7 @@ class FunctionProfile:
             self.reset_stats()
 
     def _at_end(self) -> None:
+        """Print the times at the end of the process, if there were calls."""
         if self.ncalls:
             self.print_stats()
 

@@ -319,6 +319,7 @@ def _reader(uri: str, cache_dir: str | None, overwrite_cache: bool) -> partial[D
 
 
 def _dataset(proto: Any, number: int, prepare: bool) -> Dataset:
+    """Create the data set of a message."""
     if prepare and proto.batch_size < 1:
         raise NetworkError(f"load: expected a batch size of data set {proto.name!r}, got {proto.batch_size}")
     return _create_dataset(
@@ -370,6 +371,7 @@ def _create_dataset(
 
 
 def _network(info: Info, proto: Any) -> ProtoNetwork:
+    """The network that a message refers to."""
     if proto.network_name not in info.networks:
         raise NetworkError(
             f"load: expected one of the networks {list(info.networks)} in {proto.name!r}, got {proto.network_name!r}"
@@ -378,6 +380,7 @@ def _network(info: Info, proto: Any) -> ProtoNetwork:
 
 
 def _feed(info: Info, linked: Linked) -> None:
+    """Link the inputs of a network to data sets and generators."""
     proto = linked.proto
     network = linked.network = _network(info, proto)
     for name in getattr(proto, "dataset_name", ()):
@@ -391,6 +394,7 @@ def _feed(info: Info, linked: Linked) -> None:
 
 
 def _generator(proto: Any) -> Callable[[Sequence[int]], Any]:
+    """The function from a shape to values that a message describes."""
     if proto.type == "Normal":
         return I.NormalInitializer(proto.multiplier)
     if proto.type == "Uniform":
@@ -423,6 +427,7 @@ def matching(network: ProtoNetwork, name: str) -> list[str]:
 
 
 def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
+    """The built variables of some nodes."""
     found = [node.variable_instance for node in nodes]
     if not found or any(variable is None for variable in found):
         raise NetworkError("load: expected variables that the network computes, got others or none")
@@ -430,6 +435,7 @@ def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
 
 
 def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
+    """Create an optimizer from a message."""
     made = Optimizer(proto.name, proto, solver=solvers.read(proto.solver), states=states)
     made.scheduler = _scheduler(proto.solver)
     made.order, made.start_iter, made.end_iter = proto.order, proto.start_iter, proto.end_iter
@@ -448,6 +454,7 @@ def _rates(made: Optimizer | Executor) -> None:
 
 
 def _link_optimizer(info: Info, made: Optimizer) -> None:
+    """Link an optimizer to the variables of its network, and set its solver's parameters."""
     _feed(info, made)
     made.loss_variables = [made.network.variable(held.variable_name) for held in made.proto.loss_variable]
     moving: dict[str, Variable] = {}
@@ -468,6 +475,7 @@ def _link_optimizer(info: Info, made: Optimizer) -> None:
 
 
 def _scheduler(proto: Any) -> BaseLearningRateScheduler:
+    """Create the learning-rate schedule of a solver's message."""
     rate = solvers.learning_rate(proto)
     kind = proto.lr_scheduler_type
     found: BaseLearningRateScheduler = ExponentialScheduler(rate, 1.0, 1)
@@ -494,12 +502,14 @@ def _scheduler(proto: Any) -> BaseLearningRateScheduler:
 
 
 def _link_monitor(info: Info, made: Monitor) -> None:
+    """Link a monitor to the variables of its network."""
     _feed(info, made)
     made.monitor_variables = [made.network.variable(held.variable_name) for held in made.proto.monitor_variable]
     made.target = F.sink(*_instances(made.monitor_variables))
 
 
 def _executor(proto: Any) -> Executor:
+    """Create an executor from a message."""
     made = Executor(proto.name, proto)
     made.num_evaluations = max(proto.num_evaluations, 1)
     made.repeat_evaluation_type = proto.repeat_evaluation_type
@@ -509,6 +519,7 @@ def _executor(proto: Any) -> Executor:
 
 
 def _link_executor(info: Info, made: Executor) -> None:
+    """Link an executor to the variables of its network."""
     _feed(info, made)
     for held in made.proto.output_variable:
         made.output_assign[made.network.variable(held.variable_name)] = [held.type, held.data_name]

@@ -208,6 +208,7 @@ class NnpNetworkPass:
 
         @self.on_function_pass_by_name(name)
         def rewire(f: PassFunction, variables: object, scope: object) -> None:
+            """Remove the function and rename the input to the output."""
             taken, made = f.inputs[i], f.outputs[o]
             self.verbose(f"Removing {f.name}: {taken.name} takes the place of {made.name}.")
             made.rewire_on(taken)
@@ -235,6 +236,7 @@ class NnpNetworkPass:
 
         @self.on_generate_variable(name)
         def replace(v: PassVariable) -> PassVariable:
+            """Set the replacement and its shape."""
             v.proto.shape.dim[:] = input_var.shape
             v.variable = input_var
             return v
@@ -250,6 +252,7 @@ class NnpNetworkPass:
 
         @decorate(name)
         def widen(f: PassFunction) -> PassFunction:
+            """Set kernel and stride to the input's spatial shape."""
             shape = f.inputs[0].proto.shape.dim[2:]
             held = f.proto.average_pooling_param
             held.kernel.dim[:], held.stride.dim[:] = shape, shape
@@ -266,6 +269,7 @@ class NnpNetworkPass:
 
         @decorate(name)
         def check(f: PassFunction) -> PassFunction:
+            """Compare kernel and stride with the input's spatial shape."""
             shape = f.inputs[0].proto.shape.dim[2:]
             held = f.proto.average_pooling_param
             if held.kernel.dim[:] != shape or held.stride.dim[:] != shape:
@@ -284,6 +288,7 @@ class NnpNetworkPass:
 
         @self.on_generate_function_by_type("BatchNormalization")
         def choose(f: PassFunction) -> PassFunction:
+            """Set the argument `batch_stat`."""
             f.proto.batch_normalization_param.batch_stat = batch_stat
             return f
 
@@ -348,6 +353,7 @@ class NnpNetworkPass:
         self._pass(("name", f.name), f, variables, param_scope)
 
     def _pass(self, key: tuple[str, str], f: Any, variables: Any, param_scope: Any) -> None:
+        """Call the pass callback of a key, unless the function is disabled."""
         if key in self._passes and not f.disabled:
             self._passes[key](f, variables, param_scope)
 

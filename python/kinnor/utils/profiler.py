@@ -120,11 +120,13 @@ class GraphProfiler:
         return f"{convert_time_scale(mean, self.time_scale):.8g}", n
 
     def _stat(self, f: Function, mean: str, n: int) -> ProfileStat:
+        """The result for a function."""
         name = next((self.name2val[v] for v in f.inputs if v in self.name2val), "")
         scope = name.rpartition("/")[0] or None
         return ProfileStat(scope, [v.shape for v in f.inputs], f.info.args.items(), f.info.type_name, mean, n)
 
     def _alone(self, run: Callable[[], object], backward: bool) -> list[ProfileStat]:
+        """Measure the functions of a run one by one."""
         found = times_alone(run, self.n_run, self.max_measure_execution_time, backward)
         means = {f: convert_time_scale(sum(times) / len(times), self.time_scale) for f, times in found.items()}
         return [self._stat(f, f"{means[f]:.8g}", len(found[f])) for f in self._functions if f in found]

@@ -13,6 +13,8 @@ __all__ = ["configure_progress", "progress"]
 
 
 class _Target:
+    """The destination of progress reports: a file and a callback."""
+
     path: Path | None = None
     call: Callable[[str | None, float], object] | None = None
 

@@ -79,6 +79,7 @@ def save(
 
 
 def _current() -> Mapping[str, Variable]:
+    """The parameters of the current scope."""
     return parameters.get_parameters(grad_only=False)
 
 
@@ -140,6 +141,7 @@ def _described(
 
 
 def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
+    """Write the global and training settings into a message."""
     if "global_config" in contents:
         context = contents["global_config"]["default_context"]
         held = proto.global_config.default_context
@@ -151,6 +153,7 @@ def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
 
 
 def _network(graph: ProtoGraph, held: Mapping[str, Any]) -> ProtoNetwork:
+    """Describe a network of `contents` and add it to the graph."""
     names = {**held["names"], **held["outputs"]}
     scope = parameters.get_current_parameter_scope().copy()
     own = set(parameters.get_parameters(grad_only=False))
@@ -166,12 +169,14 @@ def _network(graph: ProtoGraph, held: Mapping[str, Any]) -> ProtoNetwork:
 
 
 def _named(graph: ProtoGraph, name: str) -> ProtoNetwork:
+    """A network of the graph by name."""
     if name not in graph.networks:
         raise NetworkError(f"save: expected one of the networks {list(graph.networks)}, got {name!r}")
     return graph.networks[name]
 
 
 def _fill_dataset(proto: Any, held: Mapping[str, Any]) -> str:
+    """Write a data set into a message. Returns its name."""
     for name in ("name", "uri", "shuffle", "batch_size", "no_image_normalization"):
         setattr(proto, name, held[name])
     if held.get("cache_dir") is not None:
@@ -181,6 +186,7 @@ def _fill_dataset(proto: Any, held: Mapping[str, Any]) -> str:
 
 
 def _fill_datasets(proto: Any, held: Mapping[str, Any], datasets: Sequence[str]) -> None:
+    """Write the names of data sets into a message."""
     given = held["dataset"]
     for name in [given] if isinstance(given, str) else list(given or ()):
         if name not in datasets:
@@ -189,6 +195,7 @@ def _fill_datasets(proto: Any, held: Mapping[str, Any], datasets: Sequence[str])
 
 
 def _fill_inputs(proto: Any, held: Mapping[str, Any]) -> None:
+    """Write the data and generators of a network's inputs into a message."""
     for variable, data in held.get("data_variables", {}).items():
         proto.data_variable.add(variable_name=variable, data_name=data)
     for name in held.get("generator_variables", ()):
@@ -198,6 +205,7 @@ def _fill_inputs(proto: Any, held: Mapping[str, Any]) -> None:
 def _fill_optimizer(
     proto: Any, held: Mapping[str, Any], graph: ProtoGraph, datasets: Sequence[str], keeps_states: bool
 ) -> None:
+    """Write an optimizer into a message."""
     solver = held["solver"]
     network = _named(graph, held["network"]) if graph.networks else None
     proto.name = held["name"]
@@ -222,6 +230,7 @@ def _fill_optimizer(
 
 
 def _fill_monitor(proto: Any, held: Mapping[str, Any], graph: ProtoGraph, datasets: Sequence[str]) -> None:
+    """Write a monitor into a message."""
     network = _named(graph, held["network"])
     proto.name, proto.network_name = held["name"], network.name
     _fill_datasets(proto, held, datasets)

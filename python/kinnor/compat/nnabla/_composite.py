@@ -97,6 +97,7 @@ class Composite(PythonFunction):
         return False
 
     def _forward(self, inputs: list[FunctionVariable]) -> None:
+        """Run the inner graph on the arrays of the inputs."""
         for leaf, x in zip(self.leaves, inputs, strict=True):
             leaf.data = x.data
         if self.end is not None:

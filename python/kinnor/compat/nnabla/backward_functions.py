@@ -28,6 +28,7 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
         *values: Any,
         **args: Any,
     ) -> Any:
+        """Build the gradients of the operation's inputs as graphs."""
         args.update(zip((info for _, info in arguments), values, strict=False))
         read = [x for x in inputs if x is not None]
         if len(read) < len(inputs):

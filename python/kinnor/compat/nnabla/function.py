@@ -107,10 +107,12 @@ class Made:
         self._ready("backward").backward(inputs, outputs, added)
 
     def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        """Call the function. Returns its outputs as a tuple."""
         made = getattr(F, self.made_by)(*inputs, **self.args)
         return tuple(made) if isinstance(made, (list, tuple)) else (made,)
 
     def _ready(self, what: str) -> Function:
+        """The function that `setup` has created. Raises GraphError if it has not run."""
         if self._function is None:
             raise GraphError(f"{self.name}.{what}: expected `setup` to have run, got a function that is new")
         return self._function

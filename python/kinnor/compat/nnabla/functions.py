@@ -26,6 +26,7 @@ def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Call the function. An error about its inputs becomes an AssertionError."""
         try:
             return function(*args, **kwargs)
         except CallError as error:
@@ -55,6 +56,7 @@ def function_api(func: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Call the function with the current context."""
         return func(get_current_context(), *args, **kwargs)
 
     without = signature.replace(parameters=[*signature.parameters.values()][1:])

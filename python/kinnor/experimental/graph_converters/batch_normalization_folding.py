@@ -50,7 +50,7 @@ class AddBiasModifier(FunctionModifier, BatchNormBase):
         beside = is_a(f.inputs[0].parent, "BatchNormalization") or is_a(only_reader(f), "BatchNormalization")
         if not is_a(f, *PRODUCTS) or len(inputs) == 3 or not beside:
             return None
-        b = registered(self.get_parameter_scope(inputs[1]), "b", np.zeros(_maps(f)))
+        b = registered(self.get_parameter_scope(inputs[1]), "b", np.zeros(_bias_shape(f)))
         return self.connect(f, inputs[0], inputs[1], b)
 
 
@@ -74,7 +74,7 @@ class BatchNormalizationFoldingModifierInner(FunctionModifier, BatchNormBase):
         if follower is None or not _is_folded(f, follower):
             return None
         how = normalization(follower)
-        how = how.repeated(int(np.prod(_maps(f))) // how.scale.size)
+        how = how.repeated(int(np.prod(_bias_shape(f))) // how.scale.size)
         b = how.shift if len(f.inputs) < 3 else how.shift + how.scale * f.inputs[2].d.ravel()
         scope = self.get_parameter_scope(f.inputs[1])
         w = registered(scope, "w-folded", scaled(f, how.scale, outputs=True), f.inputs[1])
@@ -98,9 +98,9 @@ class BatchNormalizationFoldingOppositeModifierInner(FunctionModifier, BatchNorm
         """See `FunctionModifier.modify`."""
         if is_a(f, "BatchNormalization"):
             follower = only_reader(f)
-            return inputs[0] if follower is not None and _takes_in(follower, f) else None
+            return inputs[0] if follower is not None and _absorbs(follower, f) else None
         before = f.inputs[0].parent if f.inputs else None
-        if before is None or only_reader(before) != f or not _takes_in(f, before):
+        if before is None or only_reader(before) != f or not _absorbs(f, before):
             return None
         how = normalization(before)
         shifted = scaled(f, how.shift, outputs=False)
@@ -140,7 +140,7 @@ def BatchNormalizationFoldingModifier(opposite: bool = False, channel_last: bool
     return [AddBiasModifier(), inner(channel_last)]
 
 
-def _maps(f: Function) -> tuple[int, ...]:
+def _bias_shape(f: Function) -> tuple[int, ...]:
     """The shape of a layer's bias: its output channels."""
     shape = f.inputs[1].shape
     if f.info.type_name == "Affine":
@@ -151,7 +151,8 @@ def _maps(f: Function) -> tuple[int, ...]:
 
 
 def _as_bias(f: Function, b: NDArray[Any]) -> NDArray[Any]:
-    return np.broadcast_to(b, (int(np.prod(_maps(f))),)).reshape(_maps(f))
+    """Values with the shape of a layer's bias."""
+    return np.broadcast_to(b, (int(np.prod(_bias_shape(f))),)).reshape(_bias_shape(f))
 
 
 def _channel_axis(f: Function, v: Variable) -> int:
@@ -167,7 +168,7 @@ def _is_folded(f: Function | None, follower: Function) -> bool:
     return axes == [_channel_axis(f, f.outputs[0])]
 
 
-def _takes_in(f: Function, before: Function) -> bool:
+def _absorbs(f: Function, before: Function) -> bool:
     """True if a layer can absorb the batch normalization before it."""
     if not is_a(f, *PRODUCTS) or not is_a(before, "BatchNormalization") or f.inputs[0] != before.outputs[0]:
         return False

@@ -38,7 +38,7 @@ class ChannelOrderModifier(FunctionModifier):
         super().__init__()
         self._suffix = "cl" if self.last else "cf"
         if turned is None:
-            turned = [Variable.from_numpy_array(np.ascontiguousarray(self._turned(v.d))) for v in inputs]
+            turned = [Variable.from_numpy_array(np.ascontiguousarray(self._transposed(v.d))) for v in inputs]
         self._turned_inputs, self._images = list(turned), dict(zip(inputs, turned, strict=True))
         self._made.update(self._images)
 
@@ -54,7 +54,7 @@ class ChannelOrderModifier(FunctionModifier):
         if kind == "BatchNormalization":
             names = [*(() if args["no_bias"] else ("beta",)), *(() if args["no_scale"] else ("gamma",)), "mean", "var"]
             own = [self._parameter(v, name) for v, name in zip(f.inputs[1:], names, strict=True)]
-            return self._normalized(inputs[0], dict(zip(names, own, strict=True)), args)
+            return self._batch_normalization(inputs[0], dict(zip(names, own, strict=True)), args)
         if kind in _POOLING:
             return self._call_function(kind, inputs, {**args, "channel_last": self.last})
         if kind == "Concatenate":
@@ -69,7 +69,8 @@ class ChannelOrderModifier(FunctionModifier):
         super().finish_up()
         self._made.update(self._images)
 
-    def _normalized(self, x: Variable, own: dict[str, Any], args: dict[str, Any]) -> Any:
+    def _batch_normalization(self, x: Variable, own: dict[str, Any], args: dict[str, Any]) -> Any:
+        """The batch normalization with its channel axis moved."""
         own["variance"] = own.pop("var")
         own.update({name: args[name] for name in ("decay_rate", "eps", "batch_stat")})
         return F.batch_normalization(x, axes=[self._axis(axis) for axis in args["axes"]], **own)
@@ -79,12 +80,13 @@ class ChannelOrderModifier(FunctionModifier):
         axis %= 4
         return ([0, 3, 1, 2] if self.last else [0, 2, 3, 1])[axis]
 
-    def _turned(self, values: Any) -> Any:
+    def _transposed(self, values: Any) -> Any:
+        """Values transposed to the new memory layout."""
         return values.transpose([0, 2, 3, 1] if self.last else [0, 3, 1, 2])
 
     def _parameter(self, v: Variable, name: str) -> Variable:
         """A new parameter with the transposed values of another."""
-        values = np.ascontiguousarray(self._turned(v.d))
+        values = np.ascontiguousarray(self._transposed(v.d))
         return registered(self.get_parameter_scope(v), f"{name}_{self._suffix}", values, v)
 
     def _rows(self, image: tuple[int, ...], w: Variable) -> Variable:

@@ -148,6 +148,7 @@ class GraphConverter:
 
 
 def _flat(modifiers: Any) -> Any:
+    """Yields the modifiers in nested lists."""
     for modifier in modifiers:
         if isinstance(modifier, (list, tuple)):
             yield from _flat(modifier)

@@ -69,6 +69,7 @@ def normalization(f: Function) -> Normalization:
 
 
 def _values(v: Variable | None) -> Any:
+    """The values of a variable as a float64 vector, or None."""
     return None if v is None else np.array(v.d, np.float64).ravel()
 
 

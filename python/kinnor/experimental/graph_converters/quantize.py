@@ -103,8 +103,8 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         if is_a(f, "Sink", "BatchNormalization") or (chosen and not is_a(f, *chosen)):
             return False
         first, last = self._config.skip_inputs_layers, self._config.skip_outputs_layers
-        skipped = (is_a(f, *first) and not _meets(f, first, _before)) or (
-            is_a(f, *last) and not _meets(f, last, _after)
+        skipped = (is_a(f, *first) and not _leads_to(f, first, _before)) or (
+            is_a(f, *last) and not _leads_to(f, last, _after)
         )
         return not skipped
 
@@ -125,6 +125,7 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         return self._record(h, self._scope(readers[0]), "x0") if readers else h
 
     def _record(self, x: Variable, scope: str, name: str, weight: bool = False) -> Variable:
+        """Insert a recorder after a variable."""
         recorder = self._config.recorder_weight if weight else self._config.recorder_activation
         with parameter_scope(scope):
             made: Variable = recorder()(x, axes=self._axes, training=self._training, name=name)
@@ -152,9 +153,10 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
             return recorded
         ranks = [inputs[0].rank, *(x.rank for x in recorded[1:])]
         first = ranks.index(min(ranks))
-        scope = self.get_parameter_scope(_maker(recorded[first]).inputs[1])
+        scope = self.get_parameter_scope(_parent_of(recorded[first]).inputs[1])
         return [
-            x if place == first else self._record(_maker(x).inputs[0], scope, "x0") for place, x in enumerate(recorded)
+            x if place == first else self._record(_parent_of(x).inputs[0], scope, "x0")
+            for place, x in enumerate(recorded)
         ]
 
 
@@ -190,6 +192,7 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return self._quantized_output(f, 0, y)
 
     def _quantize(self, x: Variable, scale: Any, zero_point: Any) -> Variable:
+        """Quantize a variable; unchanged if `scale` is None."""
         if scale is None:
             return x
         config = self._config
@@ -222,7 +225,7 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         """The inputs with the bias quantized by the product of the scales."""
         if not is_a(f, *WITH_BIAS) or len(inputs) != 3 or not all(is_a(v.parent, "QuantizeLinear") for v in inputs):
             return inputs
-        (_, sx, zero), (_, sw, _), (bias, *_) = (_maker(v).inputs for v in inputs)
+        (_, sx, zero), (_, sw, _), (bias, *_) = (_parent_of(v).inputs for v in inputs)
         with parameter_scope(scope):
             scale = get_parameter_or_create("scale-b", (1,), np.reshape(sx.d * sw.d, 1), False)
             zero_point = get_parameter_or_create("zeropoint-b", (1,), np.reshape(zero.d, 1), False)
@@ -235,12 +238,12 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         ranked = [(x.rank, place) for place, x in enumerate(inputs) if place == 0 or is_a(x.parent, "DequantizeLinear")]
         first = min(ranked)[1]
         if not is_a(inputs[first].parent, "DequantizeLinear"):
-            return [_plain(x) if place != first else x for place, x in enumerate(inputs)]
-        scale, zero_point = _maker(inputs[first]).inputs[1:3]
+            return [_unquantized(x) if place != first else x for place, x in enumerate(inputs)]
+        scale, zero_point = _parent_of(inputs[first]).inputs[1:3]
         return [
             x
             if place == first
-            else F.dequantize_linear(self._quantize(_plain(x), scale, zero_point), scale, zero_point)
+            else F.dequantize_linear(self._quantize(_unquantized(x), scale, zero_point), scale, zero_point)
             for place, x in enumerate(inputs)
         ]
 
@@ -257,7 +260,7 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return h
 
 
-def _maker(v: Variable) -> Function:
+def _parent_of(v: Variable) -> Function:
     """The function that computes a variable, which must have one."""
     f = v.parent
     assert f is not None
@@ -271,24 +274,26 @@ def _dequantized(x: Variable) -> Variable:
         return made
     if not is_a(x.parent, "QuantizeLinear"):
         return x
-    scale, zero_point = _maker(x).inputs[1:3]
+    scale, zero_point = _parent_of(x).inputs[1:3]
     return F.dequantize_linear(x, scale, zero_point)
 
 
-def _plain(x: Variable) -> Variable:
+def _unquantized(x: Variable) -> Variable:
     """The variable before `quantize_linear` and `dequantize_linear`, if it went through them."""
-    return _maker(_maker(x).inputs[0]).inputs[0] if is_a(x.parent, "DequantizeLinear") else x
+    return _parent_of(_parent_of(x).inputs[0]).inputs[0] if is_a(x.parent, "DequantizeLinear") else x
 
 
 def _before(f: Function) -> list[Function]:
+    """The functions that compute the inputs of a function."""
     return [x.parent for x in f.inputs if x.parent is not None]
 
 
 def _after(f: Function) -> list[Function]:
+    """The functions that read the first output of a function."""
     return list(f.outputs[0].function_references)
 
 
-def _meets(f: Function, types: Sequence[str], step: Any) -> bool:
+def _leads_to(f: Function, types: Sequence[str], step: Any) -> bool:
     """True if a path from a function, followed by `step`, leads to a function of one of these types."""
     seen, ahead = set(), step(f)
     while ahead:

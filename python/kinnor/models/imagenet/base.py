@@ -121,7 +121,7 @@ class ImageNetBase(Model):
         Raises:
             UnsupportedError: If the subclass does not define it.
         """
-        raise UnsupportedError(f"{type(self).__name__}: expected weights from a file, there is no builder without")
+        raise UnsupportedError(f"{type(self).__name__}: expected weights from a file, because it has no builder")
 
     def _from_file(
         self, x: Variable, use_up_to: str, training: bool, global_pooling: tuple[bool, bool], verbose: int

@@ -49,6 +49,7 @@ class DenseNet(ImageNetBase):
         fixed = not training
 
         def activated(h: Variable, name: str) -> tuple[Variable, Variable]:
+            """Batch normalization and its ReLU. Returns both."""
             h = PF.batch_normalization(h, batch_stat=training, fix_parameters=fixed, name=name)
             return h, F.relu(h)
 

@@ -168,6 +168,7 @@ def _xception(x: Variable, training: bool) -> tuple[Variable, Variable]:
 
 
 def _shortcut(x: Variable, maps: int, training: bool, stride: int) -> Variable:
+    """A 1 x 1 convolution and a batch normalization."""
     with parameter_scope("shortcut"):
         return _normalized(x, maps, training, 1, stride, COARSE)
 

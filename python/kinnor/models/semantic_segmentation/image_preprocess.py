@@ -16,6 +16,7 @@ __all__ = ["cast", "pad", "preprocess_image_and_label", "resize", "zero_mean_uni
 
 
 def _checked(what: str, image: NDArray[Any]) -> NDArray[Any]:
+    """Raise ShapeError if an image does not have three axes."""
     if np.ndim(image) != 3:
         raise ShapeError(f"{what}: expected an image of shape (height, width, channels), got shape {np.shape(image)}")
     return np.asarray(image)

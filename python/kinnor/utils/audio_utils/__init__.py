@@ -131,6 +131,7 @@ auload = auread
 
 
 def _bare(file: IO[bytes], told: Mapping[str, int] | None) -> NDArray[Any]:
+    """Read raw samples."""
     wanted = {"sample_width", "channels", "frame_rate"}
     kinds = {1: np.uint8, 2: np.int16, 4: np.int32}
     if told is None or not wanted <= set(told) or told["sample_width"] not in kinds or told["channels"] < 1:
@@ -176,7 +177,7 @@ def ausave(
     kind = Path(path).suffix.lstrip(".").upper()
     kind = {"AIF": "AIFF", "OGA": "OGG"}.get(kind, kind)
     if kind not in soundfile.available_formats():
-        raise ArgumentError(f"ausave: expected an ending of a format such as .wav, got {os.fspath(path)!r}")
+        raise ArgumentError(f"ausave: expected an audio file extension such as .wav, got {os.fspath(path)!r}")
     if samples.dtype == np.int8:
         samples = (samples.astype(np.int16) + 128).astype(np.uint8)
     elif samples.dtype.kind == "u" and samples.dtype.itemsize > 1:
@@ -265,6 +266,7 @@ def minmax_auto_scale(audio_arr: NDArray[Any], out_datatype: DTypeLike) -> NDArr
 
 
 def _samples(op: str, samples: Any, channel_first: bool) -> NDArray[Any]:
+    """Check samples. Returns them with shape (samples, channels)."""
     if not isinstance(samples, np.ndarray) or samples.ndim != 2 or 0 in samples.shape:
         told = samples.shape if isinstance(samples, np.ndarray) else type(samples).__name__
         raise ArgumentError(f"{op}: expected an array of samples and channels, got {told}")

@@ -80,6 +80,7 @@ class PrettyPrinter:
 
 
 def _statistics(title: str, arrays: Sequence[NDArray[Any]]) -> list[str]:
+    """Lines with the statistics of some arrays."""
     rows = [f"\t{title}:"]
     for name, statistic in STATISTICS.items():
         rows.append(f"\t\t{name}: {[float(statistic(a)) if a.size else None for a in arrays]}")

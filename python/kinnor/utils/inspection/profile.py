@@ -187,6 +187,7 @@ class TimeProfiler(FunctionHookCallbackBase):
                 profiler.add(key, (started_ago - ended_ago) * 1e-9)
 
     def _is_timed_by_engine(self, key: Any) -> bool:
+        """True if the engine measures this key."""
         return self._is_timed and isinstance(key, Function)
 
     def calc_elapsed_time(self, names: str | Sequence[str] | None = None) -> None:
@@ -221,6 +222,7 @@ class TimeProfiler(FunctionHookCallbackBase):
             print()
 
     def _first(self, ignore_init: bool) -> int:
+        """Index of the first iteration to include."""
         n = max((len(times) for p in self.profilers.values() for times in p.key_to_elapsed.values()), default=0)
         return int(ignore_init and n > 1)
 
@@ -258,9 +260,11 @@ class TimeProfiler(FunctionHookCallbackBase):
 
 
 def _label(key: Any) -> str:
+    """The text for a key."""
     return key if isinstance(key, str) else str(key.info.type_name)
 
 
 def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Write rows to a CSV file."""
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

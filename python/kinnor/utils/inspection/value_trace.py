@@ -84,6 +84,7 @@ class NanInfTracer(FunctionHookCallbackBase):
                 self._look("backward", f, f"the gradient of input {i}", x.grad)
 
     def _look(self, run: str, f: Function, which: str, array: Any) -> None:
+        """Check an array, and store the error if it contains NaN or infinity."""
         values = array.data
         if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
             return

@@ -73,6 +73,7 @@ class _Callback:
 
     @classmethod
     def _keys(cls, name: str) -> list[str]:
+        """The names of the parameters with the range."""
         return [f"M-{name}"] if cls.SYMMETRIC else [f"m-{name}", f"M-{name}"]
 
     @classmethod

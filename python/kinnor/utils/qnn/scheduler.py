@@ -154,7 +154,7 @@ class QATScheduler:
         from ..save import save
 
         if deploy:
-            raise UnsupportedError("QATScheduler.save: expected `deploy` False, got True, which is not there yet")
+            raise UnsupportedError("QATScheduler.save: expected `deploy` False, got True, which is not implemented")
         found = [pred for pred, training in self.registry if not training]
         if not found:
             raise ArgumentError("QATScheduler.save: expected a network taken in with `training=False`, got none")
@@ -165,6 +165,7 @@ class QATScheduler:
         save(fname, {"networks": [network], "executors": [executor]})
 
     def _change(self, state: QNNState) -> None:
+        """Begin a phase: convert the networks and scale the learning rate."""
         logger.info(f"QATScheduler: {self.state.name} -> {state.name} at step {self.counter}")
         self.state = state
         config = self.config

@@ -111,6 +111,7 @@ def get_decorated_file_loader() -> OrderedDict[str, Loader]:
 
 
 def _loaders(extensions: Sequence[str], loader: Any) -> OrderedDict[str, Loader]:
+    """One loader for several extensions."""
     return OrderedDict((extension, loader) for extension in extensions)
 
 
@@ -149,6 +150,7 @@ def _named(filenames: Any, extension: str | None) -> list[tuple[Any, str]]:
 
 
 def _found(handlers: Mapping[str, Any], extension: str) -> Any:
+    """The handler whose key lists an extension, or None."""
     return next((held for known, held in handlers.items() if extension in known.replace(" ", "").split(",")), None)
 
 
@@ -186,6 +188,7 @@ def _load(
 
 
 def _proto(ctx: Any) -> Any:
+    """The message of a context, created if it has none."""
     if getattr(ctx, "proto", None) is None:
         ctx.proto = schema.messages().NNablaProtoBuf()
     return ctx.proto
@@ -196,6 +199,7 @@ def _no_states(ctx: Any, content: Content) -> None:
 
 
 def _keep_states(ctx: Any, content: Content) -> None:
+    """Store solver states in the context for later."""
     kept = getattr(ctx, "optimizer_states_checkpoint", OrderedDict())
     for member, (kind, raw) in content.states.items():
         if kind == ".h5":
@@ -210,6 +214,7 @@ def _keep_states(ctx: Any, content: Content) -> None:
 
 
 def _give_states(ctx: Any, content: Content) -> None:
+    """Pass solver states to the solvers of the context."""
     for optimizer in getattr(ctx, "optimizers", {}).values():
         solvers.load_states(optimizer.name, optimizer.solver, content.states)
 
@@ -297,14 +302,17 @@ def save_files(
 
 
 def _save_proto(ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write the message of a context."""
     network_file.write(filename, ctx.proto, ext)
 
 
 def _save_parameters(ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write the parameters of a context."""
     parameters.save_parameters(filename, ctx.parameters, ext)
 
 
 def _save_archive(parameter_format: str, state_format: str | None, ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write a `.nnp` archive from a context."""
     found = getattr(ctx, "parameters", None)
     held = parameters.get_parameters(grad_only=False) if found is None else found
     if parameter_format not in (".h5", ".protobuf"):

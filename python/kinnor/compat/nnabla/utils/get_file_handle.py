@@ -105,6 +105,7 @@ def get_file_handle_save(path: str | os.PathLike[str] | IO[Any], ext: str) -> It
 
 @contextmanager
 def _opened(op: str, path: Any, ext: str, mode: str) -> Iterator[Any]:
+    """Open a file as its extension requires, for a `with` block."""
     if ext == ".nnp":
         with zipfile.ZipFile(path, "w" if mode == "w" else "r") as archive:
             yield archive
@@ -121,4 +122,5 @@ def _opened(op: str, path: Any, ext: str, mode: str) -> Iterator[Any]:
 
 
 def _hdf5(path: Any, mode: str) -> Any:
+    """Open an HDF5 file with h5py."""
     return needed("get_file_handle", "h5py", ".h5 files", "h5").File(path, mode)

@@ -45,6 +45,7 @@ class Loaded(Made):
         return made if len(made) > 1 else made[0]
 
     def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        """Call the function. Returns its outputs as a tuple."""
         return messages.call(self.name, inputs, self.args, n_outputs)
 
 

@@ -134,6 +134,7 @@ class PilBackend(ImageUtilsBackend):
         return pixels.transpose(2, 0, 1) if channel_first and pixels.ndim == 3 else pixels
 
     def _read_wide(self, path: str | os.PathLike[str] | IO[bytes], grayscale: bool, num_channels: int) -> NDArray[Any]:
+        """Read an image as 16-bit pixels."""
         with opened_image("imread", path) as found:
             if not found.mode.startswith("I"):
                 pixels = self.pil_image_to_ndarray(found, grayscale, num_channels, False)
@@ -177,6 +178,7 @@ class PilBackend(ImageUtilsBackend):
             write_image(path, pixels)
 
     def _write_wide(self, path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+        """Refuse 16-bit pixels: this backend writes only 8 bits."""
         raise ArgumentError(
             f"imsave: expected 8 bits for the backend PilBackend, got {pixels.dtype} for {os.fspath(path)!r}; "
             "set_backend('PngBackend') has 16"
@@ -205,6 +207,7 @@ class PilBackend(ImageUtilsBackend):
 
 
 def _pixels(op: str, img: Any, channel_first: bool) -> NDArray[Any]:
+    """Check an image. Returns it with the channels last."""
     if not isinstance(img, np.ndarray):
         raise ArgumentError(f"{op}: expected `img` to be an array, got {type(img).__name__}")
     if img.ndim not in (2, 3) or 0 in img.shape:
@@ -213,6 +216,7 @@ def _pixels(op: str, img: Any, channel_first: bool) -> NDArray[Any]:
 
 
 def _check_size(op: str, size: Sequence[int] | None) -> None:
+    """Raise ArgumentError if a size is not a width and a height."""
     if size is None:
         return
     if not isinstance(size, (list, tuple)) or len(size) != 2 or min(size) < 1:
@@ -220,5 +224,6 @@ def _check_size(op: str, size: Sequence[int] | None) -> None:
 
 
 def _check_interpolation(op: str, interpolate: str) -> None:
+    """Raise ArgumentError if an interpolation is unknown."""
     if interpolate not in INTERPOLATIONS:
         raise ArgumentError(f"{op}: expected `interpolate` to be one of {INTERPOLATIONS}, got {interpolate!r}")

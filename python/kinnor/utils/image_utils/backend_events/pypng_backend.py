@@ -29,6 +29,7 @@ class PngBackend(PilBackend):
     """Extends `PilBackend` to 16 bits: pypng reads and writes .png, Pillow grey images in .tif and .pgm."""
 
     def _read_wide(self, path: str | os.PathLike[str] | IO[bytes], grayscale: bool, num_channels: int) -> NDArray[Any]:
+        """Read an image as 16-bit pixels."""
         if isinstance(path, (str, os.PathLike)):
             with Path(path).open("rb") as file:
                 return self._read_wide(file, grayscale, num_channels)
@@ -49,6 +50,7 @@ class PngBackend(PilBackend):
         return _with_channels(pixels, grayscale, num_channels)
 
     def _write_wide(self, path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+        """Write 16-bit pixels."""
         ending = Path(path).suffix.lower()
         if ending in (".tif", ".tiff", ".pgm"):
             write_image(path, pixels)

@@ -24,7 +24,7 @@ def add(subparsers: Any, name: str, command: Any) -> None:
         CallError: If `subparsers` is something else.
     """
     if not hasattr(subparsers, "add_parser"):
-        raise CallError(f"{name}: expected what `ArgumentParser.add_subparsers` gives, got {subparsers!r}")
+        raise CallError(f"{name}: expected the result of `ArgumentParser.add_subparsers`, got {subparsers!r}")
     parser = subparsers.add_parser(name, help=COMMANDS[name][1])
     _arguments(name, parser)
     parser.set_defaults(func=command)
@@ -57,4 +57,5 @@ def run(name: str, args: Any) -> bool:
 
 
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Any:
+    """Add the arguments of a command to a parser. Returns the function that runs the command."""
     return import_module(f"kinnor.cli.{COMMANDS[name][0]}").add(name, parser)

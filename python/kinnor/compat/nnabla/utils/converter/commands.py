@@ -85,6 +85,7 @@ def dump_files(args: Any, ifiles: Sequence[str]) -> bool:
 
 
 def _imported(args: Any, files: list[str]) -> Imported:
+    """Read files with the options of a command."""
     if any(Path(file).suffix == ".onnx" for file in files):
         return Imported(formats.with_parameters(formats.read(files)), [])
     expand = not getattr(args, "nnp_no_expand_network", False)
@@ -93,5 +94,6 @@ def _imported(args: Any, files: list[str]) -> Imported:
 
 
 def _parameter_type(args: Any) -> str:
+    """The form of parameters that the options of a command select."""
     wanted = {"nnp_exclude_parameter": "none", "nnp_parameter_h5": "h5", "nnp_parameter_nntxt": "included"}
     return next((kind for name, kind in wanted.items() if getattr(args, name, False)), "protobuf")
