@@ -383,12 +383,15 @@ class States:
         return {k: (s.t, {n: v.d.tobytes() for n, v in s.pstate.items()}) for k, s in states.items()}
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.solver.load_states(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return self._bytes() == self.before
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for s in self.solver.get_states().values() for v in s.pstate.values()]
 
 
@@ -407,6 +410,7 @@ class Networks(Parameters):
     """Reads network descriptions, expands and builds them in a scope of their own, while parameters exist."""
 
     def read(self, path):
+        """See `Parameters.read`."""
         described = nn.graph_def.load(path)
         described.expand_loop_control()
         for network in described.networks.values():
@@ -417,6 +421,7 @@ class Networks(Parameters):
                     network(batch_size=2)
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
@@ -432,12 +437,15 @@ class Onnx:
         self.model = None
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.model = kinnor.onnx.load(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return self.model is None
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for v in self.model.get_parameters().values()]
 
 
@@ -448,12 +456,15 @@ class Idx:
         self.found = np.zeros(1)
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.found = read_idx(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return True
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [self.found]
 
 

@@ -261,6 +261,7 @@ def derive_twice(p: Program, op: str, inner: str, outer: str, seed: int) -> None
     formula = FORMULAS[op]
 
     def first(x: Any) -> Any:
+        """Returns the inner derivative at `x`."""
         return PRODUCTS[inner](formula.build, x, w)
 
     with nn.context_scope(DOUBLE):
@@ -455,6 +456,7 @@ def together(p: Program, a: int, b: int, how: dict[str, bool], times: int) -> No
     errors: list[BaseException] = []
 
     def other() -> None:
+        """Runs the second graph in another thread."""
         with nn.context_scope(p.context):
             for _ in range(times):
                 try:

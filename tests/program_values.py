@@ -94,6 +94,7 @@ def apply_beside(p: Program, op: str, a: int, b: int, at_once: bool, held: str, 
             apply(p, op, a, b, b, marked=False, at_once=at_once)
 
     async def both() -> None:
+        """Runs both tasks concurrently."""
         await asyncio.gather(holds(), builds())
 
     asyncio.run(both())
@@ -147,6 +148,7 @@ def dense(p: Program, a: int, which: int, at_once: bool) -> None:
     parameters = [w for n in ("W", "b") for w in p.nodes if w.variable is not None and w.variable.info == (name, n)]
 
     def layer(h: nn.Variable, *_: Any) -> nn.Variable:
+        """Applies the layer in its parameter scope."""
         with nn.parameter_scope(name):
             return PF.affine(h, 3)
 

@@ -40,6 +40,7 @@ def step(**arguments: list[Any]) -> Callable[[Step], Step]:
     """Decorator: registers a step with the possible values of its arguments."""
 
     def add(f: Step) -> Step:
+        """Adds the function to `STEPS`."""
         STEPS[f.__name__] = (f, arguments)
         return f
 

@@ -208,6 +208,7 @@ def _forget_segments(net: Network, shape: tuple[int, ...], choose: random.Random
     depth = choose.randint(1, 3)
 
     def segment(x: Any, unused: Any, left: int) -> Any:
+        """Returns the output of a segment with `left` segments in it."""
         y = g(f(x))
         return F.forget(lambda a, b: segment(a, b, left - 1), y, unused) if left > 1 else y
 
@@ -231,6 +232,7 @@ def _assigned_in_place(net: Network, shape: tuple[int, ...], choose: random.Rand
     f = ACTIVATIONS[choose.choice(sorted(ACTIVATIONS))]
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies the activation and assigns to its first rows."""
         y = f(x)
         y[0:1] = 0.5
         return y * 1.0
@@ -349,6 +351,7 @@ def _attention(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
     seed = choose.randint(1, 100)
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies self-attention."""
         y = F.scaled_dot_product_attention(x, F.tanh(x), x, causal=causal, dropout=drop, seed=seed)
         return y[0] if isinstance(y, tuple) else y
 
@@ -365,6 +368,7 @@ def _multi_head(net: Network, shape: tuple[int, ...], choose: random.Random) -> 
     p = [net.parameter(width, width) for _ in range(4)] + [net.parameter(width) for _ in range(4)]
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies multi-head attention."""
         h = F.transpose(x, (1, 0, 2))
         return F.transpose(F.multi_head_attention(h, h, h, heads, *(w[i] for i in p))[0], (1, 0, 2))
 
@@ -384,6 +388,7 @@ def _recurrent(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
     states = [net.parameter(1, 1, n, hidden) for _ in range(2 if kind == "lstm" else 1)]
 
     def build(x: Any, p: Any, s: Any) -> Any:
+        """Applies the recurrent layer."""
         y = getattr(F, kind)(F.transpose(x, (1, 0, 2)), *(p[i] for i in states), p[w], None, p[b])
         return F.transpose(y[0], (1, 0, 2))
 

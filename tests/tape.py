@@ -115,6 +115,7 @@ def forgotten_twice(x: Any, y: Any) -> Any:
     """A `forget` segment within another one. Both have an unused input."""
 
     def segment(u: Any, unused: Any, v: Any) -> Any:
+        """The outer segment, which contains the inner one."""
         return F.forget(lambda a, _: F.tanh(a * 0.5), u, unused) * F.sigmoid(u) + v * 0.5
 
     return F.forget(segment, x, y, y)

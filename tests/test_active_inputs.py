@@ -96,7 +96,7 @@ def test_other_derivatives_go_without_them_too(name):
 
 
 @pytest.mark.parametrize("name", REDUCE)
-def test_at_once_and_in_nn_grad(name):
+def test_masks_in_eager_mode_and_in_nn_grad(name):
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([True, False, True])
@@ -110,7 +110,7 @@ def test_at_once_and_in_nn_grad(name):
 
 
 @pytest.mark.parametrize("name", REDUCE)
-def test_by_hand_all_inputs_are_given(name):
+def test_direct_calls_take_all_inputs(name):
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([False, True, True])

@@ -131,6 +131,7 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
             ausave(tmp_path / "nowhere" / f"a.{ending}", SAMPLES)
 
     def full(self, content):
+        """Raises the error of a full disk."""
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)

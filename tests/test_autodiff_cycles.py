@@ -120,7 +120,7 @@ def test_graphs_of_gradients_are_freed_with_the_gradient():
     assert _core.live_variables() == before
 
 
-def test_a_variable_whose_info_refers_to_it():
+def test_a_variable_referenced_by_its_info():
     class Info:
         pass
 

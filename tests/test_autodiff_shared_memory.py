@@ -92,8 +92,9 @@ def test_another_loss_still_reads_the_memory(owner, held, second):
 
 
 @pytest.mark.parametrize("back", [lambda y: autodiff.backward([y]), lambda y: y.backward(clear_buffer=True)])
-def test_a_state_that_goes_on_in_the_next_run(back):
+def test_a_state_carried_over_to_the_next_run(back):
     def gradients(back):
+        """Returns the gradients of two runs, the second from the last state."""
         x, w, h0 = leaf(2, 3, need_grad=False), leaf(3, 3), nn.Variable((2, 3))
         h0.d = 0
         h = F.tanh(F.affine(x, w) + h0)

@@ -38,6 +38,7 @@ def parameters(path, value):
     nn.save_parameters(path, {f"p{i}": nn.Variable.from_numpy_array(np.full(N, value, np.float32)) for i in range(3)})
 
     def read(path):
+        """Returns the parameters in a file."""
         with nn.parameter_scope("read"):
             nn.clear_parameters()
             nn.load_parameters(path)
@@ -60,6 +61,7 @@ def states(path, value):
     solver.save_states(path)
 
     def read(path):
+        """Returns the states in a file."""
         made = S.Adam()
         made.set_parameters({"w": w})
         made.load_states(path)
@@ -77,6 +79,7 @@ def onnx_model(path, value):
     path.write_bytes(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8).SerializeToString())
 
     def read(path):
+        """Returns the weights in a file."""
         return [x.d.copy() for x in kinnor.onnx.load(path).get_parameters().values()]
 
     return read
@@ -91,6 +94,7 @@ def network(path, value):
         nn.save(path, {"y": F.relu(y)}, inputs={"x": x})
 
     def read(path):
+        """Returns the weights in a file."""
         return [x.d.copy() for x in nn.load(path).get_parameters().values()]
 
     return read
@@ -141,6 +145,7 @@ def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
     parameters(path, 1)
 
     def read(path):
+        """Touches the file during each read."""
         calls.append(1)
         os.utime(path, ns=(0, len(calls)))
 
@@ -162,12 +167,13 @@ def test_a_file_from_a_clock_that_is_ahead_is_read(tmp_path):
     assert time.monotonic() - start < 1
 
 
-def test_a_folded_model_knows_its_numbers_from_others_of_the_same_size_and_time(tmp_path):
+def test_a_folded_model_detects_a_changed_file_of_the_same_size_and_time(tmp_path):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((32, 32, 3, 3)).astype(np.float32)
     path = tmp_path / "net.onnx"
 
     def write(w):
+        """Writes a model with the weight `w`."""
         tensor, one = oh.make_tensor_value_info, np.ones(32, np.float32)
         nodes = [
             oh.make_node("Conv", ["x", "w"], ["h"], kernel_shape=[3, 3], pads=[1] * 4),

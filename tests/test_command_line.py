@@ -445,7 +445,7 @@ def test_failures_print_one_line_and_set_the_status(folder, capsys):
     assert run("dump bad.nnp") == 1
 
 
-def test_each_command_says_what_it_takes(capsys):
+def test_each_command_lists_its_arguments(capsys):
     ok("--help")
     listed = capsys.readouterr().out
     for name, (_, text) in COMMANDS.items():

@@ -119,6 +119,7 @@ def test_natively_a_fused_function_rounds_once():
     )
 
     def y(**given):
+        """Returns the value of a fused convolution."""
         made = F.fused_convolution(x, w, z=z, nonlinearity="tanh", **given)
         made.forward()
         return made.d.copy()

@@ -19,6 +19,7 @@ def row(text):
     """Decorator: registers the check of the row of the page that begins with `text`."""
 
     def add(check):
+        """Adds the check to `ROWS`."""
         ROWS[text] = check
         return check
 
@@ -318,9 +319,11 @@ def normalized_by_itself():
     x, eps = array(values), 0.01
 
     def by_hand(v):
+        """The loss in NumPy."""
         return ((v - v.mean()) / np.sqrt(v.var() + eps) * v * weights).sum()
 
     def slope(i):
+        """The derivative of the loss by element `i`, by central differences."""
         step = np.zeros(values.shape)
         step[i] = 1e-6
         return (by_hand(values + step) - by_hand(values - step)) / 2e-6

@@ -278,7 +278,7 @@ def test_the_gradient_of_a_saturated_function_vanishes_where_the_nearest_number_
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["float", "double", "half"])
 @pytest.mark.parametrize("axes", [2, 3])
-def test_slopes_of_the_first_and_last_elements_are_those_inside(mode, kind, axes):
+def test_slopes_at_the_first_and_last_elements_are_from_inside(mode, kind, axes):
     n = 5
     line = np.arange(n, dtype=np.float32)
     image = np.broadcast_to(line, (1, 1) + (n,) * axes).copy()
@@ -420,7 +420,10 @@ def test_patches_and_initial_values_do_not_reach_the_end_of_their_range():
         assert y.d.max() < 1
 
     class Rounded:
+        """A generator whose numbers round up to the end of their range."""
+
         def uniform(self, low, high, size):
+            """Returns the largest numbers below `high`."""
             return np.full(size, np.nextafter(high, low))
 
     made = UniformInitializer((-1, 1), Rounded())((3,))

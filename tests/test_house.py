@@ -47,7 +47,7 @@ def test_each_module_has_a_documentation_line(path):
     assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
 
 
-def test_readme_names_what_exists():
+def test_names_in_the_readme_exist():
     for path in re.findall(r"`((?:src|python|tests|benches|examples)/[\w/]*)`", (ROOT / "README.md").read_text()):
         assert (ROOT / path).exists(), path
 

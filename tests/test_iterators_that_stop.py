@@ -26,6 +26,7 @@ def loader(stops_at=12):
     left = [stops_at]
 
     def load(i):
+        """Returns an example, or raises StopIteration at the chosen call."""
         left[0] -= 1
         if left[0] == 0:
             raise StopIteration

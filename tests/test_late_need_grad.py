@@ -77,6 +77,7 @@ def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_two_parts_are_assigned(at_once):
     def built(need_grad):
+        """Builds a graph with two assignments."""
         a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
         y = F.exp(a)
         y[0:1] = 0.5
@@ -126,6 +127,7 @@ def test_functions_that_may_share_memory(inplace):
     for f in (F.relu, F.sigmoid, lambda h: F.reshape(h, (6,), inplace=inplace), F.identity):
 
         def built(need_grad, f=f):
+            """Builds a graph with `f` between two functions."""
             a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
             return a, F.sum(F.exp(f(F.tanh(a))))
 

@@ -109,6 +109,7 @@ def described(folder):
     load = network(folder)
 
     def made():
+        """Returns a function that builds and runs the network for its input."""
         inner = load().network
 
         def call(x):
@@ -140,6 +141,7 @@ def together(work, n_threads):
     wrong, start = [], threading.Barrier(n_threads)
 
     def run(i):
+        """Calls `work` and records what it raises or returns."""
         try:
             start.wait()
             wrong.extend(work(i) or [])
@@ -168,6 +170,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
     model = load()
 
     def work(i):
+        """Calls the model in a random order. Returns the wrong answers."""
         order, wrong = np.random.default_rng(i).integers(0, len(inputs), 40), []
         for turn, k in enumerate(order):
             if turn == 20 and i == 0 and hasattr(model, "get_parameters"):
@@ -196,6 +199,7 @@ def test_parameters_stay_while_another_shape_is_built(tmp_path):
     model = load()
 
     def work(i):
+        """Calls the model with all shapes. Returns the wrong answers."""
         order = np.random.default_rng(i).permutation(len(inputs))
         return [int(k) for k in order if not is_one_of(arrays(model(inputs[k])), answers[k])]
 
@@ -210,6 +214,7 @@ def test_calls_that_train_and_calls_that_predict(tmp_path):
     model = load()
 
     def work(i):
+        """Calls the model with a variable in odd threads, else with an array."""
         if i % 2:
             y, z = model(nn.Variable.from_numpy_array(x))
             nn.forward_all([y, z])
@@ -227,6 +232,7 @@ def test_graphs_do_not_grow_in_number_with_calls(made, tmp_path):
     x = np.ones((3, WIDTH), np.float32)
 
     def work(i):
+        """Calls the model many times."""
         for _ in range(50):
             model(x)
 
@@ -247,6 +253,7 @@ def test_a_forked_child_calls_a_model_that_threads_are_in(tmp_path):
     ends = threading.Event()
 
     def predict():
+        """Calls the model until the test ends."""
         while not ends.is_set():
             model(np.ones((int(time.time() * 1e4) % 40 + 1, WIDTH), np.float32))
 
@@ -280,6 +287,7 @@ def test_a_signal_handler_calls_the_model_that_is_running(tmp_path):
     wrong, calls, is_in_handler = [], [], []
 
     def handle(*_):
+        """A signal handler that calls the model."""
         if is_in_handler:
             return
         is_in_handler.append(1)

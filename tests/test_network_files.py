@@ -122,7 +122,7 @@ def test_constants_of_functions_are_no_inputs(tmp_path, how):
 # --- Messages
 
 
-def test_the_description_is_that_of_the_text():
+def test_messages_equal_the_text_format():
     found = {}
     for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", PROTO.read_text(), re.MULTILINE | re.DOTALL):
         found[name] = {field: int(number) for field, number in re.findall(r"(\w+) = (\d+);", body)}
@@ -494,7 +494,7 @@ def test_deep_networks_are_built_without_recursion():
     assert y.shape == (1,)
 
 
-def test_a_backslash_that_escapes_nothing_stands_for_itself(tmp_path):
+def test_an_unknown_escape_keeps_its_backslash(tmp_path):
     path = tmp_path / "odd.nntxt"
     path.write_text('network { name: "a\\Cb" variable { name: "x" type: "Buffer" shape { dim: 1 } } }')
     with warnings.catch_warnings():
@@ -686,7 +686,7 @@ def test_networks_are_built_in_the_context_of_their_graph():
     assert list(graph.networks) == ["net", "copy"] and graph.note == "text"
 
 
-def test_files_have_as_many_axes_in_both_inputs_of_a_function_as_nnabla_needs(tmp_path):
+def test_files_have_equal_numbers_of_axes_for_broadcasting_inputs(tmp_path):
     with nn.parameter_scope("", {}):
         x, row = nn.Variable((2, 4, 3)), nn.Variable((3,))
         one = nn.parameter.get_parameter_or_create("one", ())

@@ -152,7 +152,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_comes_to_too_many_nodes_is_refused_at_once(which, tmp_path):
+def test_models_with_too_many_nodes_are_refused_immediately(which, tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(REFUSED[which]().SerializeToString())
     start = time.process_time()

@@ -84,7 +84,7 @@ def big_pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", [16 << 10, 64 << 10])
-def test_live_arrays_stay_beside_those_that_go(big_pages, page):
+def test_live_arrays_survive_freed_neighbours(big_pages, page):
     found = big_pages(page, "-c", LIVE)
     assert found.returncode == 0, found.stderr
 

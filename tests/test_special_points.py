@@ -165,7 +165,7 @@ def test_values_and_derivatives_are_the_limits(name):
 
 
 @pytest.mark.parametrize("name", ["swish", "gelu", "mish", "softplus", "elu", "selu", "hard_swish", "tanh", "sigmoid"])
-def test_second_derivatives_of_what_levels_out_are_zero_at_the_ends(name):
+def test_second_derivatives_of_saturating_functions_are_zero_at_the_ends(name):
     at = np.array([INF, -INF, 3e38, -3e38, 1e20, -1e20], np.float32)
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(at, need_grad=True)
@@ -331,7 +331,7 @@ def known(zero, x):
 
 @pytest.mark.parametrize("name", ["relu", "maximum_scalar", "clip_by_value", "leaky_relu", "relu6", "maximum2"])
 @pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
-def test_a_training_step_through_a_root_of_a_flat_part_stays_finite(name, kind):
+def test_a_training_step_through_a_root_at_zero_slope_stays_finite(name, kind):
     f = {
         "relu": F.relu,
         "maximum_scalar": lambda x: F.maximum_scalar(x, 0.0),
@@ -360,7 +360,7 @@ def test_a_training_step_through_a_root_of_a_flat_part_stays_finite(name, kind):
     nn.clear_parameters()
 
 
-def test_dropout_and_erasing_give_zero_for_what_they_take_away():
+def test_dropped_and_erased_elements_are_zero():
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones((1, 1, 20, 20), np.float32), need_grad=True)
         for f in (
@@ -461,13 +461,14 @@ def attention(q, k, v, mask, heads_apart):
 
 @pytest.mark.parametrize("heads_apart", [False, True])
 @pytest.mark.parametrize("how", ["kernel", "rule", "at once"])
-def test_a_query_from_which_all_keys_are_hidden_counts_for_nothing(how, heads_apart):
+def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
     rng = np.random.RandomState(5)
     q, k, v = rng.randn(2, 4, 3), rng.randn(2, 5, 3), rng.randn(2, 5, 3)
     mask = np.zeros((4, 5))
     mask[1], mask[0, 2:] = -INF, -INF
 
     def run(rows):
+        """Returns output and gradients, with other values in the hidden row if given."""
         arrays = [x.copy() for x in (q, k, v)]
         gy = np.ones((2, 4, 3), np.float32)
         if rows is not None:

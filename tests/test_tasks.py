@@ -110,6 +110,7 @@ def run(*tasks):
     """Runs coroutines as tasks of one event loop. Their steps alternate."""
 
     async def main():
+        """Runs the coroutines concurrently."""
         return await asyncio.gather(*tasks)
 
     return asyncio.run(main())
@@ -126,6 +127,7 @@ def test_other_tasks_do_not_see_it(scope):
     seen = []
 
     async def inside():
+        """Observes from within the scope."""
         with enter():
             for _ in range(4):
                 seen.append(("inside", look()))
@@ -133,6 +135,7 @@ def test_other_tasks_do_not_see_it(scope):
         seen.append(("left", look()))
 
     async def beside():
+        """Observes from another task."""
         for _ in range(6):
             seen.append(("beside", look()))
             await steps()
@@ -156,6 +159,7 @@ def test_exits_in_any_order(scope, shared):
     seen = []
 
     async def task(before, within_for):
+        """Enters the scope after some steps, and observes in and after it."""
         await steps(before)
         with one or enter():
             for _ in range(within_for):
@@ -175,6 +179,7 @@ def test_scopes_of_one_task_that_are_left_in_another_order(scope):
     enter, look, outside, _ = scope
 
     def held():
+        """A generator that holds the scope."""
         with enter():
             yield
 
@@ -189,14 +194,16 @@ def test_scopes_of_one_task_that_are_left_in_another_order(scope):
         assert look() == outside
 
 
-def test_a_task_begins_in_the_scopes_of_what_made_it(scope):
+def test_a_task_begins_in_the_scopes_of_its_creator(scope):
     enter, look, outside, within = scope
 
     async def child(n):
+        """Observes after some steps."""
         await steps(n)
         return look()
 
     async def parent():
+        """Creates tasks outside of the scope and in it."""
         before = asyncio.create_task(child(4))
         with enter():
             made = asyncio.create_task(child(4))
@@ -215,6 +222,7 @@ def test_a_thread_begins_in_no_scope(scope):
     seen = []
 
     async def main():
+        """Observes in threads with and without the context of the task."""
         with enter():
             inherited = await asyncio.to_thread(look)
         plain = await asyncio.to_thread(look)
@@ -231,11 +239,12 @@ def test_a_thread_begins_in_no_scope(scope):
     assert asyncio.run(main()) == (within, outside)
 
 
-def test_a_context_that_is_run_by_hand(scope):
+def test_a_context_run_by_the_program(scope):
     enter, look, outside, within = scope
     context = contextvars.copy_context()
 
     def entered():
+        """Observes within the scope."""
         with enter():
             return look()
 
@@ -247,6 +256,7 @@ def test_a_context_that_is_run_by_hand(scope):
     assert look() == outside
 
     async def main():
+        """Observes in a copied context after the scope has ended."""
         with enter():
             held = contextvars.copy_context()
             await steps()
@@ -257,10 +267,12 @@ def test_a_context_that_is_run_by_hand(scope):
 
 def test_gradients_of_a_task_beside_no_grad():
     async def predict():
+        """Waits under `no_grad`."""
         with nn.no_grad():
             await steps(3)
 
     async def train():
+        """Runs a training step. Returns the gradient."""
         await steps()
         w = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
         y = F.sum(w * w)
@@ -277,6 +289,7 @@ def test_parameters_of_tasks_are_found_and_saved(tmp_path):
     PF.affine(nn.Variable((2, 3)), 4, name="before")
 
     async def task(name, n):
+        """Creates parameters in a scope of its own."""
         with nn.parameter_scope(name):
             await steps(n)
             PF.affine(nn.Variable((2, 3)), 4)
@@ -299,12 +312,14 @@ def test_a_parametric_function_that_fails_in_one_task():
         raise ZeroDivisionError
 
     async def fails():
+        """Calls the failing function in the scope `p`."""
         with nn.parameter_scope("p"):
             await steps()
             with pytest.raises(ZeroDivisionError):
                 failing(nn.Variable((2, 3)))
 
     async def works():
+        """Creates parameters in the scope `q`."""
         with nn.parameter_scope("q"):
             await steps()
             PF.affine(nn.Variable((2, 3)), 4)
@@ -329,11 +344,13 @@ def test_modes_that_are_set_within_scopes():
     assert autodiff.is_grad_enabled()
 
     async def sets():
+        """Disables gradients in its task."""
         autodiff.set_grad_enabled(False)
         await steps(2)
         return autodiff.is_grad_enabled()
 
     async def looks():
+        """Observes the mode in another task."""
         await steps()
         return autodiff.is_grad_enabled()
 
@@ -345,16 +362,19 @@ def test_modes_that_are_set_within_scopes():
 def test_decorated_functions_of_several_steps(kind):
     @nn.no_grad()
     def generator():
+        """Yields the mode at each step."""
         yield has_grad()
         yield has_grad()
 
     @nn.no_grad()
     async def coroutine():
+        """Returns the mode before and after a suspension."""
         first = has_grad()
         await steps()
         return [first, has_grad()]
 
     async def beside():
+        """Returns the mode of another task."""
         return [has_grad(), (await steps()), has_grad()]
 
     if kind == "generator":
@@ -368,10 +388,12 @@ def test_a_generator_that_is_closed_by_another_task(scope):
     enter, look, outside, within = scope
 
     def held():
+        """A generator that holds the scope."""
         with enter():
             yield
 
     async def opens(found):
+        """Starts the generator within the scope."""
         with enter():
             found.append(held())
             next(found[0])
@@ -379,6 +401,7 @@ def test_a_generator_that_is_closed_by_another_task(scope):
             return look()
 
     async def closes(found):
+        """Closes the generator of the other task."""
         await steps(2)
         with enter():
             found[0].close()

@@ -194,6 +194,7 @@ def test_epilogues_static_eager_and_cleared_runs_agree_on_uneven_tiles() -> None
     x, w, b = (nn.Variable.from_numpy_array(v) for v in (inputs, weights, biases))
 
     def net() -> nn.Variable:
+        """Returns a convolution with bias and ReLU."""
         return F.relu(F.convolution(x, w, b, pad=(1, 1)))
 
     with nn.auto_forward():
@@ -226,7 +227,7 @@ def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
         assert np.isfinite(y.d[:, :, :3]).all()
 
 
-def test_the_error_is_at_most_twice_that_of_direct_sums() -> None:
+def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
     """On normally distributed numbers, the root of the mean squared error and, on average, the largest error.
 
     The largest error of the weight gradient may be 2.5 times the largest error of direct sums.

@@ -6,8 +6,8 @@
 
 A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than
 120 columns, or a commit subject of more than 72 characters. Each part may have as many phrases and sentences in 1,000
-sentences as `LIMITS` allows. No long line and no long subject is allowed. The subjects of the last 50 commits are checked,
-or of the commits since the last tag if these are fewer.
+sentences as `LIMITS` allows. No long line and no long subject is allowed. The subjects of the last 50 commits are
+checked, or of the commits since the last tag if these are fewer.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _name(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
 def _function(
     network: ProtoNetwork, made: ProtoNetwork, function: ProtoFunction, places: tuple[int, ...]
 ) -> ProtoFunction | None:
-    """Copy a function for these loop indices. Returns None if the copy has no function of its own."""
+    """Copy a function for these loop indices. Returns None if its first copy covers them (`RecurrentInput`)."""
     ids = function.repeat_id
     here, outside = _suffix(ids, places), _suffix(ids, places[:-1])
 
