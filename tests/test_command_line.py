@@ -213,7 +213,7 @@ def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
     assert [nodes[1][10], nodes[3][10]] == [120, 260]
     assert (found["title"], found["outputs"]) == ("net", [3])
     ok("draw --help")
-    assert "one page that folds scopes" in " ".join(capsys.readouterr().out.split())
+    assert "a self-contained page with foldable scopes" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):

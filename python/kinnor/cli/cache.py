@@ -25,9 +25,9 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser: The parser of the command.
     """
     parser.add_argument("source", help="data set: a CSV file, or a folder of arrays whose name ends in .cache")
-    parser.add_argument("destination", help="folder to make")
-    parser.add_argument("-F", "--force", action="store_true", help="remove the folder first if it is there")
-    parser.add_argument("-S", "--shuffle", action="store_true", help="mix the examples")
+    parser.add_argument("destination", help="folder to create")
+    parser.add_argument("-F", "--force", action="store_true", help="replace an existing folder")
+    parser.add_argument("-S", "--shuffle", action="store_true", help="shuffle the examples")
     parser.add_argument("-N", "--normalize", action="store_true", help="divide pixels by the largest value")
     parser.add_argument("-t", "--num_of_threads", type=int, help="without effect")
     return lambda args: convert(args.source, args.destination, args.force, args.shuffle, args.normalize)

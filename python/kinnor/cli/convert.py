@@ -25,8 +25,8 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         name: `convert` or `dump`.
         parser: The parser of the command.
     """
-    parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX, which names say, too")
-    parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read this executor alone")
+    parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX; must match the extension")
+    parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read only this executor")
     refused(parser, "networks are read whole", "--nnp-exclude-preprocess")
     without_effect(parser, "what is repeated stays as it is", "--nnp-no-expand-network")
     if name == "dump":
@@ -34,20 +34,24 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser.add_argument("-v", "--dump-verbose", action="store_true", help="show arguments of functions, too")
         parser.add_argument("-F", "--dump-functions", action="store_true", help="show functions")
         parser.add_argument("-V", "--dump-variables", action="store_true", help="show variables")
-        parser.add_argument("--dump-limit", type=int, default=-1, help="how many of each to show at most")
-        parser.add_argument("-n", "--dump-variable-name", help="show this variable alone")
+        parser.add_argument(
+            "--dump-limit", type=int, default=-1, help="maximum number of functions and of variables to show"
+        )
+        parser.add_argument("-n", "--dump-variable-name", help="show only this variable")
         return lambda args: dump(
             args.files, args.dump_functions, args.dump_variables, args.dump_verbose, args.dump_limit,
             args.dump_variable_name, args.import_format, args.nnp_import_executor_index,
         )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model, then the file to write")
-    parser.add_argument("-f", "--force", action="store_true", help="write over a file that is there")
-    parser.add_argument("-b", "--batch-size", type=int, help="put this in the place of a batch of any length")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("-b", "--batch-size", type=int, help="batch size to save")
     parser.add_argument("--nnp-exclude-parameter", action="store_true", help="leave the parameters out")
-    parser.add_argument("--expand-network", action="store_true", help="write out what is repeated")
-    parser.add_argument("-O", "--export-format", metavar="FORMAT", help="NNP or ONNX, which the name says, too")
-    parser.add_argument("-d", "--define_version", metavar="VERSION", help="of ONNX's operators, such as opset_13")
-    parser.add_argument("--nnp-parameter-nntxt", action="store_true", help="put parameters into the text of a .nnp")
+    parser.add_argument("--expand-network", action="store_true", help="unroll repetitions")
+    parser.add_argument("-O", "--export-format", metavar="FORMAT", help="NNP or ONNX; must match the extension")
+    parser.add_argument("-d", "--define_version", metavar="VERSION", help="ONNX opset, such as opset_13")
+    parser.add_argument(
+        "--nnp-parameter-nntxt", action="store_true", help="write parameters into the network's text in a .nnp file"
+    )
     without_effect(parser, "parameters in a .nnp are in this format", "--nnp-parameter-h5")
     without_effect(parser, "NNabla 1.39 reads what is written", "--nnp-version", takes="VERSION")
     without_effect(parser, "it follows from the version of the operators", "--ir_version", takes="VERSION")

@@ -34,9 +34,9 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         name: `create_object_detection_dataset`.
         parser: The parser of the command.
     """
-    parser.add_argument("-i", "--sourcedir", required=True, help="folder with images and texts of their names")
-    parser.add_argument("-n", "--num_class", required=True, type=int, help="how many classes there are")
-    parser.add_argument("-a", "--num_anchor", required=True, type=int, help="how many sizes of boxes to tell apart")
+    parser.add_argument("-i", "--sourcedir", required=True, help="folder with images, and text files of the same names")
+    parser.add_argument("-n", "--num_class", required=True, type=int, help="number of classes")
+    parser.add_argument("-a", "--num_anchor", required=True, type=int, help="number of anchors")
     parser.add_argument("-d", "--grid_size", required=True, type=int, help="width and height of a cell in pixels")
     add_shaping(parser)
     return lambda args: create(

@@ -37,14 +37,14 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser: The parser of the command.
     """
     parser.add_argument("input", help="file of networks")
-    parser.add_argument("-o", "--output-dir", default="draw_out", help="folder for pictures, which is made")
+    parser.add_argument("-o", "--output-dir", default="draw_out", help="folder to create for the pictures")
     parser.add_argument("-n", "--network", action="append", help="name of a network to draw; may be repeated")
     parser.add_argument(
         "-f",
         "--format",
         default="svg",
         choices=("svg", "html"),
-        help="svg: a picture; html: one page that folds scopes and searches, and loads nothing from elsewhere",
+        help="svg: a picture; html: a self-contained page with foldable scopes and search",
     )
     return lambda args: _draw(args.input, args.output_dir, args.network, args.format)
 

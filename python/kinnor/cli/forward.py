@@ -39,16 +39,16 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-p", "--param", help="file of parameters")
-    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size, if not what the file says")
+    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size; the file's by default")
     if name == "infer":
-        parser.add_argument("-o", "--output", help="what names of output files begin with")
+        parser.add_argument("-o", "--output", help="prefix of the names of output files")
         parser.add_argument("-t", "--data_type", choices=TYPES, default="float32", help="type of the numbers")
         parser.add_argument("inputs", nargs="+", help="files of numbers, one for each input")
         return lambda args: infer(args.config, args.inputs, args.output, args.param, args.data_type, args.batch_size)
     parser.add_argument("-d", "--dataset", required=True, help="CSV data set")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
     parser.add_argument("-f", "--outfile", default="output_result.csv", help="name of the CSV file of results")
-    parser.add_argument("--replace_path", action="store_true", help="write whole paths of the data set's files")
+    parser.add_argument("--replace_path", action="store_true", help="write absolute paths of the data set's files")
     without_effect(parser, "outputs are numbers in the CSV file", "--result_outdir", takes="RESULT_OUTDIR")
     return lambda args: forward(
         args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size, args.replace_path

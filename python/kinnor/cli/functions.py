@@ -25,11 +25,13 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         name: Its name.
         parser: The parser of the command.
     """
-    parser.add_argument("files", nargs="*", metavar="FILE", help="files of one model, whose functions are listed")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files of one model; lists their functions")
     parser.add_argument("-o", "--output", help="file to write, instead of printing")
-    parser.add_argument("-x", "--exclude", action="append", default=[], help="type to leave out; may be repeated")
+    parser.add_argument(
+        "-x", "--exclude", action="append", default=[], help="function type to leave out; may be repeated"
+    )
     parser.add_argument("-q", "--query", help="type to show with its arguments and its documentation")
-    parser.add_argument("-f", "--all_support", metavar="SET", help="list what is written to ONNX, which is the one set")
+    parser.add_argument("-f", "--all_support", metavar="SET", help="list only functions that ONNX files can store")
     refused(parser, "there are no files of targets", "-c", "--config", takes="CONFIG")
     without_effect(parser, "there is one form of the list", "-t", "--target")
     without_effect(parser, "functions of repeated parts are counted as often as they run", "--nnp-no-expand-network")

@@ -35,7 +35,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser: The parser of the command.
     """
     if name == "digits":
-        parser.add_argument("-o", "--outdir", required=True, help="folder for images, which is made")
+        parser.add_argument("-o", "--outdir", required=True, help="folder to create for the images")
         return lambda args: write_digits(args.outdir)
     parser.add_argument("-i", "--sourcedir", required=True, help="folder with a folder of images for each class")
     add_shaping(parser)
@@ -51,16 +51,22 @@ def add_shaping(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: The parser of the command.
     """
-    parser.add_argument("-o", "--outdir", required=True, help="folder for the data set, which is made")
-    parser.add_argument("-c", "--channel", required=True, type=int, choices=(1, 3), help="colours: 1 (grey) or 3")
+    parser.add_argument("-o", "--outdir", required=True, help="folder to create for the data set")
+    parser.add_argument("-c", "--channel", required=True, type=int, choices=(1, 3), help="channels: 1 (grey) or 3")
     parser.add_argument("-w", "--width", required=True, type=int, help="width of images")
     parser.add_argument("-g", "--height", required=True, type=int, help="height of images")
-    parser.add_argument("-m", "--mode", required=True, choices=("trimming", "padding"), help="how others fit")
-    parser.add_argument("-s", "--shuffle", required=True, choices=("true", "false"), help="whether to mix the rows")
+    parser.add_argument(
+        "-m",
+        "--mode",
+        required=True,
+        choices=("trimming", "padding"),
+        help="how images of another aspect ratio are fitted",
+    )
+    parser.add_argument("-s", "--shuffle", required=True, choices=("true", "false"), help="whether to shuffle the rows")
     parser.add_argument("-f1", "--file1", required=True, help="name of the first CSV file")
-    parser.add_argument("-r1", "--ratio1", help="per cent of the images in it: what the second leaves")
+    parser.add_argument("-r1", "--ratio1", help="percentage of the images in the first file")
     parser.add_argument("-f2", "--file2", help="name of the second CSV file")
-    parser.add_argument("-r2", "--ratio2", type=int, default=0, help="per cent of the images in it")
+    parser.add_argument("-r2", "--ratio2", type=int, default=0, help="percentage of the images in the second file")
 
 
 def create(

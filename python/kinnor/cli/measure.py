@@ -35,7 +35,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser: The parser of the command.
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
-    parser.add_argument("-o", "--outdir", required=True, help="folder for results, which is made")
+    parser.add_argument("-o", "--outdir", required=True, help="folder to create for results")
     return lambda args: profile(args.config, args.outdir)
 
 

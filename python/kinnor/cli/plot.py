@@ -24,11 +24,11 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         name: `plot_series` or `plot_timer`.
         parser: The parser of the command.
     """
-    parser.add_argument("inputs", nargs="+", metavar="FILE", help="what monitors wrote")
-    parser.add_argument("-l", "--label", action="append", help="label of a line; as many as files, or none")
-    parser.add_argument("-o", "--outfile", default="", help="picture to write; a window opens without it")
-    parser.add_argument("-x", "--xlabel", default="", help="label below")
-    parser.add_argument("-y", "--ylabel", default="", help="label at the side")
+    parser.add_argument("inputs", nargs="+", metavar="FILE", help="files written by monitors")
+    parser.add_argument("-l", "--label", action="append", help="label of a line; one for each file, or none")
+    parser.add_argument("-o", "--outfile", default="", help="picture to write; without it a window opens")
+    parser.add_argument("-x", "--xlabel", default="", help="label of the horizontal axis")
+    parser.add_argument("-y", "--ylabel", default="", help="label of the vertical axis")
     parser.add_argument("-t", "--title", default="", help="title")
     for side, flag, text in (("ylim-max", "-T", "top"), ("ylim-min", "-B", "bottom"), ("xlim-max", "-R", "right"),
                              ("xlim-min", "-L", "left")):  # fmt: skip

@@ -47,12 +47,12 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-p", "--param", help="file of parameters to start from")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
-    parser.add_argument("-r", "--resume", action="store_true", help="go on with the last epoch that is in the folder")
+    parser.add_argument("-r", "--resume", action="store_true", help="continue from the last epoch saved in the folder")
     why = "there is no memory of another device that results would have to leave"
     without_effect(parser, why, "-O", "--enable-ooc")
     without_effect(parser, why, "-m", "--ooc-gpu-memory-size", takes="SIZE")
     without_effect(parser, why, "-w", "--ooc-window-length", takes="LENGTH")
-    parser.add_argument("-C", "--context", help="cpu, which is what there is")
+    parser.add_argument("-C", "--context", help="cpu, the only device")
     return lambda args: train(args.config, args.outdir, args.param, args.resume, args.context)
 
 

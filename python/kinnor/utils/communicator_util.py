@@ -51,7 +51,7 @@ def create_communicator(
     except CommunicatorError:
         if not ignore_error:
             raise
-        logger.warning("create_communicator: the other processes cannot be met; this one goes on alone")
+        logger.warning("create_communicator: cannot connect to the other processes; this process continues alone")
         return None
     if communicator.size > 1:
         _current_communicator = communicator

@@ -84,7 +84,7 @@ def download(
     if allow_overwrite or not target.exists():
         _fetch(url, target)
     else:
-        logger.debug("%s is there already, and not read from %s.", target, url)
+        logger.debug("%s exists and is not downloaded from %s.", target, url)
     return target.open("rb") if open_file else None
 
 
@@ -110,7 +110,7 @@ def opened_address(url: str, instead: str = "") -> Any:
 
 def _fetch(url: str, target: Path) -> None:
     """Download a URL to a local file, whole or not at all."""
-    answer = opened_address(url, f" (or one that was put at {target} by hand)")
+    answer = opened_address(url, f" (or put the file at {target} yourself)")
     target.parent.mkdir(parents=True, exist_ok=True)
     with answer, replacing(target) as temporary, temporary.open("wb") as file:
         length = answer.headers.get("Content-Length")

@@ -64,7 +64,7 @@ class ImageUtilsBackendManager(ImageUtilsBackend):
         """
         known = str(name).lower()
         if known in OTHERS:
-            logger.warning("image_utils.set_backend: PngBackend is used in the place of %r", name)
+            logger.warning("image_utils.set_backend: PngBackend is used instead of %r", name)
         elif known not in BACKENDS:
             raise ArgumentError(f"image_utils.set_backend: expected 'PilBackend' or 'PngBackend', got {name!r}")
         return BACKENDS.get(known, PngBackend)()
