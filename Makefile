@@ -25,6 +25,7 @@ lint: build
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m codespell_lib
+	$(PYTHON) tools/prose.py
 	$(PYTHON) -m mypy
 	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions
 

@@ -80,7 +80,7 @@ BETTER = {
     "relu": lambda x: np.where(x < 0, 0.0, x),
     "elu": lambda x: np.where(x >= 0, x, np.expm1(x)),
 }
-"""References that are accurate for all inputs. Those of the table are accurate only for its own inputs."""
+"""References that are accurate for all inputs. The references of the table are accurate only for its own inputs."""
 
 
 def sample(step: int) -> np.ndarray:

@@ -41,10 +41,12 @@ def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Cal
     """Decorator: turns a check of one row into a test of each operation, over the rows that `choose` accepts."""
 
     def decorate(check: Callable[[Row], None]) -> Callable[[str], None]:
+        """Returns a test of each operation with accepted rows."""
         names = [name for name, rows in TABLE.items() if any(map(choose, rows))]
 
         @pytest.mark.parametrize("name", names)
         def test(name: str) -> None:
+            """Checks the accepted rows of an operation."""
             for row in filter(choose, TABLE[name]):
                 check(row)
 

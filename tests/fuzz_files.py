@@ -259,6 +259,7 @@ def _hostile_protobuf(kind, rng):
     lengths = [n for n in SIZES if n < 2**63]
 
     def fill(array):
+        """Fills a message with a random shape and data that need not match."""
         array.shape.dim.extend(rng.choice([*lengths, 2, 3]) for _ in range(rng.choice([0, 1, 2, 70, 5000])))
         array.data.append(bytes(rng.choice([0, 3, 4, 24])))
 
@@ -382,12 +383,15 @@ class States:
         return {k: (s.t, {n: v.d.tobytes() for n, v in s.pstate.items()}) for k, s in states.items()}
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.solver.load_states(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return self._bytes() == self.before
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for s in self.solver.get_states().values() for v in s.pstate.values()]
 
 
@@ -406,6 +410,7 @@ class Networks(Parameters):
     """Reads network descriptions, expands and builds them in a scope of their own, while parameters exist."""
 
     def read(self, path):
+        """See `Parameters.read`."""
         described = nn.graph_def.load(path)
         described.expand_loop_control()
         for network in described.networks.values():
@@ -416,6 +421,7 @@ class Networks(Parameters):
                     network(batch_size=2)
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
@@ -431,12 +437,15 @@ class Onnx:
         self.model = None
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.model = kinnor.onnx.load(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return self.model is None
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [v.d for v in self.model.get_parameters().values()]
 
 
@@ -447,12 +456,15 @@ class Idx:
         self.found = np.zeros(1)
 
     def read(self, path):
+        """See `Parameters.read`."""
         self.found = read_idx(path)
 
     def is_untouched(self):
+        """See `Parameters.is_untouched`."""
         return True
 
     def arrays(self):
+        """See `Parameters.arrays`."""
         return [self.found]
 
 

@@ -157,6 +157,7 @@ def thrown(name: str) -> int:
                 left = [at]
 
                 def hook(f: Any, left: list[int] = left) -> None:
+                    """A hook that raises after a number of calls."""
                     left[0] -= 1
                     if left[0] < 0:
                         raise Stop(f.info.type_name)

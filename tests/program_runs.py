@@ -177,7 +177,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
     if forward_first:
         p.settle(r)
         p.add_to_zeros(r)
-        # Nothing may be missing then, but where the gradient of a leaf that has no handle is gone.
+        # All values must exist then, except the gradient of a leaf without a handle.
         assert r.is_ready() or not all(x.pair.grad.sure for x in r.leaves())
     wanted = r.wanted()
     ends = [n for n in r.above() if n is not r and wanted[n] and not any(wanted[x] for x in n.inputs)]
@@ -235,7 +235,7 @@ def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
 
 
 DERIVED = [name for name in UNARY if name not in ("relu", "users")]
-"""Those that have a second derivative."""
+"""Operations with a second derivative."""
 PRODUCTS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "value_and_grad": lambda f, x, v: autodiff.value_and_grad(lambda x: F.sum(f(x) * v))(x)[1],
     "vjp": lambda f, x, v: autodiff.vjp(f, x, v)[1],
@@ -247,6 +247,7 @@ PRODUCTS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def by_grad(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
+    """Returns the gradient of `sum(f(x) * v)` by `x`, from `autodiff.grad` in eager mode."""
     with nn.auto_forward(), autodiff.enable_grad():
         x = F.identity(x) if x.requires_grad else nn.Variable.from_numpy_array(x.d, need_grad=True)
         return autodiff.grad(F.sum(f(x) * v), [x], materialize_grads=True)[0]
@@ -254,12 +255,13 @@ def by_grad(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
 
 @step(op=DERIVED, inner=list(PRODUCTS), outer=[*PRODUCTS, "jvp"], seed=SEEDS)
 def derive_twice(p: Program, op: str, inner: str, outer: str, seed: int) -> None:
-    """A derivative within a derivative, against a difference of the tape's."""
+    """Compares a nested derivative with a difference quotient of the tape's derivatives."""
     value, weights, along = (numbers(s, (3, 3)) for s in (seed, seed + 50, seed + 100))
     x, w, v = map(nn.Variable.from_numpy_array, (value, weights, along))
     formula = FORMULAS[op]
 
     def first(x: Any) -> Any:
+        """Returns the inner derivative at `x`."""
         return PRODUCTS[inner](formula.build, x, w)
 
     with nn.context_scope(DOUBLE):
@@ -317,6 +319,7 @@ def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
     left = [at]
 
     def hook(_: Any) -> None:
+        """A hook that raises after a number of calls."""
         if left[0] == 0:
             raise Thrown
         left[0] -= 1
@@ -377,6 +380,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
         return
 
     def hook(_: Any) -> None:
+        """A gradient hook that raises."""
         raise Thrown
 
     handle = x.variable.register_hook(hook)
@@ -426,6 +430,7 @@ def beside(p: Program, seed: int, a: int) -> None:
     found: list[Any] = []
 
     def other() -> None:
+        """Trains a graph of its own in another thread."""
         x = nn.Variable.from_numpy_array(value, need_grad=True)
         y = F.sum(F.tanh(x) ** 2)
         for _ in range(3):
@@ -451,6 +456,7 @@ def together(p: Program, a: int, b: int, how: dict[str, bool], times: int) -> No
     errors: list[BaseException] = []
 
     def other() -> None:
+        """Runs the second graph in another thread."""
         with nn.context_scope(p.context):
             for _ in range(times):
                 try:
@@ -481,6 +487,7 @@ def inside(p: Program, a: int, seed: int, backward: bool) -> None:
     value = numbers(seed, (2, 2))
 
     def hook(_: Any) -> None:
+        """A hook that runs and differentiates an eager graph."""
         x = nn.Variable.from_numpy_array(value, need_grad=True)
         with nn.auto_forward():
             y = F.sum(F.sin(x) * 2.0)

@@ -54,7 +54,7 @@ def apply(p: Program, op: str, a: int, b: int, c: int, marked: bool, at_once: bo
 
 @step(first=list(NAMES), then=list(NAMES), last=list(NAMES), a=ANY, b=ANY, at_once=[False, False, True])
 def chain(p: Program, first: str, then: str, last: str, a: int, b: int, at_once: bool) -> None:
-    """Functions one upon the other, of which the last alone has a handle."""
+    """Adds a chain of functions. Only the last one has a handle."""
     before = len(p.nodes)
     for op, x in ((first, a), (then, 0), (last, 0)):
         n = len(p.nodes)
@@ -78,20 +78,23 @@ HELD = {
 
 @step(op=list(NAMES), a=ANY, b=ANY, at_once=FLAG, held=list(HELD), inside=FLAG)
 def apply_beside(p: Program, op: str, a: int, b: int, at_once: bool, held: str, inside: bool) -> None:
-    """A task builds a function while another is in a scope, or has left one that was entered first."""
+    """Builds a function in a task while another task is in a scope, or has just left one."""
 
     async def holds() -> None:
+        """Enters a scope and waits within it."""
         with HELD[held]():
             await asyncio.sleep(0)
             if inside:
                 await asyncio.sleep(0)
 
     async def builds() -> None:
+        """Builds the function while the other task is in its scope."""
         with nn.auto_forward(at_once):
             await asyncio.sleep(0)
             apply(p, op, a, b, b, marked=False, at_once=at_once)
 
     async def both() -> None:
+        """Runs both tasks concurrently."""
         await asyncio.gather(holds(), builds())
 
     asyncio.run(both())
@@ -145,6 +148,7 @@ def dense(p: Program, a: int, which: int, at_once: bool) -> None:
     parameters = [w for n in ("W", "b") for w in p.nodes if w.variable is not None and w.variable.info == (name, n)]
 
     def layer(h: nn.Variable, *_: Any) -> nn.Variable:
+        """Applies the layer in its parameter scope."""
         with nn.parameter_scope(name):
             return PF.affine(h, 3)
 

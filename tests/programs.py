@@ -40,6 +40,7 @@ def step(**arguments: list[Any]) -> Callable[[Step], Step]:
     """Decorator: registers a step with the possible values of its arguments."""
 
     def add(f: Step) -> Step:
+        """Adds the function to `STEPS`."""
         STEPS[f.__name__] = (f, arguments)
         return f
 
@@ -158,7 +159,7 @@ class Program:
     def spent(self, root: Node, clearing: bool) -> None:
         """Records the values that a backward run may have freed, including inputs of recomputed nodes."""
         above = list(root.functions())
-        if clearing or any(n.recompute or n.op in FORGETS for n in above):  # what `F.forget` builds is marked
+        if clearing or any(n.recompute or n.op in FORGETS for n in above):  # `F.forget` marks its functions
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
         if clearing:
             root.kept = frozenset()

@@ -1,10 +1,10 @@
-"""Random networks of layers, which give the same bits in every way to run them: a number is a network.
+"""Random networks, which give the same bits in every way to run them. A seed determines the network.
 
-`programs.py` does to a small graph whatever a program can. Here the graph is a network: convolutions, recurrent layers,
-attention, random functions, segments that are forgotten, integers that are moved before they choose rows, functions of
-the user's, in each type of floating point and with arrays of any shape.
+`programs.py` applies every kind of step to a small graph. Here the graph is a network of layers: convolutions,
+recurrent layers, attention, dropout, `F.forget` segments, embeddings and users' functions. It runs in each
+floating-point type and with arrays of any shape.
 
-`python tests/random_networks.py SEED` shows the layers of a number, and runs it.
+`python tests/random_networks.py SEED` prints the layers of a seed, and runs the network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROWS = 40_000
 
 
 class Scaled(F.PythonFunction):
-    """Twice its input, by a function of the user's that says what its gradient reads."""
+    """A user's function that doubles its input, with a right declaration of what its gradient reads."""
 
     def min_outputs(self) -> int:
         return 1
@@ -58,7 +58,7 @@ class Scaled(F.PythonFunction):
 
 
 class Lying(Scaled):
-    """Says that its gradient does not read its input, and reads it."""
+    """A user's function with a wrong declaration: its gradient reads the input, but is declared not to."""
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
         if propagate_down[0]:
@@ -68,18 +68,18 @@ class Lying(Scaled):
 
 @dataclass
 class Network:
-    """A network, as a list of layers that are functions of a variable and of parameters.
+    """A network as a list of layers, which are functions of a variable, parameters and statistics.
 
     Attributes:
-        context: The type that it computes in.
+        context: The element type of the context.
         x: The values of its input.
-        layers: Names of the layers, and what builds each.
+        layers: Pairs of a layer's name and the function that builds it.
         parameters: The values of its parameters.
         statistics: The values of running means and variances.
-        is_random: A layer draws numbers.
-        lies: A function of the user's breaks a promise.
-        is_saved: Files of networks know all layers.
-        late: The input needs a gradient only after the graph is built.
+        is_random: True if a layer draws random numbers.
+        lies: True if a user's function has a wrong declaration.
+        is_saved: True if network files can store all layers.
+        late: True if the input needs a gradient only after the graph is built.
     """
 
     context: str
@@ -93,12 +93,13 @@ class Network:
     late: bool = False
 
     def parameter(self, *shape: int, scale: float = 0.5) -> int:
-        """Adds a parameter; returns its number."""
+        """Adds a parameter and returns its index."""
         draw = np.random.RandomState(len(self.parameters) + 7 * len(self.layers))
         self.parameters.append((draw.uniform(-1, 1, shape) * scale).astype(np.float32))
         return len(self.parameters) - 1
 
     def add(self, name: str, build: Callable[[Any, list[Any], list[Any]], Any]) -> None:
+        """Appends a layer. `build` takes the variable, the parameters and the statistics."""
         self.layers.append((name, build))
 
 
@@ -141,7 +142,7 @@ PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def made(seed: int) -> Network:
-    """The network of a number."""
+    """Returns the network of a seed."""
     choose = random.Random(seed)
     kind = choose.choice(["vector", "image", "ids", "vector", "image"])
     n = choose.choice([1, 2, 3, 5])
@@ -154,7 +155,7 @@ def made(seed: int) -> Network:
     x = draw.randint(0, ROWS, shape) if kind == "ids" else draw.uniform(-1, 1, shape).astype(np.float32)
     net = Network(choose.choice(CONTEXTS), x)
     if kind == "ids":
-        shape = _looked_up(net, shape, choose)
+        shape = _embedding(net, shape, choose)
     for _ in range(choose.randint(1, 6)):
         kinds = {2: VECTOR, 3: SEQUENCE, 4: IMAGE}[len(shape)]
         name = choose.choice(sorted(kinds))
@@ -163,7 +164,8 @@ def made(seed: int) -> Network:
     return net
 
 
-def _looked_up(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _embedding(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds integer moves and an embedding that looks the moved indices up."""
     ids = net.x
     for _ in range(choose.randint(0, 3)):
         name = choose.choice(sorted(MOVES))
@@ -179,29 +181,34 @@ def _looked_up(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
 
 
 def _activation(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a random activation."""
     name = choose.choice(sorted(ACTIVATIONS))
     net.add(name, lambda x, w, s, f=ACTIVATIONS[name]: f(x))
     return shape
 
 
 def _residual(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds `x + f(x)` with a random activation `f`."""
     f = ACTIVATIONS[choose.choice(sorted(ACTIVATIONS))]
     net.add("residual", lambda x, w, s: x + f(x))
     return shape
 
 
 def _dropout(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds dropout with a fixed seed."""
     seed = choose.randint(1, 1000)
     net.add("dropout", lambda x, w, s: F.dropout(x, 0.4, seed=seed))
     net.is_random = True
     return shape
 
 
-def _forgotten(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _forget_segments(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds one to three nested `F.forget` segments, which leave an input unused."""
     f, g = (ACTIVATIONS[choose.choice(sorted(ACTIVATIONS))] for _ in range(2))
     depth = choose.randint(1, 3)
 
     def segment(x: Any, unused: Any, left: int) -> Any:
+        """Returns the output of a segment with `left` segments in it."""
         y = g(f(x))
         return F.forget(lambda a, b: segment(a, b, left - 1), y, unused) if left > 1 else y
 
@@ -210,7 +217,8 @@ def _forgotten(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
     return shape
 
 
-def _of_user(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _user_function(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a user's function, sometimes one with a wrong declaration."""
     lies = choose.random() < 0.2
     function = Lying if lies else Scaled
     net.add(function.__name__, lambda x, w, s: function()(x))
@@ -219,10 +227,12 @@ def _of_user(net: Network, shape: tuple[int, ...], choose: random.Random) -> tup
     return shape
 
 
-def _written(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _assigned_in_place(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds an assignment to a slice in place."""
     f = ACTIVATIONS[choose.choice(sorted(ACTIVATIONS))]
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies the activation and assigns to its first rows."""
         y = f(x)
         y[0:1] = 0.5
         return y * 1.0
@@ -233,6 +243,7 @@ def _written(net: Network, shape: tuple[int, ...], choose: random.Random) -> tup
 
 
 def _reshaped(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a reshape to one axis and back, often in place."""
     f = ACTIVATIONS[choose.choice(["relu", "tanh", "sigmoid", "elu"])]
     inplace = choose.random() < 0.7
     net.add("reshaped", lambda x, w, s: F.reshape(F.reshape(f(x), (-1,), inplace=inplace), shape, inplace=inplace))
@@ -240,12 +251,14 @@ def _reshaped(net: Network, shape: tuple[int, ...], choose: random.Random) -> tu
 
 
 def _layer_normalization(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a layer normalization."""
     beta, gamma = (net.parameter(1, *shape[1:]) for _ in range(2))
     net.add("layer_normalization", lambda x, w, s: F.layer_normalization(x, w[beta], w[gamma], batch_axis=0, eps=0.1))
     return shape
 
 
 def _batch_normalization(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a batch normalization, by batch or running statistics."""
     own = (1, shape[1], *(1,) * (len(shape) - 2))
     beta, gamma, uses = net.parameter(*own), net.parameter(*own), choose.random() < 0.7
     mean, variance = len(net.statistics), len(net.statistics) + 1
@@ -258,6 +271,7 @@ def _batch_normalization(net: Network, shape: tuple[int, ...], choose: random.Ra
 
 
 def _affine(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds an affine layer over the last axis."""
     width, axis = choose.choice([1, 3, 8, 33]), len(shape) - 1
     w, b = net.parameter(shape[-1], width), net.parameter(width)
     has_bias = choose.random() < 0.7
@@ -265,17 +279,20 @@ def _affine(net: Network, shape: tuple[int, ...], choose: random.Random) -> tupl
     return (*shape[:-1], width)
 
 
-def _parts(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _concatenated_slices(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a concatenation of overlapping slices and a square."""
     net.add("parts", lambda x, w, s: F.concatenate(F.tanh(x[:, :1]), x * x, x[:, -1:], axis=1))
     return (shape[0], shape[1] + 2, *shape[2:])
 
 
-def _image_of_vector(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _vectors_to_images(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a reshape of vectors to images with one column."""
     net.add("image", lambda x, w, s: F.reshape(x, (shape[0], 1, shape[1], 1)))
     return (shape[0], 1, shape[1], 1)
 
 
 def _convolution(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a convolution with random groups, kernel, stride and dilation."""
     group = choose.choice([g for g in (1, 1, 2) if shape[1] % g == 0])
     maps = group * choose.choice([1, 2, 5])
     kernel = tuple(choose.choice([k for k in (1, 2, 3) if k <= n + 1]) for n in shape[2:])
@@ -294,6 +311,7 @@ def _convolution(net: Network, shape: tuple[int, ...], choose: random.Random) ->
 
 
 def _deconvolution(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a transposed convolution."""
     maps, stride = choose.choice([1, 3]), choose.choice([1, 2])
     w = net.parameter(shape[1], maps, 2, 2)
     net.add("deconvolution", lambda x, p, s: F.deconvolution(x, p[w], stride=(stride, stride)))
@@ -301,12 +319,14 @@ def _deconvolution(net: Network, shape: tuple[int, ...], choose: random.Random) 
 
 
 def _depthwise(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a depthwise convolution."""
     w = net.parameter(shape[1], 3, 3)
     net.add("depthwise", lambda x, p, s: F.depthwise_convolution(x, p[w], pad=(1, 1)))
     return shape
 
 
 def _pooling(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a random kind of pooling with stride 1."""
     f = choose.choice([F.max_pooling, F.average_pooling, F.sum_pooling])
     kernel = tuple(min(n, 2) for n in shape[2:])
     net.add("pooling", lambda x, w, s: f(x, kernel, stride=(1, 1)))
@@ -314,20 +334,24 @@ def _pooling(net: Network, shape: tuple[int, ...], choose: random.Random) -> tup
 
 
 def _flat(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a reshape of images to vectors."""
     net.add("flat", lambda x, w, s: F.reshape(x, (shape[0], -1)))
     return (shape[0], int(np.prod(shape[1:])))
 
 
-def _columns(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _images_to_sequences(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a reshape of images to sequences of channel vectors."""
     net.add("columns", lambda x, w, s: F.transpose(F.reshape(x, (*shape[:2], -1)), (0, 2, 1)))
     return (shape[0], int(np.prod(shape[2:])), shape[1])
 
 
 def _attention(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds self-attention by `scaled_dot_product_attention`."""
     causal, drop = choose.random() < 0.5, choose.choice([0.0, 0.0, 0.3])
     seed = choose.randint(1, 100)
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies self-attention."""
         y = F.scaled_dot_product_attention(x, F.tanh(x), x, causal=causal, dropout=drop, seed=seed)
         return y[0] if isinstance(y, tuple) else y
 
@@ -338,11 +362,13 @@ def _attention(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
 
 
 def _multi_head(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds `multi_head_attention`."""
     width = shape[-1]
     heads = choose.choice([k for k in (1, 2) if width % k == 0])
     p = [net.parameter(width, width) for _ in range(4)] + [net.parameter(width) for _ in range(4)]
 
     def build(x: Any, w: Any, s: Any) -> Any:
+        """Applies multi-head attention."""
         h = F.transpose(x, (1, 0, 2))
         return F.transpose(F.multi_head_attention(h, h, h, heads, *(w[i] for i in p))[0], (1, 0, 2))
 
@@ -352,6 +378,7 @@ def _multi_head(net: Network, shape: tuple[int, ...], choose: random.Random) -> 
 
 
 def _recurrent(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds an LSTM, GRU or RNN."""
     n, _, width = shape
     hidden, kind = choose.choice([1, 3]), choose.choice(["lstm", "gru", "rnn"])
     gates = {"lstm": 4, "gru": 3}.get(kind)
@@ -361,6 +388,7 @@ def _recurrent(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
     states = [net.parameter(1, 1, n, hidden) for _ in range(2 if kind == "lstm" else 1)]
 
     def build(x: Any, p: Any, s: Any) -> Any:
+        """Applies the recurrent layer."""
         y = getattr(F, kind)(F.transpose(x, (1, 0, 2)), *(p[i] for i in states), p[w], None, p[b])
         return F.transpose(y[0], (1, 0, 2))
 
@@ -369,7 +397,8 @@ def _recurrent(net: Network, shape: tuple[int, ...], choose: random.Random) -> t
     return (shape[0], shape[1], hidden)
 
 
-def _last(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+def _mean_over_sequence(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
+    """Adds a mean over the sequence axis."""
     net.add("mean", lambda x, w, s: F.mean(x, axis=1))
     return (shape[0], shape[2])
 
@@ -378,18 +407,18 @@ Layer = "Callable[[Network, tuple[int, ...], random.Random], tuple[int, ...]]"
 COMMON = {
     "activation": _activation,
     "dropout": _dropout,
-    "forget": _forgotten,
+    "forget": _forget_segments,
     "normalization": _layer_normalization,
-    "parts": _parts,
+    "parts": _concatenated_slices,
     "reshaped": _reshaped,
     "residual": _residual,
-    "user": _of_user,
-    "written": _written,
+    "user": _user_function,
+    "written": _assigned_in_place,
 }
-VECTOR = COMMON | {"affine": _affine, "batch": _batch_normalization, "image": _image_of_vector}
+VECTOR = COMMON | {"affine": _affine, "batch": _batch_normalization, "image": _vectors_to_images}
 IMAGE = COMMON | {
     "batch": _batch_normalization,
-    "columns": _columns,
+    "columns": _images_to_sequences,
     "convolution": _convolution,
     "convolution again": _convolution,
     "deconvolution": _deconvolution,
@@ -400,7 +429,7 @@ IMAGE = COMMON | {
 SEQUENCE = COMMON | {
     "affine": _affine,
     "attention": _attention,
-    "last": _last,
+    "last": _mean_over_sequence,
     "multi head": _multi_head,
     "recurrent": _recurrent,
 }
@@ -411,15 +440,15 @@ class Way:
     """A way to run a network.
 
     Attributes:
-        eager: Functions run as they are built.
-        plan: Of a static graph.
+        eager: Whether functions run as they are built.
+        plan: The value of `nn.config.plan` for a static graph.
         forward: Arguments of the forward run.
         backward: Arguments of the backward run.
-        by: What differentiates: `backward`, `autodiff` or `grad`.
-        threads: How many compute.
-        recompute: Values are dropped and computed again.
+        by: The way to differentiate: `backward`, `autodiff` or `grad`.
+        threads: Number of threads.
+        recompute: Whether values are dropped and recomputed.
         budget: Bytes of a memory budget for eager code.
-        exact: The bits are those of all other ways.
+        exact: Whether the result must have the same bits as the other exact ways.
     """
 
     eager: bool = False
@@ -449,7 +478,8 @@ WAYS = {
 
 
 @contextmanager
-def _within(net: Network, way: Way) -> Iterator[None]:
+def _settings_of(net: Network, way: Way) -> Iterator[None]:
+    """Sets threads, plan, context, modes and memory budget of a way to run within a `with` block."""
     with ExitStack() as stack:
         threads, plan = nn.get_num_threads(), nn.config.plan
         stack.callback(nn.set_num_threads, threads)
@@ -466,8 +496,8 @@ def _within(net: Network, way: Way) -> Iterator[None]:
 
 
 def result(net: Network, way: Way) -> dict[str, np.ndarray]:
-    """The loss, the gradients and the statistics of a network after one step."""
-    with _within(net, way):
+    """Returns loss, gradients and statistics of a network after one step."""
+    with _settings_of(net, way):
         x = nn.Variable.from_numpy_array(net.x, need_grad=net.x.dtype.kind == "f" and not net.late)
         w = [nn.Variable.from_numpy_array(p, need_grad=True) for p in net.parameters]
         s = [nn.Variable.from_numpy_array(p) for p in net.statistics]
@@ -505,7 +535,7 @@ def check(seed: int) -> None:
     """Runs a network in every way.
 
     Raises:
-        AssertionError: If two ways give other numbers.
+        AssertionError: If two ways give different numbers.
     """
     net = made(seed)
     names = [name for name, _ in net.layers]
@@ -534,7 +564,7 @@ def check(seed: int) -> None:
 
 
 def _check_rows(net: Network, seed: int) -> None:
-    """Integers that were moved choose the rows that they choose in NumPy."""
+    """Checks that an embedding of moved indices looks up the same rows as NumPy."""
     names = [name for name, _ in net.layers]
     if "embed" not in names:
         return
@@ -542,7 +572,7 @@ def _check_rows(net: Network, seed: int) -> None:
     ids = net.x
     for name in names[:at]:
         ids = PLAIN[name](ids)
-    with _within(net, WAYS["static"]):
+    with _settings_of(net, WAYS["static"]):
         h = nn.Variable.from_numpy_array(net.x)
         for _, build in net.layers[:at]:
             h = build(h, [], [])
@@ -552,7 +582,7 @@ def _check_rows(net: Network, seed: int) -> None:
 
 
 def _check_file(net: Network, seed: int) -> None:
-    """A network that is saved, loaded and called by several threads gives each its own result."""
+    """Checks that a network which is saved, loaded and called by several threads returns the right result to each."""
     x = nn.Variable(net.x.shape)
     w = [nn.Variable.from_numpy_array(p, need_grad=True) for p in net.parameters]
     h = x
@@ -585,7 +615,7 @@ def _check_file(net: Network, seed: int) -> None:
 
 
 def main() -> None:
-    """Shows and runs the networks of the numbers given."""
+    """Prints and runs the networks of the seeds on the command line."""
     for seed in map(int, sys.argv[1:]):
         net = made(seed)
         print(seed, net.context, net.x.shape, [name for name, _ in net.layers], flush=True)

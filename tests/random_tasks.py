@@ -1,6 +1,6 @@
 """Random asyncio tasks that enter and leave scopes between each other: each task sees its own scopes only.
 
-`python tests/random_tasks.py SEED` runs the tasks of a number.
+`python tests/random_tasks.py SEED` runs the tasks of a seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scopes:
-    """What a task has to see."""
+    """The scopes that a task is in, and so must observe."""
 
     eager: bool = False
     context: str = "float"
@@ -33,7 +33,7 @@ class Scopes:
 
 
 def entered(scopes: Scopes, choose: random.Random) -> tuple[AbstractContextManager[Any], Scopes]:
-    """A scope to enter, and what is seen within."""
+    """Returns a random scope to enter, and the scopes to observe within it."""
     kind = choose.choice(["eager", "context", "recompute", "no_grad", "path"])
     if kind == "eager":
         on = choose.random() < 0.5
@@ -51,13 +51,13 @@ def entered(scopes: Scopes, choose: random.Random) -> tuple[AbstractContextManag
 
 
 class Seen:
-    """What tasks see, and the parameter scopes that were found by their paths."""
+    """Checks the observed scopes of tasks, and records parameter scopes by path."""
 
     def __init__(self) -> None:
         self._scopes: dict[tuple[str, ...], Any] = {(): nn.get_current_parameter_scope()}
 
     def check(self, expected: Scopes, who: str) -> None:
-        """Refuses other scopes than those expected."""
+        """Raises AssertionError if the current scopes differ from the expected ones."""
         y = F.exp(nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True))
         here = nn.get_current_parameter_scope()
         known = next((path for path, scope in self._scopes.items() if scope is here), None)
@@ -79,7 +79,7 @@ async def task(number: int, choose: random.Random, steps: int, scopes: Scopes, s
     """Takes random steps, and awaits between them.
 
     Raises:
-        AssertionError: If the task sees the scopes of another one.
+        AssertionError: If the task observes a scope of another task.
     """
     held: list[tuple[ExitStack, Scopes]] = []
     now = scopes
@@ -110,6 +110,7 @@ async def task(number: int, choose: random.Random, steps: int, scopes: Scopes, s
 
 
 async def _together(seed: int, seen: Seen) -> None:
+    """Runs several random tasks concurrently."""
     choose = random.Random(seed)
     started = [
         task(k, random.Random(choose.random()), choose.randint(4, 20), Scopes(), seen)
@@ -119,10 +120,10 @@ async def _together(seed: int, seen: Seen) -> None:
 
 
 def check(seed: int) -> None:
-    """Runs the tasks of a number, after which the thread has no scope left.
+    """Runs the tasks of a seed. Afterwards the thread must be in no scope.
 
     Raises:
-        AssertionError: If a task or the thread sees the scope of another one.
+        AssertionError: If a task or the thread observes a scope of another task.
     """
     nn.clear_parameters()
     try:

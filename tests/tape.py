@@ -94,25 +94,28 @@ def replaced_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.
 
 
 def overwritten(x: Any, y: Any) -> Any:
-    """As `replaced`, where the gradient of the function that is written to reads what that gave."""
+    """Like `replaced` on `tanh(x)`: the gradient of `tanh` reads the output that is assigned to."""
     h = F.tanh(x)
     h[:, 1] = y[:, 2] * 2.0
     return h
 
 
 def overwritten_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The NumPy version of `overwritten`."""
     return replaced_plain(np.tanh(x), y)
 
 
 def overwritten_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns the gradients of `overwritten`."""
     gx, g = replaced_backward(gy, x, y)
     return gx * (1 - np.tanh(x) ** 2), g
 
 
 def forgotten_twice(x: Any, y: Any) -> Any:
-    """A segment within a segment, both of which leave one of their inputs alone."""
+    """A `forget` segment within another one. Both have an unused input."""
 
     def segment(u: Any, unused: Any, v: Any) -> Any:
+        """The outer segment, which contains the inner one."""
         return F.forget(lambda a, _: F.tanh(a * 0.5), u, unused) * F.sigmoid(u) + v * 0.5
 
     return F.forget(segment, x, y, y)
@@ -198,9 +201,9 @@ FORMULAS = OPS | {
     ),
 }  # fmt: skip
 SHARED = ("reshape", "unlink")
-"""What gives the memory of its input another name, with the next run."""
+"""Operations whose output aliases their input after the next run."""
 FORGETS = ("forgotten", "forgotten_twice")
-"""What is computed again for the backward run, whatever the program says."""
+"""Operations that are always recomputed for a backward run."""
 UNARY = tuple(name for name, op in FORMULAS.items() if op.n_inputs == 1)
 NAMES = tuple(name for name in FORMULAS if name not in ("relu", "weighed"))
 """Operations that programs choose from. `relu` is left out, since rounding may cross its kink."""

@@ -48,7 +48,7 @@ def test_long_sums(n):
         assert error <= float(listed), name
 
 
-def test_the_page_names_what_depends_on_instructions():
+def test_the_page_lists_operations_that_depend_on_instructions():
     """The listed operations are exempt in the test of instruction sets. All others must give the same bits there."""
     text = PAGE.read_text()
     listed = text[text.index("Exceptions are sums of products") :]

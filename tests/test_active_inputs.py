@@ -1,4 +1,4 @@
-"""`Function.set_active_input_mask`: a sum or product goes on without some of its inputs, which do not run meanwhile."""
+"""`Function.set_active_input_mask` leaves inputs out of a sum or product. Masked inputs are not computed."""
 
 import gc
 
@@ -16,7 +16,7 @@ MASKS = ([True, False, True], [False, True, False], [True, True, True], [False, 
 
 
 class Counted(PythonFunction):
-    """The input, and how often it was computed."""
+    """A user's identity function that counts its runs."""
 
     def __init__(self):
         super().__init__()
@@ -47,6 +47,7 @@ class Counted(PythonFunction):
 
 
 def built(name):
+    """Builds the function `name` on three inputs. Returns leaves, counting functions, the inputs and the output."""
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     counters = [Counted() for _ in leaves]
     hidden = [counter(x * 1.0) for counter, x in zip(counters, leaves, strict=True)]
@@ -54,9 +55,11 @@ def built(name):
 
 
 def expected(name, leaves, mask):
+    """Returns the value and the gradients if only the inputs chosen by `mask` take part."""
     chosen = [x.d.copy() for x, is_chosen in zip(leaves, mask, strict=True) if is_chosen]
     y = REDUCE[name](chosen, axis=0)
-    each = [np.ones(2) if name == "add_n" else y / x.d if is_chosen else None for x, is_chosen in zip(leaves, mask)]  # noqa: B905
+    parts = zip(leaves, mask, strict=False)
+    each = [np.ones(2) if name == "add_n" else y / x.d if is_chosen else None for x, is_chosen in parts]
     return y, [np.zeros(2) if not is_chosen else g for g, is_chosen in zip(each, mask, strict=True)]
 
 
@@ -93,7 +96,7 @@ def test_other_derivatives_go_without_them_too(name):
 
 
 @pytest.mark.parametrize("name", REDUCE)
-def test_at_once_and_in_nn_grad(name):
+def test_masks_in_eager_mode_and_in_nn_grad(name):
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([True, False, True])
@@ -107,7 +110,7 @@ def test_at_once_and_in_nn_grad(name):
 
 
 @pytest.mark.parametrize("name", REDUCE)
-def test_by_hand_all_inputs_are_given(name):
+def test_direct_calls_take_all_inputs(name):
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([False, True, True])

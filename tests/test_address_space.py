@@ -1,4 +1,4 @@
-"""A process that has used all addresses that it may have: what does not fit is a MemoryError, and nothing aborts."""
+"""A process with a limited address space: failed allocations raise MemoryError and do not abort."""
 
 import subprocess
 import sys

@@ -175,6 +175,8 @@ def test_a_gradient_may_share_memory_with_its_inputs():
 
 def test_a_users_function_may_write_where_it_reads():
     class Reversed(nn.function.PythonFunction):
+        """Writes its input in reverse order, element by element."""
+
         @property
         def name(self):
             return "Reversed"

@@ -218,6 +218,8 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
     returned = []
 
     class Owner:
+        """An owner of memory that exports DLPack capsules."""
+
         def __init__(self):
             self.values = np.arange(3, dtype=np.float32)
 
@@ -228,6 +230,8 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
             return (1, 0)
 
     class Lent(np.ndarray):
+        """An array that records its deletion."""
+
         def __del__(self):
             returned.append(True)
 

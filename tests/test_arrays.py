@@ -39,7 +39,7 @@ def variable(values, dtype=np.float32, need_grad=None):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_an_array_takes_the_type_of_what_is_assigned(dtype):
+def test_an_array_takes_the_type_of_the_assigned_value(dtype):
     values = np.array([[0, 1], [2, 3]]).astype(dtype)
     a = nn.NdArray((2, 2))
     a.data = values
@@ -124,7 +124,7 @@ def test_an_array_that_was_never_written_has_no_type_and_reads_as_zeros():
     assert a.dtype == np.float32
 
 
-def test_assignment_broadcasts_and_refuses_what_does_not_fit():
+def test_assignment_broadcasts_or_refuses_shapes():
     v = nn.Variable((2, 3))
     v.d = np.arange(3)
     assert v.d.tolist() == [[0, 1, 2]] * 2

@@ -20,18 +20,22 @@ class InNumPy:
 
     @staticmethod
     def reshape(x, shape):
+        """Reshapes into a copy."""
         return x.reshape(shape).copy()
 
     @staticmethod
     def transpose(x, axes):
+        """Transposes into a copy."""
         return x.transpose(axes).copy()
 
     @staticmethod
     def identity(x):
+        """Returns a copy."""
         return x.copy()
 
     @staticmethod
     def part(x, key):
+        """Returns a copy of a part."""
         return np.array(x[key])
 
 
@@ -42,6 +46,7 @@ class InKinnor:
 
     @staticmethod
     def part(x, key):
+        """Returns a part."""
         return x[key]
 
 
@@ -162,7 +167,7 @@ def test_earlier_results_keep_their_values(dynamic, key):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_a_leaf_keeps_what_was_computed_from_it(dynamic):
+def test_assignment_to_a_leaf_keeps_earlier_results(dynamic):
     x = nn.Variable.from_numpy_array(np.ones(2, np.float32))
     with nn.auto_forward(dynamic):
         before = F.exp(x)

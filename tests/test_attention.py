@@ -195,7 +195,7 @@ def test_invalid_arguments_are_refused():
 @pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("masked", [False, True])
-def test_heads_are_the_same_bits_static_and_at_once(kind, dropout, masked):
+def test_heads_have_the_same_bits_static_and_eager(kind, dropout, masked):
     """Values, weights and gradients, and the masks that dropout draws."""
     found = []
     r = np.random.RandomState(0)

@@ -107,7 +107,7 @@ def test_refused(tmp_path, monkeypatch):
     for bad in (SAMPLES / 3e3, SAMPLES[:, 0], [[1]], SAMPLES.astype(np.float16)):
         with pytest.raises(nn.ArgumentError, match="ausave"):
             ausave(tmp_path / "b.wav", bad)
-    with pytest.raises(nn.ArgumentError, match="ending of a format"):
+    with pytest.raises(nn.ArgumentError, match="expected an audio file extension"):
         ausave(tmp_path / "b.txt", SAMPLES)
     with pytest.raises(nn.ArgumentError, match="got 'sox'"):
         audio_utils.set_backend("sox")
@@ -122,7 +122,7 @@ def test_refused(tmp_path, monkeypatch):
 
 
 def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
-    """As on a disk that is full: what the system says is raised, and what was there before stays."""
+    """As on a full disk: the system's error is raised, and the old file stays."""
     path = tmp_path / "a.wav"
     ausave(path, SAMPLES)
     before = path.read_bytes()
@@ -131,6 +131,7 @@ def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):
             ausave(tmp_path / "nowhere" / f"a.{ending}", SAMPLES)
 
     def full(self, content):
+        """Raises the error of a full disk."""
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)

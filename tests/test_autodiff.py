@@ -239,7 +239,7 @@ def test_gradients_add_up_in_the_type_that_they_have():
     np.testing.assert_array_equal(held.data, x.g)
 
 
-def test_a_view_of_the_gradient_sees_what_is_added():
+def test_a_view_of_the_gradient_sees_later_sums():
     x = leaf(1, 2)
     view = x.g
     view[...] = 1

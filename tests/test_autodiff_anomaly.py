@@ -91,6 +91,7 @@ def test_the_mode_ends():
 
     @autodiff.detect_anomaly()
     def decorated():
+        """Computes the logarithm of an invalid value."""
         F.log(x).forward()
 
     with pytest.raises(RuntimeError):

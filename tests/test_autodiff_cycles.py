@@ -20,8 +20,8 @@ def at_once():
         yield
 
 
-def hooked(make):
-    """Counts the variables that survive garbage collection, for a variable with a hook that refers to it."""
+def survivors_with_hook(make):
+    """Makes a variable with a hook that refers to it, drops it, and counts the variables that survive collection."""
     before = _core.live_variables()
     x = make()
     x.register_hook(lambda g, x=x: x * g)
@@ -34,11 +34,11 @@ def hooked(make):
 
 
 def test_a_leaf_with_a_hook_that_refers_to_it():
-    assert hooked(lambda: leaf(1, 2)) == 0
+    assert survivors_with_hook(lambda: leaf(1, 2)) == 0
 
 
 def test_a_result_with_a_hook_that_refers_to_it():
-    assert hooked(lambda: leaf(1, 2) * 3) == 0
+    assert survivors_with_hook(lambda: leaf(1, 2) * 3) == 0
 
 
 def test_a_hook_after_accumulation():
@@ -120,7 +120,7 @@ def test_graphs_of_gradients_are_freed_with_the_gradient():
     assert _core.live_variables() == before
 
 
-def test_a_variable_whose_info_refers_to_it():
+def test_a_variable_referenced_by_its_info():
     class Info:
         pass
 

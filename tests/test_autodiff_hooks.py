@@ -138,6 +138,7 @@ def test_a_solver_may_step_in_a_hook():
     solver.set_parameters({"x": x})
 
     def step(_):
+        """A hook that updates the parameters."""
         solver.update()
         solver.zero_grad()
 

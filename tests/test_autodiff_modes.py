@@ -122,6 +122,7 @@ def test_generators():
 
     @no_grad
     def g(n):
+        """Records the mode at each step."""
         try:
             for i in range(n):
                 seen.append(is_grad_enabled())
@@ -144,6 +145,7 @@ def test_generators():
     assert seen == [False, ("a", False), False, ("thrown", False), ("closed", False)]
 
     def outer():
+        """Delegates to `g`."""
         return (yield from g(1))
 
     it = outer()
@@ -158,17 +160,20 @@ def test_coroutines():
 
     @no_grad
     async def inner():
+        """Records the mode before and after a suspension."""
         seen.append(is_grad_enabled())
         await asyncio.sleep(0)
         seen.append(is_grad_enabled())
         return "end"
 
     async def other():
+        """Records the mode of another task."""
         for _ in range(3):
             seen.append(("other", is_grad_enabled()))
             await asyncio.sleep(0)
 
     async def main():
+        """Runs both tasks concurrently."""
         return (await asyncio.gather(inner(), other()))[0]
 
     assert asyncio.run(main()) == "end"

@@ -1,4 +1,4 @@
-"""Derivatives within derivatives, to third order: each is the derivative, with and without `create_graph`."""
+"""Nested derivatives up to third order are right, with and without `create_graph`."""
 
 import gc
 import itertools
@@ -18,16 +18,21 @@ V = 1.5
 
 @pytest.fixture(autouse=True)
 def double():
+    """Runs the test in double precision."""
     with nn.context_scope(DOUBLE):
         yield
 
 
 def by_value_and_grad(f, **create):
+    """Returns the derivative of `f` as a function, by `value_and_grad`."""
     return lambda x: autodiff.value_and_grad(f, **create)(x)[1]
 
 
 def by_grad(f, **create):
+    """Returns the derivative of `f` as a function, by `autodiff.grad`."""
+
     def derivative(x):
+        """Returns the derivative at `x`."""
         with nn.auto_forward(), autodiff.enable_grad():
             x = x if isinstance(x, nn.Variable) else nn.Variable.from_numpy_array(x, need_grad=True)
             x = F.identity(x) if x.requires_grad else x.get_unlinked_variable(need_grad=True)
@@ -48,17 +53,19 @@ ORDER = {"hessian": 2}
 
 
 def function(x):
+    """Returns `sum(exp(2 x))`."""
     return F.sum(F.exp(x * 2.0))
 
 
 def derivative(order):
+    """Returns the exact derivative of `function` of this order."""
     return 2.0**order * np.exp(2 * AT)
 
 
 @pytest.mark.parametrize("create", [{}, {"create_graph": True}, {"create_graph": False}], ids=str)
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_each_way_within_each_other(levels, create):
-    """All but the outermost are told `create_graph`."""
+    """All derivatives except the outermost get `create_graph`."""
     for names in itertools.product(WAYS, repeat=levels):
         f = function
         for name in names[:-1]:
@@ -72,14 +79,16 @@ def test_each_way_within_each_other(levels, create):
 
 @pytest.mark.parametrize("inner", [name for name in WAYS if name != "hessian"])
 @pytest.mark.parametrize("outer", WAYS)
-def test_what_the_inner_function_reads_from_outside(inner, outer):
+def test_variables_captured_by_the_inner_function(inner, outer):
     """d/dx of x times d/dy (x y^2) at y = x is d/dx of 2 x^3."""
 
     def f(x):
+        """A function with a nested derivative that keeps its graph."""
         y = WAYS[inner](lambda y: F.sum(x * y * y), create_graph=True)(x)
         return F.sum(x * y)
 
     def without(x):
+        """The same function without `create_graph`."""
         return F.sum(x * WAYS[inner](lambda y: F.sum(x * y * y))(x))
 
     expected = 12 * AT if outer == "hessian" else 6 * AT**2
@@ -91,9 +100,11 @@ def test_what_the_inner_function_reads_from_outside(inner, outer):
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_the_vector_of_a_product_may_depend_on_the_argument(shape):
     def along(x):
+        """A product of the Jacobian with `x` itself."""
         return autodiff.jvp(lambda y: y * y, x, F.reshape(x, shape))[1]
 
     def back(x):
+        """A product of `x` itself with the Jacobian."""
         return autodiff.vjp(lambda y: y * y, x, F.reshape(x, shape))[1]
 
     for f in (along, back):
@@ -113,6 +124,7 @@ def test_values_of_inner_calls_are_differentiated_too():
 
 def test_no_grad_and_detach_make_constants():
     def f(x):
+        """A function with constant derivatives inside."""
         with autodiff.no_grad():
             _, a = autodiff.value_and_grad(lambda y: F.sum(y * y))(x)
         b = autodiff.jacobian(lambda y: y * y, x.detach())
@@ -124,8 +136,8 @@ def test_no_grad_and_detach_make_constants():
 
 @pytest.mark.parametrize("need_grad", [True, False])
 @pytest.mark.parametrize("name", WAYS)
-def test_the_argument_is_not_what_the_function_reads_from_outside(name, need_grad):
-    """The derivative of w exp(x) by x at w, and of the same with a second derivative."""
+def test_the_argument_differs_from_an_equal_captured_variable(name, need_grad):
+    """The derivative of `w exp(x)` by `x` at `x = w` treats `w` as a constant."""
     with nn.auto_forward():
         w = nn.Variable.from_numpy_array(np.array(AT), need_grad=need_grad)
     g = WAYS[name](lambda x: F.sum(w * F.exp(x)))(w)
@@ -133,9 +145,10 @@ def test_the_argument_is_not_what_the_function_reads_from_outside(name, need_gra
 
 
 def test_a_derivative_that_is_not_nested_has_no_graph():
-    """Nor does one that is taken after a nested one, or after a function that raised."""
+    """Also after a nested derivative, and after a function that raised."""
 
     def fail(x):
+        """A function that raises."""
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -144,6 +157,7 @@ def test_a_derivative_that_is_not_nested_has_no_graph():
     held = []
 
     def f(x):
+        """A function that records a weak reference to an intermediate value."""
         h = F.exp(x)
         held.append(weakref.ref(h))
         return F.sum(h * h)
@@ -159,7 +173,7 @@ def test_a_derivative_that_is_not_nested_has_no_graph():
         assert not found.requires_grad or found.parent is None
 
 
-def test_value_and_grad_makes_a_graph_if_it_is_told_to():
+def test_value_and_grad_makes_a_graph_with_create_graph():
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.array([AT]), need_grad=True)
         _, g = autodiff.value_and_grad(lambda y: F.sum(y**3), create_graph=True)(x)

@@ -15,6 +15,7 @@ def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]
     rng = np.random.default_rng(5)
 
     def leaf(*shape: int) -> nn.Variable:
+        """Returns a leaf of random values."""
         return nn.Variable.from_numpy_array(rng.normal(size=shape).astype(np.float32) * 0.2, need_grad=True)
 
     h, parameters = nn.Variable.from_numpy_array(rng.normal(size=(8, width)).astype(np.float32)), []

@@ -1,4 +1,4 @@
-"""`autodiff` gives back what it has differentiated through, and nothing that something else still reads."""
+"""`autodiff` frees the values that it has differentiated through, except values that other functions still read."""
 
 import itertools
 
@@ -23,12 +23,14 @@ STEPS = {
 
 
 def assigned(h):
+    """Halves `h` and assigns to its first element in place."""
     y = h * 0.5
     y[0] = 1.0
     return y
 
 
 def leaf(*shape, need_grad=True):
+    """Returns a leaf of random values, the same for each number of axes."""
     values = np.random.RandomState(len(shape)).uniform(0.1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=need_grad)
 
@@ -90,8 +92,9 @@ def test_another_loss_still_reads_the_memory(owner, held, second):
 
 
 @pytest.mark.parametrize("back", [lambda y: autodiff.backward([y]), lambda y: y.backward(clear_buffer=True)])
-def test_a_state_that_goes_on_in_the_next_run(back):
+def test_a_state_carried_over_to_the_next_run(back):
     def gradients(back):
+        """Returns the gradients of two runs, the second from the last state."""
         x, w, h0 = leaf(2, 3, need_grad=False), leaf(3, 3), nn.Variable((2, 3))
         h0.d = 0
         h = F.tanh(F.affine(x, w) + h0)

@@ -66,7 +66,7 @@ def test_a_hook_on_the_root_keeps_the_callers_gradient():
     assert (x.g.tolist(), y.g.tolist()) == ([54, 108], [7, 7])
 
 
-def test_a_view_of_the_gradient_sees_what_is_added():
+def test_a_view_of_the_gradient_sees_later_sums():
     x = leaf(1, 2)
     x.g = 1
     view = x.g
@@ -122,6 +122,7 @@ def test_a_solver_may_step_in_a_hook():
     solver.set_parameters({"x": x})
 
     def step(_):
+        """A hook that updates the parameters."""
         solver.update()
         solver.zero_grad()
 

@@ -195,7 +195,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("said", TOLD)
-def test_messages_say_what_was_expected_and_received(said):
+def test_messages_name_the_expected_and_the_received_value(said):
     with pytest.raises(nn.Error, match=said):
         TOLD[said]()
 

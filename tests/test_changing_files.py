@@ -1,4 +1,4 @@
-"""Files that another process writes in place while they are read: what is read is of one version, or an error."""
+"""Files that another process overwrites while they are read: the result is one version of the file, or an error."""
 
 import os
 import subprocess
@@ -34,9 +34,11 @@ while True:
 
 
 def parameters(path, value):
+    """Writes parameters equal to `value` to a file. Returns a function that reads them."""
     nn.save_parameters(path, {f"p{i}": nn.Variable.from_numpy_array(np.full(N, value, np.float32)) for i in range(3)})
 
     def read(path):
+        """Returns the parameters in a file."""
         with nn.parameter_scope("read"):
             nn.clear_parameters()
             nn.load_parameters(path)
@@ -46,6 +48,7 @@ def parameters(path, value):
 
 
 def states(path, value):
+    """Writes solver states equal to `value` to a file. Returns a function that reads them."""
     solver = S.Adam()
     w = nn.Variable.from_numpy_array(np.zeros(N, np.float32), need_grad=True)
     solver.set_parameters({"w": w})
@@ -58,6 +61,7 @@ def states(path, value):
     solver.save_states(path)
 
     def read(path):
+        """Returns the states in a file."""
         made = S.Adam()
         made.set_parameters({"w": w})
         made.load_states(path)
@@ -67,6 +71,7 @@ def states(path, value):
 
 
 def onnx_model(path, value):
+    """Writes an ONNX model with weights equal to `value`. Returns a function that reads them."""
     held = [on.from_array(np.full((100, N // 100), value, np.float32), f"w{i}") for i in range(3)]
     nodes = [oh.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"]) for i in range(3)]
     tensor = oh.make_tensor_value_info
@@ -74,12 +79,14 @@ def onnx_model(path, value):
     path.write_bytes(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8).SerializeToString())
 
     def read(path):
+        """Returns the weights in a file."""
         return [x.d.copy() for x in kinnor.onnx.load(path).get_parameters().values()]
 
     return read
 
 
 def network(path, value):
+    """Writes a network with weights equal to `value`. Returns a function that reads them."""
     with nn.parameter_scope("network"):
         nn.clear_parameters()
         x = nn.Variable((1, 100))
@@ -87,6 +94,7 @@ def network(path, value):
         nn.save(path, {"y": F.relu(y)}, inputs={"x": x})
 
     def read(path):
+        """Returns the weights in a file."""
         return [x.d.copy() for x in nn.load(path).get_parameters().values()]
 
     return read
@@ -120,7 +128,7 @@ def test_readers_see_one_version(made, suffix, tmp_path):
             except (nn.Error, OSError) as error:
                 found.add(type(error))
             else:
-                # A protobuf file of which the writer has written a part is a whole one with fewer parameters.
+                # A partly written protobuf file is valid and has fewer parameters.
                 values = {float(value) for array in arrays for value in np.unique(array)}
                 assert len(values) <= 1, "a mixture of two versions"
                 found |= values
@@ -137,6 +145,7 @@ def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
     parameters(path, 1)
 
     def read(path):
+        """Touches the file during each read."""
         calls.append(1)
         os.utime(path, ns=(0, len(calls)))
 
@@ -158,12 +167,13 @@ def test_a_file_from_a_clock_that_is_ahead_is_read(tmp_path):
     assert time.monotonic() - start < 1
 
 
-def test_a_folded_model_knows_its_numbers_from_others_of_the_same_size_and_time(tmp_path):
+def test_a_folded_model_detects_a_changed_file_of_the_same_size_and_time(tmp_path):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((32, 32, 3, 3)).astype(np.float32)
     path = tmp_path / "net.onnx"
 
     def write(w):
+        """Writes a model with the weight `w`."""
         tensor, one = oh.make_tensor_value_info, np.ones(32, np.float32)
         nodes = [
             oh.make_node("Conv", ["x", "w"], ["h"], kernel_shape=[3, 3], pads=[1] * 4),
@@ -183,7 +193,7 @@ def test_a_folded_model_knows_its_numbers_from_others_of_the_same_size_and_time(
         with pytest.raises(kinnor.onnx.OnnxError, match="written since"):
             model.get_parameters()
         with pytest.raises(kinnor.onnx.OnnxError, match="written since"):
-            model(np.concatenate([x, x]))  # another shape is built of them
+            model(np.concatenate([x, x]))  # builds a graph of another shape from them
         np.testing.assert_array_equal(model(x), before)
     write(w)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))

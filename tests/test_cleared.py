@@ -1,4 +1,4 @@
-"""Arrays that a program has cleared: integers are an error to read, and so is what a run computed and still needs."""
+"""Reading arrays that a program has cleared: an error for integers, and for values that a run still needs."""
 
 import copy
 import pickle
@@ -109,7 +109,7 @@ def network():
 
 @pytest.mark.parametrize("plan", ["plain", "optimised"])
 @pytest.mark.parametrize("which", [1, 2])
-def test_what_a_run_computed_is_an_error_if_a_hook_clears_it(which, plan):
+def test_a_value_cleared_by_a_hook_is_an_error_in_the_forward_run(which, plan):
     *variables, y = network()
     nn.config.plan = plan
     try:
@@ -117,6 +117,7 @@ def test_what_a_run_computed_is_an_error_if_a_hook_clears_it(which, plan):
         expected = y.d.copy()
 
         def clear(f):
+            """A hook that clears one of the values."""
             if f.outputs[0] == variables[which]:
                 variables[which].data.clear()
 
@@ -129,7 +130,7 @@ def test_what_a_run_computed_is_an_error_if_a_hook_clears_it(which, plan):
         nn.config.plan = "optimised"
 
 
-def test_what_a_run_computed_is_an_error_in_the_backward_run():
+def test_a_value_cleared_by_a_hook_is_an_error_in_the_backward_run():
     x, h, g, y = network()
     for v in (h, g):
         y.forward()
@@ -144,6 +145,7 @@ def test_what_a_run_computed_is_an_error_in_the_backward_run():
         y.forward()
 
         def clear(f, v=v):
+            """A hook that clears `v` at the last function."""
             if f.outputs[0] == y:
                 v.data.clear()
 
@@ -151,7 +153,7 @@ def test_what_a_run_computed_is_an_error_in_the_backward_run():
             y.backward(function_post_hook=clear)
 
 
-def test_what_was_computed_at_once_is_an_error_to_functions():
+def test_functions_refuse_cleared_eager_results():
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
         h = F.exp(x)
@@ -196,6 +198,7 @@ def test_a_leaf_that_is_cleared_in_mid_run_reads_as_nan():
     x, _, _, y = network()
 
     def clear(f):
+        """A hook that clears the leaf."""
         if f.name.lower().startswith("mulscalar"):
             x.data.clear()
 

@@ -135,7 +135,7 @@ def test_networks_are_converted_both_ways(folder, model, extension, capsys):
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
     np.testing.assert_array_equal(nn.load("again.nnp")(x), nn.load("net.nnp")(x))
     assert run(f"convert net.nnp out{extension}") == 1
-    assert re.fullmatch(r"kinnor: convert: expected a file that is not there yet.*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"kinnor: convert: expected a new file, or --force.*\n", capsys.readouterr().err)
     ok(f"convert net.nnp out{extension} --force --batch-size 3 --nnp-exclude-parameter")
     assert nn.graph_def.load(f"out{extension}").default_graph().variables["x"].shape == (3, 1, 4, 4)
 
@@ -213,7 +213,7 @@ def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
     assert [nodes[1][10], nodes[3][10]] == [120, 260]
     assert (found["title"], found["outputs"]) == ("net", [3])
     ok("draw --help")
-    assert "one page that folds scopes" in " ".join(capsys.readouterr().out.split())
+    assert "a self-contained page with foldable scopes" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):
@@ -445,7 +445,7 @@ def test_failures_print_one_line_and_set_the_status(folder, capsys):
     assert run("dump bad.nnp") == 1
 
 
-def test_each_command_says_what_it_takes(capsys):
+def test_each_command_lists_its_arguments(capsys):
     ok("--help")
     listed = capsys.readouterr().out
     for name, (_, text) in COMMANDS.items():

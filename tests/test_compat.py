@@ -106,7 +106,7 @@ def test_the_base_of_patch_correlation_takes_channels_last():
     assert out == ["PatchCorrelation", "True", "True", "True"]
 
 
-def test_nnabla_asserts_what_kinnor_refuses():
+def test_refused_arguments_are_assertion_errors_in_nnabla():
     out = run("""
         import numpy as np, nnabla as nn, nnabla.functions as F
         from nnabla.parameter import get_parameter_or_create

@@ -61,7 +61,7 @@ def refused(kind, told, call, *args):
         raise AssertionError(told)
 
 refused(TypeError, "train: expected arguments with `config`, got 3", train_command, 3)
-refused(TypeError, "expected what `ArgumentParser.add_subparsers` gives", convert.add_convert_command, parser)
+refused(TypeError, "expected the result of `ArgumentParser.add_subparsers`", convert.add_convert_command, parser)
 missing = argparse.Namespace(config="none.nnp", inputs=["x.bin"])
 refused(FileNotFoundError, "none.nnp", forward.infer_command, missing)
 refused(FileNotFoundError, "none.txt", encode_decode_param.load_param_in_txt, "w", "none.txt")

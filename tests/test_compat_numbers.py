@@ -1,4 +1,4 @@
-"""Quirks of NNabla's kernels hold under NNabla's names, and natively not. Each is run in a process of its own."""
+"""Quirks of NNabla's kernels exist only under NNabla's names. Each test runs in its own process."""
 
 import numpy as np
 import pytest
@@ -119,6 +119,7 @@ def test_natively_a_fused_function_rounds_once():
     )
 
     def y(**given):
+        """Returns the value of a fused convolution."""
         made = F.fused_convolution(x, w, z=z, nonlinearity="tanh", **given)
         made.forward()
         return made.d.copy()

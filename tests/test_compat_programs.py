@@ -1,4 +1,4 @@
-"""Habits of public programs for NNabla on the side of the host, each in a process of its own."""
+"""Python features that public programs for NNabla rely on. Each test runs in its own process."""
 
 import json
 import textwrap
@@ -9,7 +9,7 @@ from test_compat import python, run
 import kinnor
 
 
-def test_the_version_is_that_of_the_api():
+def test_the_version_is_the_api_version():
     out = run("""
         import nnabla as nn
         from nnabla._version import __version__
@@ -109,7 +109,7 @@ def test_solvers_may_be_wrapped_in_classes_of_their_base():
     assert out == ["True", "0.5", "Empty", "typed"]
 
 
-def test_parametric_functions_call_what_a_program_puts_in_the_place_of_a_function():
+def test_parametric_functions_call_replaced_functions():
     out = run("""
         import numpy as np, nnabla as nn, nnabla.functions as F, nnabla.parametric_functions as PF
         from unittest import mock
@@ -391,7 +391,7 @@ RESETS = {"reset, False": "4312431243124312", "reset, True": "4343124312431243"}
 """Two batches of 2 after each of four calls of `_reset`, by whether batches are read ahead."""
 
 
-def test_the_order_of_examples_is_that_of_nnabla(tmp_path):
+def test_the_order_of_examples_equals_nnablas(tmp_path):
     found = json.loads(" ".join(run(ORDER_PROGRAM.replace("FOLDER", repr(str(tmp_path))))))
     keys = [f"{batch}, {seed}" for batch in (2, 7) for seed in (None, 5)]
     wanted = {

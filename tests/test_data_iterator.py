@@ -158,6 +158,7 @@ def in_threads(n_threads, work):
     failures = []
 
     def guarded():
+        """Calls `work` and records its error."""
         try:
             work()
         except BaseException as error:
@@ -368,7 +369,7 @@ def test_slice_out_of_range(start, end):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_order_is_that_of_the_examples_of_an_epoch(shuffle):
+def test_order_lists_the_examples_of_an_epoch(shuffle):
     source = SimpleDataSource(number, 6, shuffle=shuffle)
     for _ in range(3):
         order = source.order
@@ -399,6 +400,7 @@ class Own(DataSource):
         self.reset()
 
     def reset(self):
+        """Draws a new order."""
         self._indexes = self._rng.permutation(self._size) if self._shuffle else np.arange(self._size)
         super().reset()
 
@@ -547,6 +549,7 @@ SHARED = {
 @pytest.mark.parametrize("kind", SHARED)
 def test_iterators_that_share_a_generator_do_not_change_each_others_orders(kind, use_thread):
     def orders(turns):
+        """Returns the orders of both iterators."""
         rng = np.random.RandomState(1)
         made = [data_iterator_simple(number, 12, 4, True, rng, use_thread, **SHARED[kind]) for _ in range(2)]
         if kind == "slice":

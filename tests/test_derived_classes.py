@@ -13,9 +13,11 @@ from kinnor import _core
 
 
 def derived(base, *given, calls=True, **named):
-    """A class whose constructor takes what it likes, and gives its base class `given`."""
+    """Returns a class whose constructor accepts any arguments and passes `given` to its base class."""
 
     class Derived(base):
+        """The class."""
+
         def __init__(self, inner, bound=1, *, key=None):
             if calls:
                 super().__init__(*given, **named)
@@ -52,8 +54,10 @@ def test_own_arguments_are_taken(name, given, named, calls):
     assert made.key == named.get("key")
 
 
-def test_an_array_is_made_of_what_its_class_gives():
+def test_an_array_is_made_from_the_arguments_of_its_base_class():
     class Grid(nn.NdArray):
+        """An array whose constructor takes rows and columns."""
+
         def __init__(self, rows, columns):
             super().__init__((rows * columns,))
             self.rows = rows
@@ -70,8 +74,10 @@ def test_an_array_is_made_of_what_its_class_gives():
 
 
 @pytest.mark.parametrize(("arguments", "shape"), [((), ()), (((3, 2), True), (3, 2)), ((4,), (4,))])
-def test_a_variable_is_made_of_what_its_class_gives(arguments, shape):
+def test_a_variable_is_made_from_the_arguments_of_its_base_class(arguments, shape):
     class Tagged(nn.Variable):
+        """A variable whose constructor takes a tag first."""
+
         def __init__(self, tag, *others):
             super().__init__(*others)
             self.tag = tag
@@ -87,8 +93,10 @@ def test_a_variable_is_made_of_what_its_class_gives(arguments, shape):
         assert (v.g == 4).all()
 
 
-def test_a_derived_variable_has_the_shape_that_it_asks_for_though_its_arguments_would_do_as_well():
+def test_a_derived_variable_has_the_shape_given_to_the_base_constructor():
     class Square(nn.Variable):
+        """A variable whose constructor takes a length."""
+
         def __init__(self, length, flag=False):
             super().__init__((length, length))
 
@@ -97,7 +105,7 @@ def test_a_derived_variable_has_the_shape_that_it_asks_for_though_its_arguments_
     assert (F.sum(v).shape, v.grad.shape) == ((), (3, 3))
 
 
-def test_a_derived_variable_without_a_constructor_takes_what_variables_take():
+def test_a_derived_variable_without_a_constructor_takes_arguments_of_variables():
     class Plain(nn.Variable):
         pass
 
@@ -108,8 +116,10 @@ def test_a_derived_variable_without_a_constructor_takes_what_variables_take():
         nn.Variable(1, 2, 3, 4)
 
 
-def test_a_solver_is_made_of_what_its_class_gives():
+def test_a_solver_is_made_from_the_arguments_of_its_base_class():
     class Scaled(S.Momentum):
+        """A solver whose constructor takes a rate and a scale."""
+
         def __init__(self, rate, scale, *, note):
             super().__init__(rate * scale, momentum=0.0)
             self.note = note
@@ -182,7 +192,7 @@ def test_a_solver_is_made_of_what_its_class_gives():
         ],
     ],
 )
-def test_an_object_whose_own_constructor_was_not_called_says_so(base, error, use):
+def test_an_object_without_a_base_constructor_call_reports_it(base, error, use):
     made = derived(base, calls=False)("in", "bound")
     assert repr(made)
     assert made == made
@@ -191,7 +201,7 @@ def test_an_object_whose_own_constructor_was_not_called_says_so(base, error, use
         use(made)
 
 
-def test_a_context_whose_own_constructor_was_not_called_says_so():
+def test_a_context_without_a_base_constructor_call_reports_it():
     made = derived(nn.Context, calls=False)("in", "bound")
     with pytest.raises(nn.RangeError, match="Context: expected one of the backends"):
         _ = made.compute_type

@@ -95,6 +95,7 @@ class Small(BuiltModel):
     FOLDER, SHAPE, STAGES, UNUSED = "small", (3, 4, 4), ("all", "first"), ("xs",)
 
     def build(self, x, training, stages):
+        """Builds a convolution and a ReLU."""
         h = stages.note("first", PF.convolution(x, 2, (3, 3), fix_parameters=not training, name="c"))
         stages.note("all", F.relu(h))
 
@@ -103,6 +104,7 @@ class Other(Small):
     """A network whose parameters have other names."""
 
     def build(self, x, training, stages):
+        """Builds a convolution with another name."""
         stages.note("all", PF.convolution(x, 2, (3, 3), name="d"))
 
 
@@ -160,7 +162,7 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
         model(nn.Variable((3, 32, 32)))
     with pytest.raises(nn.RangeError, match="expected `use_up_to` to be one of detection, convdetect, lastconv, got"):
         model(use_up_to="pool")
-    with pytest.raises(NotImplementedError, match="ObjectDetection: expected a class of one network"):
+    with pytest.raises(NotImplementedError, match="ObjectDetection: expected a subclass that defines `build`"):
         ObjectDetection("", None)()
 
 

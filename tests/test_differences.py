@@ -19,6 +19,7 @@ def row(text):
     """Decorator: registers the check of the row of the page that begins with `text`."""
 
     def add(check):
+        """Adds the check to `ROWS`."""
         ROWS[text] = check
         return check
 
@@ -193,6 +194,7 @@ def at_infinity():
 
 @row("The slope of `warp_by_grid` at the last row and column")
 def slopes_at_the_border():
+    """At the last row and column `warp_by_grid` has the slope towards the inside."""
     x, grid = array([[[[1, 3], [1, 3]]]]), array([[[[1, 1], [-1, 1]]]])
     for border in ("repeat", "reflect"):
         assert gradient(F.warp_by_grid(x, grid, "linear", border, True), grid) == [[[[1, 0], [1, 0]]]]
@@ -200,6 +202,7 @@ def slopes_at_the_border():
 
 @row("`warp_by_grid` with `reflect` at places beyond")
 def places_far_out():
+    """Reflection at a distant place returns an element of the image."""
     x, grid = array([[[[1, 2, 3]]]]), array([[[[1e10, 0]]]])
     y = F.warp_by_grid(x, grid, "linear", "reflect", True)
     y.forward()
@@ -208,6 +211,7 @@ def places_far_out():
 
 @row("The derivative of `pow2` by a base of zero")
 def powers_of_zero():
+    """The derivative of `pow2` by a base of zero is finite for exponents 0 and 2."""
     x, y = array([0]), array([0])
     assert gradient(F.pow2(x, y), x) == [0]
     y = array([2])
@@ -216,6 +220,7 @@ def powers_of_zero():
 
 @row("Derivatives of `div2`, `atan2`, `asinh` and `acosh`")
 def squares_out_of_range():
+    """Derivatives are right although squares of the arguments overflow or underflow."""
     a, b = array([3e30]), array([1e25])
     np.testing.assert_allclose(gradient(F.div2(a, b), b), [-3e-20], rtol=1e-6)
     np.testing.assert_allclose(gradient(F.atan2(b, b), b), [0], atol=1e-30)
@@ -225,11 +230,13 @@ def squares_out_of_range():
 
 @row("The learning rate of `CosineScheduler` beyond")
 def rates_beyond_the_end():
+    """The learning rate is zero after the last iteration."""
     assert CosineScheduler(0.1, 10).get_learning_rate(20) == 0
 
 
 @row("`spectral_norm` of zeros")
 def norms_of_zeros():
+    """`spectral_norm` of zeros is zero, and so is its gradient."""
     w, u = array([[0, 0]]), array([1])
     y = F.spectral_norm(w, u)
     assert gradient(F.sum(y), w) == y.d.tolist() == [[0, 0]]
@@ -238,6 +245,7 @@ def norms_of_zeros():
 
 @row("`swish`, `gelu` and `mish` of infinities, and their derivatives")
 def limits():
+    """Values and derivatives at infinity are the limits."""
     for f in (F.swish, F.gelu, F.mish):
         x = leaf(np.inf, -np.inf)
         y = f(x)
@@ -247,6 +255,7 @@ def limits():
 
 @row("`sigmoid_cross_entropy` of infinite scores")
 def infinite_scores():
+    """The loss of infinite scores is zero or infinite, with finite gradients."""
     x = leaf(np.inf, np.inf, -np.inf, -np.inf)
     y = F.sigmoid_cross_entropy(x, array([1, 0, 0, 1]))
     assert gradient(y, x) == [0, 1, 0, -1]
@@ -255,6 +264,7 @@ def infinite_scores():
 
 @row("The gradient of `prod` whose product leaves the range of the type")
 def lost_products():
+    """The gradient of `prod` is right although the product overflows or underflows."""
     x = leaf(1e-30, 1e-30, 1e30)
     np.testing.assert_allclose(gradient(F.prod(x), x), [1, 1, 0], rtol=1e-6)
 
@@ -282,6 +292,7 @@ def power_iterations():
 
 @row("Normalizations of values whose spread is small")
 def small_spread():
+    """Normalizations are accurate if the spread of the values is small against their mean."""
     values = 5.28 + 1e-3 * np.random.RandomState(0).uniform(-1, 1, (2, 2, 5, 5))
     x, eps = array(values), 1e-8
     zeros, ones = array(np.zeros((1, 2, 1, 1))), array(np.ones((1, 2, 1, 1)))
@@ -303,13 +314,16 @@ def small_spread():
 
 @row("One variable as input and `gamma` of a normalization")
 def normalized_by_itself():
+    """A variable given as input and as `gamma` gets the sum of both gradients."""
     values, weights = np.random.RandomState(0).uniform(-2, 2, (2, 1, 3, 4))
     x, eps = array(values), 0.01
 
     def by_hand(v):
+        """The loss in NumPy."""
         return ((v - v.mean()) / np.sqrt(v.var() + eps) * v * weights).sum()
 
     def slope(i):
+        """The derivative of the loss by element `i`, by central differences."""
         step = np.zeros(values.shape)
         step[i] = 1e-6
         return (by_hand(values + step) - by_hand(values - step)) / 2e-6
@@ -322,6 +336,7 @@ def normalized_by_itself():
 
 @row("The order of equal elements from `top_k_data`")
 def equals_in_order():
+    """`top_k_data` returns equal elements in the order of their indices."""
     _, index = F.top_k_data(array([[1, 3, 3, 3, 2, 3]]), 3, with_index=True)
     index.forward()
     assert index.d.tolist() == [[1, 2, 3]]
@@ -329,6 +344,7 @@ def equals_in_order():
 
 @row("Two parameters of one solver on one array")
 def parameters_in_order():
+    """Two parameters of a solver that share an array are updated one after the other, by name."""
     for names in ("ab", "ba"):
         a = leaf(0.5, 0.25)
         b = nn.Variable((2,), need_grad=True)
@@ -345,6 +361,7 @@ def parameters_in_order():
 
 @row("`need_grad` of values that follow from a leaf, after")
 def rewired():
+    """After a leaf without gradient is rewired onto a graph that needs one, dependent values need a gradient."""
     x = leaf(0.3)
     h = F.sin(x)
     a = nn.Variable((1,), need_grad=False)
@@ -359,6 +376,7 @@ def rewired():
 
 @row("`y[0:1] = 0.5` of a `y` that needs no gradient")
 def need_grad_later():
+    """A gradient that is needed after an assignment in place leaves out the assigned element."""
     a = leaf(0.3, 0.7, need_grad=False)
     y = F.sin(a)
     y[0:1] = 0.5
@@ -370,6 +388,7 @@ def need_grad_later():
 
 @row("A call that fails, and `h` that it was to take")
 def failed_call():
+    """A call that raises leaves its inputs as they were: a clearing run still clears them."""
     h = leaf(1, 2) * 2.0
     y = F.sum(h)
     with pytest.raises(nn.Error):

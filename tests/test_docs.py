@@ -24,7 +24,7 @@ def snippets(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_snippets_do_what_they_say(page):
+def test_snippets_run_as_documented(page):
     found = snippets(page)
     assert {language for language, _ in found} <= {"pycon", "console"}, "expected sessions, which can be checked"
     text = "".join(code for language, code in found if language == "pycon")
@@ -36,7 +36,7 @@ def test_snippets_do_what_they_say(page):
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 
-def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
+def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
     lines = [
         line.removeprefix("$ ").split()
         for page in PAGES

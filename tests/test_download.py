@@ -84,7 +84,7 @@ def test_local_files(home, tmp_path):
 
 
 def test_without_a_network(home):
-    with pytest.raises(DownloadError, match=r"http://127.0.0.1:9/a.bin .*home/a.bin by hand.*refused") as caught:
+    with pytest.raises(DownloadError, match=r"http://127.0.0.1:9/a.bin .*home/a.bin yourself.*refused") as caught:
         download("http://127.0.0.1:9/a.bin")
     assert isinstance(caught.value, nn.Error)
     assert isinstance(caught.value, urllib.error.URLError)
@@ -92,7 +92,7 @@ def test_without_a_network(home):
     with download("http://127.0.0.1:9/a.bin") as file:
         assert file.read() == b"by hand"
     for bad in ("a.bin", "http://127.0.0.1:9/", ""):
-        with pytest.raises(nn.ArgumentError, match="expected an address of a file"):
+        with pytest.raises(nn.ArgumentError, match="expected the URL of a file"):
             download(bad)
 
 

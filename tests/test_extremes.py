@@ -1,4 +1,4 @@
-"""Numbers at the ends of their range: quotients, angles, powers at zero, limits, places far out, excluded ends."""
+"""Extreme numbers: quotients, angles, powers at zero, limits, distant places, excluded ends of intervals."""
 
 import itertools
 import math
@@ -24,15 +24,17 @@ WIDE = np.longdouble
 
 
 def context(kind):
+    """Returns a context scope with this element type."""
     return nn.context_scope(nn.Context([f"cpu:{kind}"]))
 
 
 def leaves(arrays):
+    """Returns a leaf that needs a gradient for each array."""
     return [nn.Variable.from_numpy_array(a, need_grad=True) for a in arrays]
 
 
 def differentiated(function, arrays, mode, gy):
-    """The gradients of `function(*arrays)`, that of the output being `gy`."""
+    """Returns the gradients of `function(*arrays)` for the output gradient `gy`."""
     xs = leaves(arrays)
     if mode == "graph":
         y = function(*xs)
@@ -55,15 +57,18 @@ def differentiated(function, arrays, mode, gy):
 
 
 def by_quotient(a, b):
+    """Returns the derivatives of `a / b`."""
     return 1 / b, -a / b / b
 
 
 def by_angle(y, x):
+    """Returns the derivatives of `atan2(y, x)`."""
     square = y * y + x * x
     return x / square, -y / square
 
 
 def by_power(x, y):
+    """Returns the derivatives of `x ** y`."""
     return (np.where(y == 0, 0, y * x ** (y - 1)), x**y * np.log(x))
 
 
@@ -124,7 +129,7 @@ def test_a_quotient_with_a_subnormal_number_has_a_gradient(mode):
 
 
 def derivatives_of(function, x, count, how, kind):
-    """The first derivatives of `function`."""
+    """Returns the first derivatives of `function`."""
     found = []
     with context(kind):
         (v,) = leaves([x])
@@ -147,6 +152,7 @@ def derivatives_of(function, x, count, how, kind):
 
 
 def raised(power):
+    """Returns a function that raises its argument to a constant power."""
     return lambda x: F.pow2(x, F.constant(power, x.shape))
 
 
@@ -195,18 +201,21 @@ def test_powers_of_zero_and_roots_of_minus_zero(mode):
 
 
 def units(got, exact):
+    """Returns the error in units in the last place of float32."""
     return np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(exact).astype(np.float32))
 
 
 def sigmoid(x):
+    """The logistic function in NumPy."""
     return 1 / (1 + np.exp(-x))
 
 
 def mish(x):
+    """Mish in NumPy."""
     return x * np.tanh(np.log1p(np.exp(x)))
 
 
-# Function, exact, from where on, and units in the last place.
+# Function, exact reference, lowest input, and largest error in units in the last place.
 LIMITS = {
     "sigmoid": (F.sigmoid, sigmoid, (4, 20), 0.55),
     "tanh": (F.tanh, np.tanh, (2.5, 12), 0.55),
@@ -269,7 +278,7 @@ def test_the_gradient_of_a_saturated_function_vanishes_where_the_nearest_number_
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["float", "double", "half"])
 @pytest.mark.parametrize("axes", [2, 3])
-def test_slopes_of_the_first_and_last_elements_are_those_inside(mode, kind, axes):
+def test_slopes_at_the_first_and_last_elements_are_from_inside(mode, kind, axes):
     n = 5
     line = np.arange(n, dtype=np.float32)
     image = np.broadcast_to(line, (1, 1) + (n,) * axes).copy()
@@ -291,7 +300,7 @@ def test_slopes_of_the_first_and_last_elements_are_those_inside(mode, kind, axes
 
 
 def reflected(place, n, corners):
-    """The place in an image of `n` elements that stands for a place outside."""
+    """Returns the reflected position in an image of `n` elements for a position outside of it."""
     low, high = (0.0, n - 1.0) if corners else (-0.5, n - 0.5)
     rest = np.fmod(abs(place - WIDE(low)), 2 * (high - low))
     return float(min(max(low + min(rest, 2 * (high - low) - rest), 0.0), n - 1.0))
@@ -351,7 +360,7 @@ def test_what_is_infinite_stays_with_the_element_that_it_is_a_gradient_of(mode):
             (g,) = differentiated(lambda v: F.interpolate(v, **size), [x], mode, gy)  # noqa: B023
             assert not np.isnan(g).any(), (arguments, count, at)
             assert (np.isinf(g[0]) == (weights[at] != 0)).all(), (arguments, count, at)
-    # The same of elements that are infinite.
+    # The same with infinite elements.
     (v,) = leaves([np.array([[[[1.0, INF, 3.0], [4.0, 5.0, 6.0]]]], np.float32)])
     y = F.interpolate(v, output_size=(3, 5), mode="linear", align_corners=True)
     y.forward()
@@ -367,7 +376,8 @@ def test_warps_do_not_touch_elements_that_they_have_no_share_of(mode):
     gy = np.ones((1, 1, 3, 3), np.float32)
     gy[0, 0, 1, 1] = INF
     for border in ("zero", "repeat", "reflect"):
-        g, _ = differentiated(lambda a, b: F.warp_by_grid(a, b, "linear", border, True), [image, grid], mode, gy)  # noqa: B023
+        warp = lambda a, b, border=border: F.warp_by_grid(a, b, "linear", border, True)  # noqa: E731
+        g, _ = differentiated(warp, [image, grid], mode, gy)
         np.testing.assert_array_equal(g, gy)
         spoilt = np.where(gy == INF, INF, image).astype(np.float32)
         y = F.warp_by_grid(*leaves([spoilt, grid]), "linear", border, True)
@@ -410,7 +420,10 @@ def test_patches_and_initial_values_do_not_reach_the_end_of_their_range():
         assert y.d.max() < 1
 
     class Rounded:
+        """A generator whose numbers round up to the end of their range."""
+
         def uniform(self, low, high, size):
+            """Returns the largest numbers below `high`."""
             return np.full(size, np.nextafter(high, low))
 
     made = UniformInitializer((-1, 1), Rounded())((3,))

@@ -77,7 +77,7 @@ def test_results_have_the_form_that_func_returns(dynamic):
 
 
 @MODES
-def test_several_outputs_of_which_some_are_not_used(dynamic):
+def test_several_outputs_and_unused_ones(dynamic):
     x = leaf(4)
     func = lambda x: (F.sin(x), F.exp(x), F.cos(x))  # noqa: E731
     got = gradients(lambda: F.sum(F.forget(func, x)[1]), [x], dynamic)
@@ -161,6 +161,7 @@ def test_only_inputs_are_kept():
     x = leaf(n)
 
     def func(x):
+        """Applies `tanh` ten times."""
         for _ in range(10):
             x = F.tanh(x)
         return x
@@ -192,6 +193,7 @@ def test_arrays_are_taken_and_parameters_get_their_gradients(dynamic):
     values = np.random.RandomState(1).rand(4, 3).astype(np.float32)
 
     def func(x):
+        """Applies a layer with parameters."""
         return F.tanh(PF.affine(x, 2))
 
     func(nn.Variable((4, 3)))
@@ -299,6 +301,7 @@ def test_an_error_in_func_is_not_wrapped(dynamic):
     x = leaf(3)
 
     def fails(x):
+        """A segment that raises."""
         raise KeyError("mine")
 
     with nn.auto_forward(dynamic), pytest.raises(KeyError, match="mine"):
@@ -317,6 +320,7 @@ def test_a_retained_graph_runs_again_each_time():
     calls = []
 
     def func(x):
+        """A segment that counts its calls."""
         calls.append(1)
         return F.sin(x)
 
@@ -340,9 +344,11 @@ def test_the_segment_is_freed_with_its_graph():
 
 def test_an_error_in_backward_does_not_change_random_numbers():
     def draws(fails):
+        """Returns numbers drawn after a backward run, which may fail."""
         calls = []
 
         def func(x):
+            """A segment with dropout that may fail when it is recomputed."""
             calls.append(1)
             y = F.dropout(x)
             return (y, y) if fails and len(calls) == 2 else y
@@ -374,6 +380,7 @@ def test_static_flags_follow_the_segment():
     inside = []
 
     def func(x):
+        """A segment that records its inner variables."""
         inside.append(F.sin(x))
         inside.append(F.cos(inside[0]))
         return inside[1]
@@ -400,6 +407,7 @@ def test_running_it_forward_again():
 
 
 def inner(a, b):
+    """The inner function of a segment."""
     return F.sin(a)
 
 
@@ -418,11 +426,12 @@ SEGMENTS = {
 @MODES
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("name", SEGMENTS)
-def test_a_segment_in_a_segment_with_an_input_that_it_does_not_use(name, computed, dynamic):
+def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
     x, y = leaf(2, 3), leaf(2, 3, seed=1)
     segment = SEGMENTS[name]
 
     def build(run):
+        """Returns a loss of the segment, run by `run`."""
         a, b = (x * 1.0, y * 1.0) if computed else (x, y)
         return F.sum(run(segment, a, b) * 3.0)
 
@@ -439,6 +448,8 @@ def test_a_segment_in_a_segment_with_an_input_that_it_does_not_use(name, compute
 
 def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
     class Twice(F.PythonFunction):
+        """A user's function that leaves the gradient of an input unset."""
+
         def min_outputs(self):
             return 1
 

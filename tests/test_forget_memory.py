@@ -53,6 +53,7 @@ def test_nothing_requires_grad_the_first_time():
     seen = []
 
     def func(x):
+        """A segment that records flags of its variables."""
         h = F.sin(x)
         seen.append((x.requires_grad, x.need_grad, h.requires_grad, h.parent is None, autodiff.is_grad_enabled()))
         return h * h
@@ -69,6 +70,7 @@ def test_captured_results_of_the_first_run_have_no_graph():
     kept = []
 
     def func(x):
+        """A segment that keeps an inner variable."""
         kept.append(F.exp(x))
         return F.sin(kept[-1])
 
@@ -97,6 +99,7 @@ def test_captured_parameters_and_values_are_found_without_a_graph():
         outer = F.exp(x)
 
         def func(h):
+            """A segment with a captured graph and parameters."""
             with autodiff.enable_grad():
                 deep = F.sin(outer)  # in a graph that the result depends on
             return PF.affine(F.reshape(h * deep, (1, 2)), 1)
@@ -115,6 +118,7 @@ def test_captured_parameters_and_values_are_found_without_a_graph():
 
 def test_an_assignment_inside_does_not_change_outer_values():
     def func(x):
+        """A segment that assigns to a value and to its input."""
         h = x * 2
         h[0] = 7.0
         x[1] = 3.0
@@ -131,6 +135,7 @@ def test_a_parameter_that_is_changed_in_place_is_refused():
     w = leaf(1.0, 2.0)
 
     def func(x):
+        """A segment that assigns to a captured parameter."""
         w[0] = 0.0
         return x * w
 

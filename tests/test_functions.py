@@ -116,7 +116,7 @@ def test_slice_refuses_wrong_bounds(bounds):
 
 
 @pytest.mark.parametrize("bounds", [("a",), (0.5,), (None, ["a", None]), (None, None, [0.5, 1])])
-def test_slice_refuses_what_is_no_integer(bounds):
+def test_slice_refuses_arguments_that_are_not_integers(bounds):
     with pytest.raises(TypeError, match="slice: expected `"):
         F.slice(nn.Variable((4, 3)), *bounds)
 
@@ -291,10 +291,11 @@ def test_parts_that_cannot_be_joined(given, error, told):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted by Linux")
-def test_threads_that_are_not_wanted_any_more_end():
+def test_surplus_threads_end():
     before = nn.get_num_threads()
 
     def threads():
+        """Returns the number of threads of the process."""
         return len(list(Path("/proc/self/task").iterdir()))
 
     x = nn.Variable.from_numpy_array(np.ones((400, 1000), np.float32))

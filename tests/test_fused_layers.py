@@ -71,7 +71,7 @@ def test_a_fused_convolution_equals_its_layers(activation, batch_stat, adds):
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (4,), (0, 4)])
 @pytest.mark.parametrize("batch_stat", [True, False])
 @pytest.mark.parametrize("mode", ["constant", "reflect"])
-def test_gradients_of_some_inputs_are_those_of_all(wanted, batch_stat, mode):
+def test_gradients_of_some_inputs_equal_gradients_of_all(wanted, batch_stat, mode):
     found = []
     for some in (range(5), wanted):
         inputs = [*variables((2, 4, 6, 5), (6, 4, 3, 3), (6,)), *statistics((1, 6, 1, 1))]

@@ -28,8 +28,7 @@ def test_python_is_named_in_one_place_only():
     assert {path.parent.name for path in named} <= {"python"}
 
 
-# Blocks of `unsafe` outside of the kernels and of tests: who needs one more finds one that can go. (Four of Python's
-# are its allocator's.)
+# Numbers of `unsafe` blocks outside of kernels and tests. To add a block, remove another one.
 UNSAFE = {"array": 32, "graph": 16, "ops": 19, "python": 12, "solvers": 3}
 
 
@@ -48,7 +47,7 @@ def test_each_module_has_a_documentation_line(path):
     assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
 
 
-def test_readme_names_what_exists():
+def test_names_in_the_readme_exist():
     for path in re.findall(r"`((?:src|python|tests|benches|examples)/[\w/]*)`", (ROOT / "README.md").read_text()):
         assert (ROOT / path).exists(), path
 

@@ -208,7 +208,7 @@ def test_backends(caplog):
     image_utils.set_backend("pil")
     assert image_utils.get_backend() == "PilBackend"
     image_utils.set_backend("cv2")
-    assert "PngBackend is used in the place of 'cv2'" in caplog.text
+    assert "PngBackend is used instead of 'cv2'" in caplog.text
     assert image_utils.get_backend() == "PngBackend"
     assert set(image_utils.get_available_backends()) == {"PilBackend", "PngBackend"}
     assert image_utils.backend_manager.accept("a.dcm", ".dcm", "load") == "NG"

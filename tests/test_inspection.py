@@ -232,6 +232,7 @@ def test_watched_python_functions(capsys):
 
     @profile
     def fails():
+        """A function that raises."""
         raise KeyError("x")
 
     with pytest.raises(KeyError):

@@ -52,6 +52,7 @@ def interrupted(run: Callable[[], None], after: float) -> float:
     sent = [0.0]
 
     def send() -> None:
+        """Sends the interrupt and records the time."""
         sent[0] = time.perf_counter()
         os.kill(os.getpid(), signal.SIGINT)
 

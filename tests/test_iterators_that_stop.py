@@ -1,4 +1,4 @@
-"""`StopIteration` out of a program's own code is a RuntimeError, as in a generator (PEP 479)."""
+"""`StopIteration` raised by a program's own code becomes a RuntimeError, as in generators (PEP 479)."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from kinnor.utils.data_source import DataSource
 
 
 class Source(DataSource):
-    """Its examples are numbers, until they run out where they should not."""
+    """A source of numbers that raises StopIteration before the end of an epoch."""
 
     def __init__(self, stops_at=12):
         super().__init__()
@@ -22,9 +22,11 @@ class Source(DataSource):
 
 
 def loader(stops_at=12):
+    """Returns a loading function that raises StopIteration at call number `stops_at`."""
     left = [stops_at]
 
     def load(i):
+        """Returns an example, or raises StopIteration at the chosen call."""
         left[0] -= 1
         if left[0] == 0:
             raise StopIteration
@@ -34,6 +36,7 @@ def loader(stops_at=12):
 
 
 def stop(_):
+    """A callback that raises StopIteration."""
     raise StopIteration
 
 

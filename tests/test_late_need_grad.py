@@ -1,4 +1,4 @@
-"""What depends on `need_grad` is decided when a graph runs, and not when it is built."""
+"""Decisions that depend on `need_grad` are made when a graph runs, not when it is built."""
 
 import contextlib
 
@@ -36,6 +36,7 @@ KEYS = {
 
 
 def graph(f, key, need_grad):
+    """Builds a graph with an assignment in place. Returns the leaf, the assigned variable and the loss."""
     a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
     y = f(a)
     y[key] = 0.5
@@ -43,6 +44,7 @@ def graph(f, key, need_grad):
 
 
 def gradient(a, z):
+    """Runs forward and backward. Returns a copy of the gradient of the leaf `a`."""
     z.forward()
     a.grad.zero()
     z.backward()
@@ -75,6 +77,7 @@ def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
 @pytest.mark.parametrize("at_once", [False, True])
 def test_two_parts_are_assigned(at_once):
     def built(need_grad):
+        """Builds a graph with two assignments."""
         a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
         y = F.exp(a)
         y[0:1] = 0.5
@@ -102,7 +105,7 @@ def test_memory_is_changed_in_place_where_no_gradient_reads_it():
 
 @pytest.mark.parametrize("mode", ["static", "at once"])
 def test_a_leaf_that_is_changed_in_place_is_looked_at_in_each_run(mode):
-    """As when the function is built."""
+    """As if `need_grad` had been set when the function was built."""
     index = nn.Variable.from_numpy_array(np.array([[0]]))
     value = nn.Variable.from_numpy_array(VALUES[:1])
     a = nn.Variable.from_numpy_array(VALUES, need_grad=False)
@@ -120,10 +123,11 @@ def test_a_leaf_that_is_changed_in_place_is_looked_at_in_each_run(mode):
 
 @pytest.mark.parametrize("inplace", [False, True])
 def test_functions_that_may_share_memory(inplace):
-    """Each with a gradient that is needed from the start, and from the second run on."""
+    """A gradient is needed from the start, or only from the second run on."""
     for f in (F.relu, F.sigmoid, lambda h: F.reshape(h, (6,), inplace=inplace), F.identity):
 
         def built(need_grad, f=f):
+            """Builds a graph with `f` between two functions."""
             a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
             return a, F.sum(F.exp(f(F.tanh(a))))
 

@@ -119,7 +119,7 @@ def apply(pick, a, b):
 
 
 def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
-    """In a process of its own: what other tests left in memory may be evicted between two measurements."""
+    """In a process of its own, because leftovers of other tests may be evicted between two measurements."""
     program = f"import {Path(__file__).stem} as test; test.refuse_too_small_budgets()"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
@@ -128,6 +128,7 @@ def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
 
 
 def refuse_too_small_budgets():
+    """Asserts that too small budgets are refused, and that a sufficient one then gives the same bits."""
     x = leaf()
     others = rest(x)
     plain, _ = step(lambda x: chain(x, 20), [x], None)

@@ -200,7 +200,7 @@ def test_forget_under_a_budget():
     assert same(plain, gradients)
 
 
-def test_a_report_says_what_was_evicted():
+def test_a_report_lists_evicted_values():
     x = leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):

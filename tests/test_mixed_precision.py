@@ -57,6 +57,7 @@ def test_a_communicator_sums_gradients_up():
         """A communicator that doubles gradients, as with two equal processes."""
 
         def all_reduce(self, grads, division, inplace):
+            """Doubles the gradients and records the arguments."""
             seen.append((division, inplace))
             for g in grads:
                 g.data[...] *= 2

@@ -23,6 +23,7 @@ WIDTH = 48
 
 @pytest.fixture(autouse=True)
 def switches_often():
+    """Makes Python switch between threads often during the test."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -30,6 +31,7 @@ def switches_often():
 
 
 def onnx_model(nodes, outputs, **held):
+    """Returns an ONNX model of these nodes. Keyword arguments are constants by name."""
     value = oh.make_tensor_value_info
     constants = [on.from_array(np.asarray(array), name) for name, array in held.items()]
     outputs = [value(name, 1, None) for name in outputs]
@@ -38,7 +40,7 @@ def onnx_model(nodes, outputs, **held):
 
 
 def layers(folder):
-    """Products, a normalization that is folded, and elementwise functions, from a file that parameters return to."""
+    """Returns a function that loads an ONNX model with products, a folded normalization and elementwise functions."""
     rng = np.random.default_rng(1)
     w, v = (rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8 for _ in range(2))
     one = np.ones(WIDTH, np.float32)
@@ -56,7 +58,7 @@ def layers(folder):
 
 
 def levels(folder):
-    """Layers between levels of 8 bits."""
+    """Returns a function that loads an ONNX model with layers between 8-bit quantized values."""
     rng = np.random.default_rng(2)
     w = rng.integers(-127, 128, (WIDTH, WIDTH)).astype(np.int8)
     step, zero = np.float32(0.03), np.uint8(128)
@@ -76,7 +78,7 @@ def levels(folder):
 
 
 def stages(folder):
-    """Shapes follow from computed values: what is before and after them are two graphs."""
+    """Returns a function that loads an ONNX model with two graphs, because shapes depend on computed values."""
     nodes = [
         oh.make_node("MatMul", ["x", "w"], ["h"]),
         oh.make_node("Greater", ["h", "zero"], ["is_positive"]),
@@ -92,7 +94,7 @@ def stages(folder):
 
 
 def network(folder):
-    """A network in NNabla's format."""
+    """Returns a function that loads a model from NNabla's format."""
     nn.clear_parameters()
     x = nn.Variable((2, WIDTH))
     h = PF.batch_normalization(PF.affine(x, WIDTH, name="a"), batch_stat=False)
@@ -103,10 +105,11 @@ def network(folder):
 
 
 def described(folder):
-    """The same, whose network builds a graph for each call."""
+    """Returns a function that loads a network description and calls it. It builds a graph for each call."""
     load = network(folder)
 
     def made():
+        """Returns a function that builds and runs the network for its input."""
         inner = load().network
 
         def call(x):
@@ -120,10 +123,12 @@ def described(folder):
 
 
 def arrays(answer):
+    """Returns the outputs of a model as a list."""
     return list(answer) if isinstance(answer, tuple) else [answer]
 
 
 def is_one_of(found, answers):
+    """True if the outputs equal one of several answers approximately."""
     return any(
         len(found) == len(wanted)
         and all(a.shape == b.shape and np.allclose(a, b, 1e-4, 1e-5) for a, b in zip(found, wanted, strict=True))
@@ -132,10 +137,11 @@ def is_one_of(found, answers):
 
 
 def together(work, n_threads):
-    """What threads raise or find wrong."""
+    """Runs `work` in several threads. Returns the errors and wrong results."""
     wrong, start = [], threading.Barrier(n_threads)
 
     def run(i):
+        """Calls `work` and records what it raises or returns."""
         try:
             start.wait()
             wrong.extend(work(i) or [])
@@ -159,11 +165,12 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
     inputs = [rng.standard_normal((lengths[i % 4], WIDTH)).astype(np.float32) for i in range(32)]
     references = [load(), load()]
     if hasattr(references[1], "get_parameters"):
-        references[1].get_parameters()  # graphs are folded no longer
+        references[1].get_parameters()  # from here on graphs are not folded
     answers = [[arrays(model(x)) for model in references] for x in inputs]
     model = load()
 
     def work(i):
+        """Calls the model in a random order. Returns the wrong answers."""
         order, wrong = np.random.default_rng(i).integers(0, len(inputs), 40), []
         for turn, k in enumerate(order):
             if turn == 20 and i == 0 and hasattr(model, "get_parameters"):
@@ -173,7 +180,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
                     model(np.zeros((2, WIDTH + 1), np.float32))
             given = inputs[k].copy()
             found = arrays(model(given))
-            given[...] = np.nan  # the caller's array is its own again, and so is the answer
+            given[...] = np.nan  # neither the caller's array nor the answer is shared with the model any more
             if not is_one_of(found, answers[k]):
                 wrong.append(f"thread {i}, call {turn}")
         return wrong
@@ -183,7 +190,7 @@ def test_each_call_gets_its_own_answer(made, tmp_path):
 
 
 def test_parameters_stay_while_another_shape_is_built(tmp_path):
-    # Parameters that no graph takes leave memory: not those of a graph that is in use and kept no longer.
+    # Parameters that no graph reads are freed, but not while a call uses a graph that is no longer cached.
     load = layers(tmp_path)
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal((n, WIDTH)).astype(np.float32) for n in range(1, 30)]
@@ -192,6 +199,7 @@ def test_parameters_stay_while_another_shape_is_built(tmp_path):
     model = load()
 
     def work(i):
+        """Calls the model with all shapes. Returns the wrong answers."""
         order = np.random.default_rng(i).permutation(len(inputs))
         return [int(k) for k in order if not is_one_of(arrays(model(inputs[k])), answers[k])]
 
@@ -206,6 +214,7 @@ def test_calls_that_train_and_calls_that_predict(tmp_path):
     model = load()
 
     def work(i):
+        """Calls the model with a variable in odd threads, else with an array."""
         if i % 2:
             y, z = model(nn.Variable.from_numpy_array(x))
             nn.forward_all([y, z])
@@ -223,6 +232,7 @@ def test_graphs_do_not_grow_in_number_with_calls(made, tmp_path):
     x = np.ones((3, WIDTH), np.float32)
 
     def work(i):
+        """Calls the model many times."""
         for _ in range(50):
             model(x)
 
@@ -243,6 +253,7 @@ def test_a_forked_child_calls_a_model_that_threads_are_in(tmp_path):
     ends = threading.Event()
 
     def predict():
+        """Calls the model until the test ends."""
         while not ends.is_set():
             model(np.ones((int(time.time() * 1e4) % 40 + 1, WIDTH), np.float32))
 
@@ -276,6 +287,7 @@ def test_a_signal_handler_calls_the_model_that_is_running(tmp_path):
     wrong, calls, is_in_handler = [], [], []
 
     def handle(*_):
+        """A signal handler that calls the model."""
         if is_in_handler:
             return
         is_in_handler.append(1)

@@ -122,7 +122,7 @@ def test_constants_of_functions_are_no_inputs(tmp_path, how):
 # --- Messages
 
 
-def test_the_description_is_that_of_the_text():
+def test_messages_equal_the_text_format():
     found = {}
     for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", PROTO.read_text(), re.MULTILINE | re.DOTALL):
         found[name] = {field: int(number) for field, number in re.findall(r"(\w+) = (\d+);", body)}
@@ -458,8 +458,8 @@ def test_a_recurrent_loop_carries_its_state():
         ("times: 3 }\n  variable", "times: 500000 }\n  variable", "expected at most 200000 nodes"),
         ('name: "start" type: "Buffer"', 'name: "x" type: "Buffer"', "expected each name once"),
         ('output: "h"', 'output: "y"', "expected one function to make|got 'y'"),
-        ('"Affine"', '"Sorcery"', "expected a function that is there"),
-        ('"Affine"', '"PythonFunction"', "expected a function that is there"),
+        ('"Affine"', '"Sorcery"', "expected a known function"),
+        ('"Affine"', '"PythonFunction"', "expected a known function"),
         ("dim: 4 dim: 4 }", "dim: 4 dim: 5 }", "affine: expected"),
         ("network {", "network { {", "expected text of NNabla"),
     ],
@@ -477,7 +477,7 @@ def test_circles_are_refused():
         function { name: "g" type: "Tanh" input: "a" output: "b" }
         function { name: "h" type: "Tanh" input: "b" output: "y" } }"""
     found = nn.graph_def.load(io.StringIO(text))
-    with pytest.raises(NetworkError, match="expected no circle"):
+    with pytest.raises(NetworkError, match="expected no cycle"):
         found()
 
 
@@ -494,7 +494,7 @@ def test_deep_networks_are_built_without_recursion():
     assert y.shape == (1,)
 
 
-def test_a_backslash_that_escapes_nothing_stands_for_itself(tmp_path):
+def test_an_unknown_escape_keeps_its_backslash(tmp_path):
     path = tmp_path / "odd.nntxt"
     path.write_text('network { name: "a\\Cb" variable { name: "x" type: "Buffer" shape { dim: 1 } } }')
     with warnings.catch_warnings():
@@ -686,7 +686,7 @@ def test_networks_are_built_in_the_context_of_their_graph():
     assert list(graph.networks) == ["net", "copy"] and graph.note == "text"
 
 
-def test_files_have_as_many_axes_in_both_inputs_of_a_function_as_nnabla_needs(tmp_path):
+def test_files_have_equal_numbers_of_axes_for_broadcasting_inputs(tmp_path):
     with nn.parameter_scope("", {}):
         x, row = nn.Variable((2, 4, 3)), nn.Variable((3,))
         one = nn.parameter.get_parameter_or_create("one", ())

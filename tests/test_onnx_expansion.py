@@ -15,17 +15,19 @@ X = np.ones((2, 2), np.float32)
 
 
 def tensor(name, kind=1, shape=None):
+    """Describes an input or output."""
     return oh.make_tensor_value_info(name, kind, shape)
 
 
 def model(nodes, functions=(), **held):
+    """Returns an ONNX model of these nodes and functions. Keyword arguments are constants by name."""
     constants = [on.from_array(np.asarray(value), name) for name, value in held.items()]
     graph = oh.make_graph(nodes, "net", [tensor("x", 1, [2, 2])], [tensor("y")], constants)
     return oh.make_model(graph, opset_imports=OPSETS, functions=list(functions), ir_version=8)
 
 
 def calling(n, times=2, inner=None):
-    """Functions of which each calls the next one several times, the last one with what `inner` says."""
+    """Returns a model with a chain of functions. Each calls the next several times; the last has the nodes `inner`."""
     functions = []
     for i in range(n):
         names = ["a", *(f"v{k}" for k in range(times - 1)), "c"]
@@ -36,7 +38,7 @@ def calling(n, times=2, inner=None):
 
 
 def within(graph_of, levels):
-    """A function in a branch in a function and so on."""
+    """Returns a model with functions and branches nested in turn."""
     functions = []
     for i in range(levels):
         call = oh.make_node(f"f{i + 1}", ["a"], ["o"], domain="local")
@@ -48,9 +50,10 @@ def within(graph_of, levels):
 
 
 def loops(n, turns=10, condition="Identity", count=None, held=None):
-    """Loops within loops."""
+    """Returns a model with nested loops."""
 
     def body(depth):
+        """Returns the body of the loop at this depth."""
         nodes, trips = [], "n"
         if count == "computed" and depth:
             nodes, trips = [oh.make_node("Add", ["n", "zero"], [f"n{depth}"])], f"n{depth}"
@@ -67,7 +70,7 @@ def loops(n, turns=10, condition="Identity", count=None, held=None):
 
 
 def many_loops(n):
-    """One loop after the other."""
+    """Returns a model with `n` loops in a row."""
     nodes = []
     for i in range(n):
         work = [oh.make_node("Sin", ["v" if k == 0 else f"s{k - 1}"], [f"s{k}"]) for k in range(20)]
@@ -83,6 +86,7 @@ def many_loops(n):
 
 
 def large_constant():
+    """Returns a model whose innermost function contains a large constant, used many times."""
     values = np.zeros(1 << 18, np.float32)
     inner = [
         oh.make_node("Constant", [], ["k"], value=on.from_array(values)),
@@ -93,9 +97,10 @@ def large_constant():
 
 
 def scans(n):
-    """Scans within scans, over lengths that the input has."""
+    """Returns a model with nested scans over the axes of the input."""
 
     def body(depth):
+        """Returns the body of the scan at this depth."""
         if depth < n:
             nodes = [oh.make_node("Scan", ["x", "x"], [f"o{depth}"], body=body(depth + 1), num_scan_inputs=1)]
         else:
@@ -147,7 +152,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_comes_to_too_many_nodes_is_refused_at_once(which, tmp_path):
+def test_models_with_too_many_nodes_are_refused_immediately(which, tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(REFUSED[which]().SerializeToString())
     start = time.process_time()

@@ -44,7 +44,7 @@ def whole(path):
     return model
 
 
-def test_tensors_and_their_order_are_those_of_the_file(tmp_path):
+def test_tensors_and_their_order_equal_the_file(tmp_path):
     held = arrays()
     path = saved(tmp_path / "net.onnx", held)
     assert whole(path) == onnx.load(path)

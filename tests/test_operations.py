@@ -70,7 +70,7 @@ def test_gradient_that_the_operation_defines_itself(row):
 
 
 @over(smooth)
-def test_gradient_as_graph_is_that_of_the_kernel(row):
+def test_the_graph_gradient_equals_the_kernel_gradient(row):
     with nn.context_scope(DOUBLE):
         xs = variables(row)
         found = nn.grad([loss_of(row, call(row, xs))], [xs[i] for i in row.wanted])

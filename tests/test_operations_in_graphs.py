@@ -66,7 +66,7 @@ def test_eager_and_static_results_are_equal(row):
 
 
 @over(certain)
-def test_arrays_are_as_variables(row):
+def test_results_on_arrays_equal_results_on_variables(row):
     ys = call(row, variables(row))
     for y in ys:
         y.forward()

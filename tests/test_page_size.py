@@ -1,4 +1,4 @@
-"""Systems whose pages are longer than 4 KiB, as on 64-bit ARM: memory in use is never given back with what is free."""
+"""Systems with pages larger than 4 KiB, as on 64-bit ARM: freeing pages never frees memory in use."""
 
 import os
 import shutil
@@ -67,12 +67,14 @@ assert np.isfinite(losses).all()
 
 @pytest.fixture(scope="module")
 def big_pages(tmp_path_factory):
+    """Returns a function that runs Python with a preloaded library that reports a larger page size."""
     assert COMPILER, "expected a C compiler as cc, gcc or clang, got none"
     library = tmp_path_factory.mktemp("pages") / "big_pages.so"
     source = Path(__file__).with_name("big_pages.c")
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
 
     def run(page, *command):
+        """Runs Python with pages of this size."""
         environment = {**os.environ, "LD_PRELOAD": str(library), "PAGE_BYTES": str(page), "KINNOR_NUM_THREADS": "2"}
         return subprocess.run(
             [sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -82,7 +84,7 @@ def big_pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", [16 << 10, 64 << 10])
-def test_live_arrays_stay_beside_those_that_go(big_pages, page):
+def test_live_arrays_survive_freed_neighbours(big_pages, page):
     found = big_pages(page, "-c", LIVE)
     assert found.returncode == 0, found.stderr
 

@@ -361,7 +361,7 @@ def test_a_name_that_a_format_cannot_store(tmp_path, extension):
     assert listing(tmp_path) == [path.name]
 
 
-def test_entries_are_what_a_file_holds(tmp_path):
+def test_entries_equal_the_contents_of_a_file(tmp_path):
     entries = [parameter_file.Entry("b", np.ones(2), True), parameter_file.Entry("a", np.zeros((), np.int8), False)]
     parameter_file.save(tmp_path / "p.safetensors", entries)
     loaded = parameter_file.load(tmp_path / "p.safetensors")

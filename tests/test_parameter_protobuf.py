@@ -52,7 +52,7 @@ def test_broken_files_are_refused_and_change_nothing(tmp_path):
         assert not nn.get_parameters(grad_only=False)["a/w"].d.any()
 
 
-def test_whole_numbers_do_not_fit(tmp_path):
+def test_parameters_of_integers_are_refused(tmp_path):
     nn.parameter.set_parameter("n", nn.Variable.from_numpy_array(np.array([1, 2]), need_grad=False))
     with pytest.raises(ParameterError, match="real numbers"):
         nn.save_parameters(tmp_path / "p.protobuf")

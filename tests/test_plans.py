@@ -52,7 +52,7 @@ class Random:
             self.flag(y)
             variables.append(y)
             self.made.append(y)
-        # A sum of all ends, so that it depends on everything.
+        # The sum of all outputs depends on the whole graph.
         total = variables[-1]
         for i in self.rng.permutation(len(variables) - 1)[:3]:
             total = total + variables[i]
@@ -66,6 +66,7 @@ class Random:
         """Applies a random function to recent variables."""
 
         def pick() -> nn.Variable:
+            """Returns a random one of the last variables."""
             near = min(len(variables), 4)
             return variables[-self.rng.integers(1, near + 1)]
 
@@ -243,7 +244,7 @@ def test_values_that_are_cleared_take_no_memory() -> None:
             assert nn.memory_stats()["peak"] - nn.memory_stats()["live"] <= 2 << 20
 
 
-def test_the_report_says_what_is_fused_and_what_is_in_place() -> None:
+def test_the_report_lists_fused_and_in_place_functions() -> None:
     _, loss = chain(4096, 2)
     text = nn.plan_report(loss)
     assert "forward: 1-6 in one pass" in text
@@ -369,7 +370,7 @@ def test_the_setting_of_plans_has_two_values() -> None:
 
 
 @pytest.mark.parametrize("size", [64, 5000])
-def test_hooks_see_every_function_and_what_it_read(size: int) -> None:
+def test_hooks_see_every_function_and_its_inputs(size: int) -> None:
     x, loss = chain(size, 4)
     for _ in range(3):
         loss.forward(clear_no_need_grad=True)

@@ -65,7 +65,7 @@ def test_a_process_that_skips_a_run_is_an_error_on_the_others():
     assert "rank 2 is outside of a collective; its last was number" in error
 
 
-def test_a_run_that_fails_ends_the_processes_whose_threads_wait():
+def test_a_failed_run_ends_processes_with_waiting_threads():
     start = time.monotonic()
     assert "ValueError: the last process is broken" in run(2, "overlap.py", "raise", fails=True)
     assert time.monotonic() - start < 30

@@ -1,4 +1,4 @@
-"""Profiles: what is measured, source lines, costs computed from shapes, and the files that are written."""
+"""Profiles: measured spans, source lines, costs computed from shapes, and written files."""
 
 import json
 import re

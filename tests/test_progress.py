@@ -49,7 +49,7 @@ WORKS = {
 }
 
 
-def told(work, on_terminal, before="progress.SHORT = 0.05"):
+def stderr_of(work, on_terminal, before="progress.SHORT = 0.05"):
     """Returns what a program writes to its standard error."""
     start = "from time import sleep\nimport sys\nimport kinnor as nn\nfrom kinnor.files import progress\nTIME = 0.005\n"
     code = f"{start}{before}\n{textwrap.dedent(work)}"
@@ -73,23 +73,25 @@ def told(work, on_terminal, before="progress.SHORT = 0.05"):
 
 @pytest.mark.parametrize("name", WORKS)
 def test_a_bar_on_a_terminal(name):
-    text = told(WORKS[name], on_terminal=True)
+    text = stderr_of(WORKS[name], on_terminal=True)
     assert f"{name}: " in text
     assert "/40 [" in text
     assert text.endswith("\r"), "which takes the bar away"
 
 
 def test_silent_elsewhere():
-    assert told("".join(map(textwrap.dedent, WORKS.values())), on_terminal=False) == ""
+    assert stderr_of("".join(map(textwrap.dedent, WORKS.values())), on_terminal=False) == ""
 
 
 def test_silent_if_short():
-    assert told("".join(map(textwrap.dedent, WORKS.values())), on_terminal=True, before="progress.SHORT = 60") == ""
+    assert (
+        stderr_of("".join(map(textwrap.dedent, WORKS.values())), on_terminal=True, before="progress.SHORT = 60") == ""
+    )
     assert SHORT == 0.5
 
 
 def test_silent_without_tqdm():
-    assert told(WORKS["cache"], on_terminal=True, before="progress.SHORT, sys.modules['tqdm'] = 0.05, None") == ""
+    assert stderr_of(WORKS["cache"], on_terminal=True, before="progress.SHORT, sys.modules['tqdm'] = 0.05, None") == ""
 
 
 def test_a_bar_disappears_when_its_work_fails():
@@ -103,6 +105,6 @@ def test_a_bar_disappears_when_its_work_fails():
     except ValueError:
         print("failed", file=sys.stderr)
     """
-    text = told(work, on_terminal=True)
+    text = stderr_of(work, on_terminal=True)
     assert "work: " in text
     assert text.endswith("\rfailed\r\n")

@@ -136,7 +136,7 @@ def test_learned_ranges_get_gradients_of_elements_outside():
         ),
     ],
 )
-def test_errors_say_what_was_expected(call, message):
+def test_errors_name_the_expected_value(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call(variable([[1.0, 2.0, 3.0]]))
 

@@ -1,4 +1,4 @@
-"""Random networks give the same bits in every way to run them; `random_networks.py` has the layers and the ways."""
+"""Random networks give the same bits in every way to run them. `random_networks.py` defines layers and ways."""
 
 import pytest
 from random_networks import CONTEXTS, IMAGE, SEQUENCE, VECTOR, check, made

@@ -1,4 +1,4 @@
-"""Random asyncio tasks see their own scopes only; `random_tasks.py` has what they do."""
+"""Random asyncio tasks observe only their own scopes. The tasks are in `random_tasks.py`."""
 
 import pytest
 from random_tasks import check

@@ -1,7 +1,7 @@
 """Norms, normalizations, clipping and means at every magnitude of their type neither overflow nor vanish on the way.
 
-All of these functions are homogeneous: of `u * s` they are `s ** degree` times what they are of `u`. The reference is
-computed in float64 of numbers near one, whatever the magnitude.
+All of these functions are homogeneous: `f(u * s) == s ** degree * f(u)`. The reference is computed in float64 from
+numbers near one.
 """
 
 import re
@@ -28,24 +28,28 @@ LEAST = {"float": 1e-45, "double": 5e-324, "half": 6e-8, "bfloat16": 1e-40}
 
 
 def constant(values):
+    """Returns a float64 variable without gradient."""
     return nn.Variable.from_numpy_array(np.array(values, np.float64))
 
 
 def p_norm(u, p):
+    """Returns the p-norm of each row."""
     return (np.abs(u) ** p).sum(1) ** (1 / p)
 
 
 def unit(u, axis=1):
+    """Returns the values shifted and scaled to mean 0 and variance 1."""
     d = u - u.mean(axis, keepdims=True)
     return d / np.sqrt((d * d).mean(axis, keepdims=True))
 
 
 def per_row(function, **kw):
-    """A normalization of the rows, as channels or groups of one sample."""
+    """Returns a function that normalizes rows, as channels or groups of one sample."""
     return lambda x, s: F.reshape(function(F.reshape(x, (1, 2, 5)), None, None, eps=0.0, **kw), (2, 5))
 
 
 def batch(x, beta=None, gamma=None, function=F.batch_normalization):
+    """A batch normalization with batch statistics and `eps=0`."""
     return function(x, beta, gamma, None, None, axes=[1], eps=0.0)
 
 
@@ -53,10 +57,11 @@ BETA_GAMMA = constant(np.zeros((1, 2, 1))), constant(np.ones((1, 2, 1)))
 
 
 def clipped(u, limit):
+    """Returns the rows scaled down to a norm of at most `limit`."""
     return u * np.minimum(1, limit / p_norm(u, 2)[:, None])
 
 
-# What it does to `x`, whose magnitude is `s`; the same of `u` in float64; the degree.
+# The function of `x` with magnitude `s`, its float64 reference of `u`, and the degree.
 FUNCTIONS = {
     **{
         f"norm {p}": (lambda x, s, p=p: F.norm(x, p, axis=1), lambda u, p=p: p_norm(u, p), 1)
@@ -128,7 +133,7 @@ FUNCTIONS = {
 
 
 def run(function, x, gy, mode):
-    """The value and the gradient, by kernels or by rules."""
+    """Returns value and gradient, by kernels or by graph rules."""
     x = nn.Variable.from_numpy_array(x, need_grad=True)
     with nn.auto_forward(mode == "eager"):
         y = function(x)
@@ -144,7 +149,7 @@ def run(function, x, gy, mode):
 
 
 def derivative(reference, u, w):
-    """The gradient of `sum(reference(u) * w)`, by differences."""
+    """Returns the gradient of `sum(reference(u) * w)`, by central differences."""
     g, h = np.zeros_like(u), 1e-6
     for i in np.ndindex(u.shape):
         d = np.zeros_like(u)
@@ -154,7 +159,7 @@ def derivative(reference, u, w):
 
 
 def stored(x, kind):
-    """Numbers as a context of that type keeps them."""
+    """Returns the numbers rounded to the element type of a context."""
     with nn.context_scope(nn.Context([f"cpu:{kind}"])):
         y = F.identity(nn.Variable.from_numpy_array(x))
         y.forward()
@@ -170,7 +175,7 @@ def test_every_magnitude_is_as_exact(name, kind):
         if not np.isfinite(u).all() or (name.startswith("clip") and s > MOST[kind] / 2.4):
             continue  # or a bound that the type does not hold
         want = np.asarray(reference(u))
-        # The gradient of what does not depend on the magnitude is as large as that is small.
+        # The gradient of a function of degree 0 is inversely proportional to the magnitude.
         seed = s if degree == 0 and s < 1 else 1.0
         w = stored(np.resize(W, want.shape) * seed, kind).reshape(want.shape) / seed
         slope = derivative(reference, u, w)
@@ -282,7 +287,7 @@ N = 3 << 12
 
 
 def repeated(function, shape, kind):
-    """The gradient of an array of zeros, many of whose uses meet."""
+    """Returns the gradient of an array of zeros that a function uses many times."""
     with nn.context_scope(nn.Context([f"cpu:{kind}"])):
         x = nn.Variable.from_numpy_array(np.zeros(shape), need_grad=True)
         x.grad.zero()

@@ -123,7 +123,7 @@ def test_values_outside_do_not_depend_on_the_border():
         ),
     ],
 )
-def test_errors_say_what_was_expected(call, message):
+def test_errors_name_the_expected_value(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call(variable(1, 3, 2, 2))
 
@@ -134,7 +134,7 @@ def test_a_box_of_a_missing_image_is_an_error_at_run_time():
         y.forward()
 
 
-def test_patches_of_images_whose_channels_come_first_or_last():
+def test_patches_of_images_with_channels_first_or_last():
     rng = np.random.RandomState(0)
     a, b = (nn.Variable.from_numpy_array(rng.randn(2, 5, 6, 3).astype(np.float32)) for _ in range(2))
     last = F.patch_correlation(a, b, (2, 1), 1, 1, 1, padding=(0, 1), channel_last=True)

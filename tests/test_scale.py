@@ -25,7 +25,7 @@ def test_examples_of_the_model():
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 1024])
 @pytest.mark.parametrize("size", [4, 1 << 14, 1 << 26])
-def test_a_sum_takes_no_less_than_what_must_be_sent(ranks, size):
+def test_a_sum_takes_at_least_the_time_of_its_transfers(ranks, size):
     taken = scale.all_reduce_time(LINK, ranks, size)
     assert taken >= size / LINK.bandwidth and taken > LINK.latency
     assert taken <= 2 * (ranks - 1) * LINK.latency + 2 * size / LINK.bandwidth + size / LINK.sums
@@ -33,7 +33,7 @@ def test_a_sum_takes_no_less_than_what_must_be_sent(ranks, size):
 
 
 @pytest.mark.parametrize("packing", [1, 1 << 10, 1 << 30])
-def test_overlap_lies_between_its_floor_and_none(packing):
+def test_overlap_is_between_its_lower_bound_and_none(packing):
     plan = scale.Plan(1e-3, 4e-3, 5e-4, [(1e-3 * n, 1 << 18) for n in range(1, 5)])
     for ranks in (2, 16, 256):
         none, blocking, thread = (

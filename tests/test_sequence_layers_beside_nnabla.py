@@ -91,7 +91,7 @@ def test_recurrent_layers_refuse_states_that_do_not_fit():
         assert nn.get_parameters() == {}
 
 
-def test_attention_refuses_what_it_does_not_know():
+def test_attention_refuses_unknown_arguments():
     x = nn.Variable((5, 2, 8))
     with nn.parameter_scope("", {}):
         with pytest.raises(ValueError, match=r"expected `param_init` for q_weight, .* got one for 'weight'"):

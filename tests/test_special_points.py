@@ -35,11 +35,12 @@ APART = {
 
 
 def context(kind):
+    """Returns a context scope with this element type."""
     return nn.context_scope(nn.Context([f"cpu:{kind}"]))
 
 
 def gradients(row, arrays, create_graph):
-    """The gradients of the outputs that are real numbers, by kernels or by rules."""
+    """Returns the gradients through all real outputs, by kernels or by graph rules."""
     xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
     ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
     rng = np.random.RandomState(1)
@@ -50,7 +51,7 @@ def gradients(row, arrays, create_graph):
 
 
 def differ(a, b, kind):
-    """True where two gradients are different numbers. Small differences are rounding of other orders of sums."""
+    """Returns a mask of differing gradients. Small differences come from another order of summation and are ignored."""
     near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
@@ -79,6 +80,7 @@ def test_kernels_and_rules_agree_at_special_points(name):
 
 
 def clip(x):
+    """Clips values to [-1, 1]."""
     return F.clip_by_value(x, -1.0, 1.0)
 
 
@@ -163,7 +165,7 @@ def test_values_and_derivatives_are_the_limits(name):
 
 
 @pytest.mark.parametrize("name", ["swish", "gelu", "mish", "softplus", "elu", "selu", "hard_swish", "tanh", "sigmoid"])
-def test_second_derivatives_of_what_levels_out_are_zero_at_the_ends(name):
+def test_second_derivatives_of_saturating_functions_are_zero_at_the_ends(name):
     at = np.array([INF, -INF, 3e38, -3e38, 1e20, -1e20], np.float32)
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(at, need_grad=True)
@@ -182,10 +184,11 @@ OF_ROWS = np.array([[1.0], [INF], [2.0]], np.float32)
 
 
 def array(values):
+    """Returns a float32 variable without gradient."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32))
 
 
-# Function, inputs, gradient of the output and where the gradient of each input has to be zero.
+# Function, inputs, gradient of the output, and the mask of zero gradients for each input.
 UNTAKEN = {
     "relu": (F.relu, [X], GY, [~POSITIVE]),
     "leaky_relu": (lambda x: F.leaky_relu(x, 0.0), [X], GY, [~POSITIVE]),
@@ -295,7 +298,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
         kernel = autodiff.grad(f(*xs), xs, [g], materialize_grads=True)
         rule = autodiff.grad(f(*xs), xs, [g], create_graph=True, materialize_grads=True)
         first = [np.array(v.d) for v in rule]
-        # Where the first gradient is zero it stays so when anything moves.
+        # Elements with a zero gradient keep it when the inputs change.
         total = sum(
             (F.sum(F.where(array(z), v, v * 0.0)) for v, z in zip(rule, map(known, zero, rule), strict=True)),
             start=F.constant(0.0, ()),
@@ -320,7 +323,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
 
 
 def known(zero, x):
-    """Where a gradient has to be zero, as a mask of the shape of `x`."""
+    """Returns the mask of elements of `x` whose gradient must be zero."""
     if zero is None:
         return np.zeros(x.shape, bool)
     return np.array(np.vectorize(bool, otypes=[bool])(np.asarray(zero, object)), bool).reshape(x.shape)
@@ -328,7 +331,7 @@ def known(zero, x):
 
 @pytest.mark.parametrize("name", ["relu", "maximum_scalar", "clip_by_value", "leaky_relu", "relu6", "maximum2"])
 @pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
-def test_a_training_step_through_a_root_of_a_flat_part_stays_finite(name, kind):
+def test_a_training_step_through_a_root_at_zero_slope_stays_finite(name, kind):
     f = {
         "relu": F.relu,
         "maximum_scalar": lambda x: F.maximum_scalar(x, 0.0),
@@ -357,7 +360,7 @@ def test_a_training_step_through_a_root_of_a_flat_part_stays_finite(name, kind):
     nn.clear_parameters()
 
 
-def test_dropout_and_erasing_give_zero_for_what_they_take_away():
+def test_dropped_and_erased_elements_are_zero():
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones((1, 1, 20, 20), np.float32), need_grad=True)
         for f in (
@@ -447,7 +450,7 @@ def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
 
 
 def attention(q, k, v, mask, heads_apart):
-    """Attention by the kernel, or by `multi_head_attention` with unit weights."""
+    """Returns attention by the kernel, or by `multi_head_attention` with identity weights."""
     if not heads_apart:
         return F.scaled_dot_product_attention(q, k, v, mask)
     one = array(np.eye(q.shape[-1]))
@@ -458,13 +461,14 @@ def attention(q, k, v, mask, heads_apart):
 
 @pytest.mark.parametrize("heads_apart", [False, True])
 @pytest.mark.parametrize("how", ["kernel", "rule", "at once"])
-def test_a_query_from_which_all_keys_are_hidden_counts_for_nothing(how, heads_apart):
+def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
     rng = np.random.RandomState(5)
     q, k, v = rng.randn(2, 4, 3), rng.randn(2, 5, 3), rng.randn(2, 5, 3)
     mask = np.zeros((4, 5))
     mask[1], mask[0, 2:] = -INF, -INF
 
     def run(rows):
+        """Returns output and gradients, with other values in the hidden row if given."""
         arrays = [x.copy() for x in (q, k, v)]
         gy = np.ones((2, 4, 3), np.float32)
         if rows is not None:

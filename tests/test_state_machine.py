@@ -26,6 +26,7 @@ class Machine(RuleBasedStateMachine):
             self.program.do("leaf", seed=seed, need_grad=True, dtype=float)
 
     def teardown(self) -> None:
+        """Restores the global state after a program."""
         if self.program is not None:
             self.program.close()
 

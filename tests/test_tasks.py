@@ -1,4 +1,4 @@
-"""Scopes belong to the task that entered them: to a context of `contextvars`, and not to its thread."""
+"""A scope belongs to the task that entered it, through a context of `contextvars`, and not to its thread."""
 
 import asyncio
 import contextvars
@@ -16,24 +16,29 @@ HALF = nn.Context(["cpu:half"])
 
 
 def built():
+    """Returns the output of a function of a new leaf."""
     x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
     return F.exp(x)
 
 
 def has_grad():
+    """True if gradients are enabled in the current scope."""
     return built().need_grad
 
 
 def is_at_once():
+    """True if functions run eagerly in the current scope."""
     y = built()
     return y.data.modification_count == 1
 
 
 def is_recomputed():
+    """Returns the `recompute` flags of a function's output and of a new variable."""
     return built().recompute, nn.Variable((2,)).recompute
 
 
 def is_half():
+    """Returns the context of a new function, and if the current context is `HALF`."""
     return built().parent.context.backend, nn.get_current_context() is HALF
 
 
@@ -41,11 +46,13 @@ ROOT = nn.get_current_parameter_scope()
 
 
 def is_at_root():
+    """True if the current parameter scope is the root. Creates parameters there."""
     PF.affine(nn.Variable((2, 3)), 4)
     return nn.get_current_parameter_scope() is ROOT
 
 
 def budget():
+    """Returns "refused" if a memory budget in the current scope refuses a run, else "runs"."""
     h = nn.Variable.from_numpy_array(np.ones((2, 1000), np.float32), need_grad=True)
     for _ in range(4):
         h = F.tanh(h)
@@ -57,6 +64,7 @@ def budget():
 
 
 def anomaly():
+    """Returns "refused" if anomaly detection in the current scope finds a NaN, else "runs"."""
     y = F.sum(F.pow_scalar(nn.Variable.from_numpy_array(np.array([-1.0], np.float32)), 0.5))
     try:
         y.forward()
@@ -80,6 +88,7 @@ SCOPES = {
 
 @pytest.fixture(autouse=True)
 def parameters():
+    """Clears all parameters before and after the test."""
     nn.clear_parameters()
     yield
     nn.clear_parameters()
@@ -87,7 +96,7 @@ def parameters():
 
 @pytest.fixture(params=SCOPES)
 def scope(request):
-    """A scope, how to look, what is seen outside, and what within."""
+    """Returns how to enter a scope, a function that observes it, and the observations outside and within."""
     enter, look = SCOPES[request.param]
     outside = look()
     with enter():
@@ -98,15 +107,17 @@ def scope(request):
 
 
 def run(*tasks):
-    """Runs coroutines as tasks of one loop, each step of one after a step of the other."""
+    """Runs coroutines as tasks of one event loop. Their steps alternate."""
 
     async def main():
+        """Runs the coroutines concurrently."""
         return await asyncio.gather(*tasks)
 
     return asyncio.run(main())
 
 
 async def steps(n=1):
+    """Suspends the task `n` times, so that other tasks run."""
     for _ in range(n):
         await asyncio.sleep(0)
 
@@ -116,6 +127,7 @@ def test_other_tasks_do_not_see_it(scope):
     seen = []
 
     async def inside():
+        """Observes from within the scope."""
         with enter():
             for _ in range(4):
                 seen.append(("inside", look()))
@@ -123,6 +135,7 @@ def test_other_tasks_do_not_see_it(scope):
         seen.append(("left", look()))
 
     async def beside():
+        """Observes from another task."""
         for _ in range(6):
             seen.append(("beside", look()))
             await steps()
@@ -135,7 +148,7 @@ def test_other_tasks_do_not_see_it(scope):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_exits_in_any_order(scope, shared):
-    """One object may be entered by several tasks."""
+    """Several tasks may enter one scope object."""
     enter, look, outside, within = scope
     one = enter() if shared else None
     if hasattr(one, "entered"):
@@ -146,6 +159,7 @@ def test_exits_in_any_order(scope, shared):
     seen = []
 
     async def task(before, within_for):
+        """Enters the scope after some steps, and observes in and after it."""
         await steps(before)
         with one or enter():
             for _ in range(within_for):
@@ -161,10 +175,11 @@ def test_exits_in_any_order(scope, shared):
 
 
 def test_scopes_of_one_task_that_are_left_in_another_order(scope):
-    """As those of generators are."""
+    """Generators leave their scopes in such an order."""
     enter, look, outside, _ = scope
 
     def held():
+        """A generator that holds the scope."""
         with enter():
             yield
 
@@ -179,14 +194,16 @@ def test_scopes_of_one_task_that_are_left_in_another_order(scope):
         assert look() == outside
 
 
-def test_a_task_begins_in_the_scopes_of_what_made_it(scope):
+def test_a_task_begins_in_the_scopes_of_its_creator(scope):
     enter, look, outside, within = scope
 
     async def child(n):
+        """Observes after some steps."""
         await steps(n)
         return look()
 
     async def parent():
+        """Creates tasks outside of the scope and in it."""
         before = asyncio.create_task(child(4))
         with enter():
             made = asyncio.create_task(child(4))
@@ -205,6 +222,7 @@ def test_a_thread_begins_in_no_scope(scope):
     seen = []
 
     async def main():
+        """Observes in threads with and without the context of the task."""
         with enter():
             inherited = await asyncio.to_thread(look)
         plain = await asyncio.to_thread(look)
@@ -221,11 +239,12 @@ def test_a_thread_begins_in_no_scope(scope):
     assert asyncio.run(main()) == (within, outside)
 
 
-def test_a_context_that_is_run_by_hand(scope):
+def test_a_context_run_by_the_program(scope):
     enter, look, outside, within = scope
     context = contextvars.copy_context()
 
     def entered():
+        """Observes within the scope."""
         with enter():
             return look()
 
@@ -237,6 +256,7 @@ def test_a_context_that_is_run_by_hand(scope):
     assert look() == outside
 
     async def main():
+        """Observes in a copied context after the scope has ended."""
         with enter():
             held = contextvars.copy_context()
             await steps()
@@ -247,10 +267,12 @@ def test_a_context_that_is_run_by_hand(scope):
 
 def test_gradients_of_a_task_beside_no_grad():
     async def predict():
+        """Waits under `no_grad`."""
         with nn.no_grad():
             await steps(3)
 
     async def train():
+        """Runs a training step. Returns the gradient."""
         await steps()
         w = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
         y = F.sum(w * w)
@@ -267,6 +289,7 @@ def test_parameters_of_tasks_are_found_and_saved(tmp_path):
     PF.affine(nn.Variable((2, 3)), 4, name="before")
 
     async def task(name, n):
+        """Creates parameters in a scope of its own."""
         with nn.parameter_scope(name):
             await steps(n)
             PF.affine(nn.Variable((2, 3)), 4)
@@ -280,20 +303,23 @@ def test_parameters_of_tasks_are_found_and_saved(tmp_path):
 
 
 def test_a_parametric_function_that_fails_in_one_task():
-    """What it has registered goes, and nothing of other tasks'."""
+    """Its own parameters are removed, and parameters of other tasks stay."""
 
     @PF.parametric_function_api("failing", [])
     def failing(x, fix_parameters=False):
+        """A parametric function that raises after it has registered parameters."""
         PF.affine(x, 4)
         raise ZeroDivisionError
 
     async def fails():
+        """Calls the failing function in the scope `p`."""
         with nn.parameter_scope("p"):
             await steps()
             with pytest.raises(ZeroDivisionError):
                 failing(nn.Variable((2, 3)))
 
     async def works():
+        """Creates parameters in the scope `q`."""
         with nn.parameter_scope("q"):
             await steps()
             PF.affine(nn.Variable((2, 3)), 4)
@@ -318,11 +344,13 @@ def test_modes_that_are_set_within_scopes():
     assert autodiff.is_grad_enabled()
 
     async def sets():
+        """Disables gradients in its task."""
         autodiff.set_grad_enabled(False)
         await steps(2)
         return autodiff.is_grad_enabled()
 
     async def looks():
+        """Observes the mode in another task."""
         await steps()
         return autodiff.is_grad_enabled()
 
@@ -334,16 +362,19 @@ def test_modes_that_are_set_within_scopes():
 def test_decorated_functions_of_several_steps(kind):
     @nn.no_grad()
     def generator():
+        """Yields the mode at each step."""
         yield has_grad()
         yield has_grad()
 
     @nn.no_grad()
     async def coroutine():
+        """Returns the mode before and after a suspension."""
         first = has_grad()
         await steps()
         return [first, has_grad()]
 
     async def beside():
+        """Returns the mode of another task."""
         return [has_grad(), (await steps()), has_grad()]
 
     if kind == "generator":
@@ -353,14 +384,16 @@ def test_decorated_functions_of_several_steps(kind):
 
 
 def test_a_generator_that_is_closed_by_another_task(scope):
-    """It leaves no scope of that task."""
+    """Closing the generator leaves no scope of that task."""
     enter, look, outside, within = scope
 
     def held():
+        """A generator that holds the scope."""
         with enter():
             yield
 
     async def opens(found):
+        """Starts the generator within the scope."""
         with enter():
             found.append(held())
             next(found[0])
@@ -368,6 +401,7 @@ def test_a_generator_that_is_closed_by_another_task(scope):
             return look()
 
     async def closes(found):
+        """Closes the generator of the other task."""
         await steps(2)
         with enter():
             found[0].close()

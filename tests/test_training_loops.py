@@ -11,6 +11,7 @@ def test_a_training():
 
         def __getattr__(self, name):
             def note(*args):
+                """Records the call and returns the answer of the method."""
                 seen.append((name, *args))
                 return {"load_checkpoint": 2, "max_epoch": 1, "iter_per_epoch": 2, "brief": "well"}.get(name)
 

@@ -96,7 +96,7 @@ def test_only_wanted_gradients_are_asked_for():
     assert both[0].d.tolist() == [4.0]
 
 
-def test_without_a_rule_the_message_says_what_to_write():
+def test_the_error_of_a_missing_rule_names_the_method_to_write():
     x = leaf(2.0)
     with pytest.raises(NotImplementedError, match="grad of Cube: expected the class to define gradient_impl"):
         nn.grad(Cube()(x), x)

@@ -1,4 +1,4 @@
-"""Winograd's algorithm beside direct sums: locality, signs, zeros and exactness, in all sums that may take it."""
+"""Winograd convolutions compared with direct sums: locality, signs, zeros and exactness, forward and backward."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,6 +23,7 @@ SHAPES = {
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
+    """Restores threads and convolution algorithm after the test."""
     before = nn.get_num_threads()
     yield
     nn.set_num_threads(before)
@@ -30,6 +31,7 @@ def settings() -> Iterator[None]:
 
 
 def arrays(shape: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns random input, weight and output gradient for a named shape."""
     n, c, o, group, (h, w), pad = SHAPES[shape]
     r = np.random.default_rng(seed)
     outputs = (n, o, h + 2 * pad - 2, w + 2 * pad - 2)
@@ -45,7 +47,7 @@ def sums(
     threads: int = 1,
     kind: str = "float",
 ) -> Sums:
-    """The output, both gradients, and the output of a deconvolution."""
+    """Returns the output, both gradients, and the output of a transposed convolution."""
     _, _, _, group, _, pad = SHAPES[shape]
     nn.set_conv_algorithm(algorithm)
     nn.set_num_threads(threads)
@@ -65,10 +67,10 @@ def sums(
 
 
 def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: float = 1e-5) -> None:
-    """Each result is as near to the direct sum as what it is the sum of allows, and of the same kind."""
+    """Asserts that results equal direct sums up to rounding, where those are finite, for 1 and 2 threads."""
     with np.errstate(all="ignore"):
         exact = sums(shape, x, w, gy, "direct", kind="double")
-        # A number counts for its neighbours too, however small what they multiply it with.
+        # The error bound of a tile uses its largest weight, because the transform mixes neighbours.
         wide = np.broadcast_to(np.abs(w).max((2, 3), keepdims=True), w.shape).copy()
         sizes = sums(shape, np.abs(x), wide, np.abs(gy), "direct", kind="double")
         padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (1, 1), (1, 1)))
@@ -90,7 +92,10 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
 
 
 def put(value: float, *, into: str, at: float) -> Callable[..., None]:
+    """Returns a change that writes `value` into one array, at the relative position `at`."""
+
     def change(**arrays: np.ndarray) -> None:
+        """Writes the value into the chosen array."""
         flat = arrays[into].reshape(-1)
         flat[int(at * (flat.size - 1))] = value
 
@@ -98,7 +103,7 @@ def put(value: float, *, into: str, at: float) -> Callable[..., None]:
 
 
 def sparse(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
-    """Rows of zeros beside rows of numbers, and one place with a gradient."""
+    """Makes some rows zero, and the output gradient zero except for one position."""
     x[:, :, 3:6] = 0
     x[:, 0, 4, 3] = 2.0
     keep = gy[:, :, 2, 3].copy()
@@ -107,19 +112,21 @@ def sparse(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
 
 
 def positive(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    """Makes sparse arrays with positive elements only."""
     sparse(x=x, w=w, gy=gy)
     for v in (x, w, gy):
         np.abs(v, out=v)
 
 
 def tiny(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
+    """Scales arrays to very small numbers, with one larger element."""
     x *= np.float32(1e-25)
     gy *= np.float32(1e-28)
     x[0, 0, 4, 4] = 1e-12
 
 
 def unlike_channels(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
-    """A channel of large numbers and small weights hides nothing in the others."""
+    """Gives one channel large numbers and small weights, which must not hide errors in the others."""
     x[:, 0] *= np.float32(1e6)
     w[:, 0] *= np.float32(1e-6)
     x[0, 1, 4, 4] = 1e5
@@ -160,7 +167,7 @@ def test_weights_of_any_size(factor: float) -> None:
 def test_inputs_and_weights_that_are_not_negative_give_no_negative_outputs(shape: str) -> None:
     x, w, gy = arrays(shape)
     w = np.abs(w)
-    w[w < 1.5] = 0  # few taps see anything
+    w[w < 1.5] = 0  # few taps overlap the image
     x = np.maximum(x - 1, 0)
     for name, got in sums(shape, x, w, np.maximum(gy - 1, 0)).items():
         direct = sums(shape, x, w, np.maximum(gy - 1, 0), "direct")[name]
@@ -187,6 +194,7 @@ def test_epilogues_static_eager_and_cleared_runs_agree_on_uneven_tiles() -> None
     x, w, b = (nn.Variable.from_numpy_array(v) for v in (inputs, weights, biases))
 
     def net() -> nn.Variable:
+        """Returns a convolution with bias and ReLU."""
         return F.relu(F.convolution(x, w, b, pad=(1, 1)))
 
     with nn.auto_forward():
@@ -219,10 +227,10 @@ def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
         assert np.isfinite(y.d[:, :, :3]).all()
 
 
-def test_the_error_is_at_most_twice_that_of_direct_sums() -> None:
+def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
     """On normally distributed numbers, the root of the mean squared error and, on average, the largest error.
 
-    The largest error of a gradient of the weights may be 2.5 times that of direct sums.
+    The largest error of the weight gradient may be 2.5 times the largest error of direct sums.
     """
     for images, channels, side in ((4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56)):
         shape = f"{channels}"

@@ -185,6 +185,7 @@ def dropped(view: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
     """Writes through a view that exists during one run and is dropped before the next."""
 
     def write(array: Any, new: Any, run: Callable[[], Any]) -> None:
+        """Takes a view before a run, writes through it, and drops it."""
         seen = view(array)
         run()
         seen[...] = new

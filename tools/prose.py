@@ -5,7 +5,9 @@
     tools/prose.py --list PATH...     every finding in these files or folders
 
 A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than
-120 columns, or a commit subject of more than 72 characters. The limits are in `LIMITS`.
+120 columns, or a commit subject of more than 72 characters. Each part may have as many phrases and sentences in 1,000
+sentences as `LIMITS` allows. No long line and no long subject is allowed. The subjects of the last 50 commits are
+checked, or of the commits since the last tag if these are fewer.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import ast
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -25,7 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("src", "python", "tests", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PARTS = (
+    "src",
+    "python",
+    "tests",
+    "examples",
+    "benches",
+    "tools",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+)
 LIMITS = {"phrases": 4, "long sentences": 40}
 """Findings allowed in 1,000 sentences of each part."""
 WORDS, COLUMNS, SUBJECT, COMMITS = 25, 120, 72, 50
@@ -57,7 +71,8 @@ PHRASES = {
 }
 """Patterns of private language, and what to write instead."""
 
-CODE = re.compile(r"```.*?```|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
+EXAMPLE = re.compile(r"^\s*>>> .*(?:\n\s*\S.*)*", re.MULTILINE)
+"""A doctest with its output, up to the next empty line."""
 BLOCK = re.compile(r"\n\s*\n|\n\s*(?:[-*#>]|\d+\.)\s|\||:\n")
 
 
@@ -112,7 +127,7 @@ def python(source: str) -> Iterator[tuple[int, str]]:
         for item in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             value = item.value if isinstance(item, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield item.lineno, re.sub(r"^\s*(?:>>>|\.\.\.) .*$", "", value.value, flags=re.MULTILINE)
+                yield item.lineno, EXAMPLE.sub("", value.value)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"#\s*(?:type:|noqa|!|ruff|fmt)", token.string):
             yield token.start[0], token.string.lstrip("# ")
@@ -162,8 +177,10 @@ def report_on(path: Path) -> Report:
 
 
 def subjects(root: Path) -> list[str]:
-    """The subjects that are too long, of the commits since the last tag, or of the last 50."""
+    """The long subjects among the commits since the last tag, at most 50. Empty outside of a git repository."""
     git = ["git", "-C", str(root)]
+    if not shutil.which("git"):
+        return []
     tag = subprocess.run([*git, "describe", "--tags", "--abbrev=0"], capture_output=True, text=True, check=False)
     since = [f"{tag.stdout.strip()}..HEAD"] if tag.returncode == 0 else ["HEAD"]
     log = [*git, "log", "--no-merges", f"--max-count={COMMITS}", "--format=%h %s", *since]
@@ -188,7 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
         bad |= bool(passed or report.columns)
         if given.list:
             print("\n".join(report.findings))
-        figures = ", ".join(f"{rate:.0f} {name}" for name, rate in rates.items())
+        figures = ", ".join(f"{rate:.1f} {name}" for name, rate in rates.items())
         mark = " (limit passed)" if passed or report.columns else ""
         print(f"{path.name}: {figures} in 1,000 sentences, {len(report.columns)} long lines{mark}")
     if not given.paths:

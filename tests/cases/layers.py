@@ -126,6 +126,7 @@ def pooled(f):
     """Returns the reference of a pooling with `f(values, axes, window size with padding)`."""
 
     def reference(x, kernel, channel_last=False, including_pad=True, **where):
+        """NumPy reference of the pooling."""
         n = len(kernel)
         x = np.moveaxis(x, -1, -n - 1) if channel_last else x
         y = None

@@ -34,6 +34,7 @@ def cholesky_gradient(upper=False):
     """Returns the symmetric gradient of `cholesky` (Murray, 2016): each of two mirrored elements has half of it."""
 
     def gradient(gy, x):
+        """Returns the gradient of the matrix."""
         if not x.size:
             return (x,)
         y, g = cholesky(x), np.tril(gy.swapaxes(-1, -2) if upper else gy)
@@ -69,6 +70,7 @@ def spectral_gradient(**how):
     how = {k: v for k, v in how.items() if k in ("dim", "itr", "eps")}
 
     def gradient(gy, *rest):
+        """Returns the gradient of the weight."""
         w, u = rest[-2:]
         m, left, right = iterate(w, u, **how)
         sigma, dim = left @ m @ right, how.get("dim", 0)

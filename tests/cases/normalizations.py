@@ -73,6 +73,7 @@ def clipped_norm(clip_norm=1.0, axes=None):
     """Returns the gradient of `clip_grad_by_norm`."""
 
     def gradient(gy, x):
+        """Returns `gy` with its norm set to `clip_norm`."""
         norm = np.sqrt((gy * gy).sum(axes, keepdims=True))
         return (clip_norm * gy / np.where(norm == 0, 1, norm),)
 

@@ -54,6 +54,7 @@ def pow2_gradient(sign=True, m=1, ste_fine_grained=True, **_):
     """Returns the straight-through gradient of `pow2_quantize`."""
 
     def gradient(gy, x):
+        """Returns `gy` within the range, or everywhere without `ste_fine_grained`."""
         within = (np.abs(x) < 2.0 ** (m + 0.5)) & (sign | (x >= 0))
         return (np.where(within, gy, 0.0) if ste_fine_grained else gy,)
 
@@ -112,6 +113,7 @@ def min_max_gradient(ste_fine_grained=True, **args):
     """Returns the gradient of `min_max_quantize`, also by the bounds if they are learned."""
 
     def gradient(gy, x, *parameters):
+        """Returns the gradients of the input and of the bounds."""
         low, high, _ = ranges(x, *parameters, **args)
         axes = tuple(i for i, n in enumerate(parameters[0].shape) if n == 1)
         gx = np.where((x >= low) & (x <= high), gy, 0.0) if ste_fine_grained else gy
@@ -166,6 +168,7 @@ def binary_connect(of):
     """Returns the reference of a layer `of` with weights replaced by their signs."""
 
     def reference(x, w, _, b=None, quantize_zero_to=1.0, **args):
+        """NumPy reference of the layer."""
         return of(x, signs(w, quantize_zero_to), b, **args)
 
     return reference
@@ -182,6 +185,7 @@ def binary_weight(of, rows):
     """Returns the reference of a layer `of` with weights replaced by scaled signs."""
 
     def reference(x, w, _, __, b=None, quantize_zero_to=1.0, **args):
+        """NumPy reference of the layer."""
         return of(x, scaled(w, rows), b, **args)
 
     return reference
@@ -202,6 +206,7 @@ def incremental(of):
     """Returns the reference of a layer `of` with incrementally quantized weights."""
 
     def reference(x, w, fixed, b=None, num_bits=4, inq_iterations=(), selection_algorithm="", seed=-1, **args):
+        """NumPy reference of the layer."""
         fixed = fixed.copy()
         if 0 in inq_iterations:
             if inq_iterations[-1] == 0:
@@ -228,6 +233,7 @@ def through(of, place, bias):
     """Returns the straight-through gradient of a layer with a replaced weight: the gradient by the replacement."""
 
     def gradient(gy, x, w, *others):
+        """Returns the gradients of the layer's inputs."""
         w = place(w, *others)
         found = [by_units(lambda x: of(x, w), gy, x), by_units(lambda w: of(x, w), gy, w)]
         if len(others) > bias - 2:

@@ -13,6 +13,7 @@ def within(low, high, mean, deviation):
     """Returns a check of the range of numbers, and of their mean to five standard errors."""
 
     def check(y):
+        """Asserts the range and the mean of the numbers."""
         assert np.all((y >= low) & (y <= high))
         if y.size > 100:
             assert abs(y.mean() - mean) < 5 * deviation / np.sqrt(y.size)
@@ -24,6 +25,7 @@ def dropped(x, p=0.5):
     """Returns a check of `dropout`: kept elements are scaled, and the kept fraction matches `p`."""
 
     def check(y):
+        """Asserts the values and the fraction of kept elements."""
         kept = y != 0
         np.testing.assert_allclose(y[kept], (x / (1 - p))[kept], rtol=1e-6)
         if x.size > 100:
@@ -45,6 +47,7 @@ def erased(
     """Returns a check of `random_erase`: patches hold numbers in range, at the same place in all channels if shared."""
 
     def check(y):
+        """Asserts the values and the positions of the patches."""
         changed = np.abs(y - x) > 1e-6
         low, high = replacements
         assert np.all((y[changed] >= low - 1e-6) & (y[changed] <= high + 1e-6))
@@ -64,6 +67,7 @@ def chosen(x, w, shape=(), replace=True, seed=-1):
     unique."""
 
     def check(y):
+        """Asserts the shape and the frequencies of the samples."""
         assert y.shape == (*x.shape[:-1], *(shape or (1,)))
         if not y.size:
             return
@@ -86,7 +90,10 @@ def moved(places):
     """Returns the reference of an operation whose samples are each one of the arrays that `places` yields."""
 
     def reference(x, base_axis=1, **args):
+        """Returns the check of an output."""
+
         def check(y):
+            """Asserts that each sample is one of the possible arrays."""
             base = base_axis % x.ndim
             xs, ys = x.reshape(-1, *x.shape[base:]), y.reshape(-1, *y.shape[base:])
             for before, after in zip(xs, ys, strict=True):
@@ -98,12 +105,14 @@ def moved(places):
 
 
 def together(ways):
-    """As `moved`, along axes before `base_axis` too, where samples stay in the order that one of `ways` gives."""
+    """Like `moved`, but the axes before `base_axis` move, too: samples are in one of the orders from `ways`."""
 
     def reference(x, base_axis=1, **args):
+        """Returns the check of an output."""
         base = base_axis % x.ndim
 
         def fits(before, after, axis):
+            """True if `after` is `before` in one of the possible orders, from `axis` on."""
             chosen = ways(axis - x.ndim, before.shape[0], after.shape[0], **args)
             if axis < base:
                 pairs = lambda way: zip(way, after, strict=True)  # noqa: E731
@@ -115,6 +124,7 @@ def together(ways):
             return any(np.allclose(after, before[np.ix_(*places)], rtol=1e-6) for places in product(*own))
 
         def check(y):
+            """Asserts that the output is one of the possible arrays."""
             assert fits(x, y, 0)
 
         return check
@@ -123,11 +133,13 @@ def together(ways):
 
 
 def windows(axis, n, m, shape=None, seed=-1):
+    """Returns the windows of `m` of the `n` indices of an axis."""
     assert m == (shape[axis] if -axis <= len(shape) else n)
     return [range(start, start + m) for start in range(n - m + 1)]
 
 
 def turns(axis, n, m, axes=None, seed=-1):
+    """Returns the orders of the indices of an axis: ascending, and also descending if the axis is among `axes`."""
     return [range(n), range(n - 1, -1, -1)] if axis in axes else [range(n)]
 
 
@@ -161,6 +173,7 @@ def augmented(x, shape=None, **args):
     """Returns a check of `image_augmentation`: the range of an image widens only by contrast and brightness."""
 
     def check(y):
+        """Asserts shape and range of the image."""
         lead = x.ndim - len(shape or x.shape)
         assert y.shape == x.shape[:lead] + tuple(shape or x.shape)
         gain, more = args.get("contrast", 1.0), args.get("brightness", 0.0)

@@ -32,6 +32,7 @@ def network(kind):
     """Returns the reference of `rnn`, `gru` or `lstm`."""
 
     def reference(x, h, *rest, num_layers=1, nonlinearity="tanh", dropout=0.0, bidirectional=False, training=True):
+        """NumPy reference of the network."""
         cells, rest = (rest[0], rest[1:]) if kind == "lstm" else (None, rest)
         first, later, bias = (*rest, None, None)[:3]
         ends, cell_ends = np.zeros_like(h), np.zeros_like(h)

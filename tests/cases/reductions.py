@@ -36,6 +36,7 @@ def extreme(pick, at):
     """Returns the reference of `max` or `min` with indices into the reduced axes, counted as one."""
 
     def reference(x, axis=None, keepdims=False, with_index=False, only_index=False):
+        """NumPy reference of the reduction."""
         chosen = tuple(range(x.ndim)) if axis is None else tuple(sorted(a % x.ndim for a in np.atleast_1d(axis)))
         kept = tuple(a for a in range(x.ndim) if a not in chosen)
         flat = x.transpose(kept + chosen).reshape(
@@ -67,6 +68,7 @@ def scan(f, start):
     """Returns the reference of `cumsum` or `cumprod`."""
 
     def reference(x, axis=0, exclusive=False, reverse=False):
+        """NumPy reference of the scan."""
         x = np.flip(x, axis) if reverse else x
         if exclusive:
             first = np.full_like(x.take([0], axis), start) if x.shape[axis] else x

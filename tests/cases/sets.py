@@ -28,6 +28,7 @@ def unique_gradient(**how):
     """Returns the gradient of `unique`, which goes to the first occurrence of each element."""
 
     def gradient(gy, *others):
+        """Returns the gradient of the input."""
         x = others[-1]
         gx = np.zeros_like(x)
         _, index = unique(x, **{**how, "with_inverse": False, "with_counts": False, "with_index": True})

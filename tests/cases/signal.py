@@ -11,6 +11,7 @@ def transform(f):
     """Returns the reference of `fft` or `ifft`, with real and imaginary parts on the last axis."""
 
     def reference(x, signal_ndim, normalized=False):
+        """NumPy reference of the transform."""
         axes = tuple(range(x.ndim - 1 - signal_ndim, x.ndim - 1))
         y = f(x[..., 0] + 1j * x[..., 1], axes=axes, norm="ortho" if normalized else "backward")
         return np.stack([y.real, y.imag], -1)

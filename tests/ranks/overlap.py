@@ -38,6 +38,7 @@ def training(overlap, dtype=None, more=()):
     callback = comm.get_all_reduce_callback(64, division=True, overlap=overlap, dtype=dtype)
 
     def step(n):
+        """Runs training step number `n` on random values."""
         x.d = np.random.default_rng([n, comm.rank]).standard_normal(x.shape)
         loss.forward()
         solver.zero_grad()
@@ -72,6 +73,7 @@ if what == "raise":
         on = False
 
         def on_finish_function_backward(self, f):
+            """Raises in the last process at the first `Tanh`."""
             if self.on and comm.rank == comm.size - 1 and f.info.type_name == "Tanh":
                 raise ValueError("the last process is broken")
 

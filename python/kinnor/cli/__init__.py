@@ -1,5 +1,5 @@
-"""The commands of the program `kinnor`, each a function of what `argparse` found. `kinnor_cli` lists them.
+"""The commands of the program `kinnor`, one module for each group. `kinnor_cli` lists them.
 
-A module has a function `add(name, parser)`, which adds the arguments of a command and returns the function
-that runs it.
+Each module has a function `add(name, parser)`. It adds the arguments of a command and returns the function
+that runs the command on the parsed arguments.
 """

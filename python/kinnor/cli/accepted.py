@@ -1,4 +1,4 @@
-"""Arguments of NNabla's commands that have no meaning here: taken with a line that says so, or refused."""
+"""Arguments of NNabla's commands that Kinnor does not have: ignored with a warning, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["refused", "without_effect"]
 
 
 class _WithoutEffect(argparse.Action):
-    """Says on standard error why it has no effect."""
+    """Ignores an argument and prints the reason on standard error."""
 
     def __init__(self, *args: Any, why: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -23,32 +23,32 @@ class _WithoutEffect(argparse.Action):
 
 
 class _Refused(_WithoutEffect):
-    """Ends the command."""
+    """Refuses an argument: raises `UnsupportedError` with the reason."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
         raise UnsupportedError(f"expected no {option}: {self.why}")
 
 
 def without_effect(parser: argparse.ArgumentParser, why: str, *flags: str, takes: str | None = None) -> None:
-    """Add an argument that changes nothing, and says so where it is given.
+    """Add an argument that is ignored: a command that gets it prints the reason.
 
     Args:
-        parser: What gets it.
-        why: Why it changes nothing.
+        parser: The parser of the command.
+        why: Reason why the argument has no effect.
         flags: Its names.
-        takes: What its value is called; it takes none if this is None.
+        takes: Name of its value in the help text; None if it takes no value.
     """
     _add(parser, _WithoutEffect, f"without effect: {why}", why, flags, takes)
 
 
 def refused(parser: argparse.ArgumentParser, why: str, *flags: str, takes: str | None = None) -> None:
-    """Add an argument that ends the command with `UnsupportedError`.
+    """Add an argument that a command refuses with `UnsupportedError`.
 
     Args:
-        parser: What gets it.
-        why: Why there is no such thing.
+        parser: The parser of the command.
+        why: Reason why the argument is not supported.
         flags: Its names.
-        takes: What its value is called; it takes none if this is None.
+        takes: Name of its value in the help text; None if it takes no value.
     """
     _add(parser, _Refused, f"refused: {why}", why, flags, takes)
 
@@ -61,4 +61,5 @@ def _add(
     flags: tuple[str, ...],
     takes: str | None,
 ) -> None:
+    """Add an argument that triggers `action`."""
     parser.add_argument(*flags, action=action, why=why, nargs=0 if takes is None else None, metavar=takes, help=text)

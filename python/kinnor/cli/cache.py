@@ -1,4 +1,4 @@
-"""`kinnor conv_dataset`: data sets as folders of arrays."""
+"""`kinnor conv_dataset`: converts data sets to folders of arrays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("source", help="data set: a CSV file, or a folder of arrays whose name ends in .cache")
-    parser.add_argument("destination", help="folder to make")
-    parser.add_argument("-F", "--force", action="store_true", help="remove the folder first if it is there")
-    parser.add_argument("-S", "--shuffle", action="store_true", help="mix the examples")
+    parser.add_argument("destination", help="folder to create")
+    parser.add_argument("-F", "--force", action="store_true", help="replace an existing folder")
+    parser.add_argument("-S", "--shuffle", action="store_true", help="shuffle the examples")
     parser.add_argument("-N", "--normalize", action="store_true", help="divide pixels by the largest value")
     parser.add_argument("-t", "--num_of_threads", type=int, help="without effect")
     return lambda args: convert(args.source, args.destination, args.force, args.shuffle, args.normalize)
@@ -38,21 +38,21 @@ def convert(source: str, destination: str, force: bool = False, shuffle: bool = 
 
     Args:
         source: Path of a CSV file, or of such a folder.
-        destination: Path of the folder, which is made.
-        force: Whether to remove what this command wrote there before.
-        shuffle: Whether to mix the examples.
+        destination: Path of the folder to create.
+        force: Whether to replace a folder that this command wrote earlier.
+        shuffle: Whether to shuffle the examples.
         normalize: Whether to divide pixels by the largest value.
 
     Returns:
-        How many examples there are.
+        Number of examples.
 
     Raises:
-        DataError: If the data set is malformed, or if the folder is there.
+        DataError: If the data set is malformed, or if the folder exists.
         OSError: If a file cannot be read or written.
     """
     target = Path(destination)
     if target.exists() and not (force and (target / "cache_index.csv").is_file()):
-        raise DataError(f"expected a folder that is not there yet, or a data set and --force, got {destination!r}")
+        raise DataError(f"expected a new folder, or an existing data set and --force, got {destination!r}")
     kind = CacheDataSource if Path(source).is_dir() else CsvDataSource
     with replacing_folder(target) as part, kind(source, shuffle=shuffle, normalize=normalize) as found:
         write_cache(found, part)

@@ -1,4 +1,4 @@
-"""`kinnor convert` and `kinnor dump`: files of networks and parameters."""
+"""`kinnor convert` and `kinnor dump`: convert and show files of networks and parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `convert` or `dump`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
-    parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX, which names say, too")
-    parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read this executor alone")
+    parser.add_argument("-I", "--import-format", metavar="FORMAT", help="NNP or ONNX; must match the extension")
+    parser.add_argument("-E", "--nnp-import-executor-index", metavar="INDEX", type=int, help="read only this executor")
     refused(parser, "networks are read whole", "--nnp-exclude-preprocess")
     without_effect(parser, "what is repeated stays as it is", "--nnp-no-expand-network")
     if name == "dump":
@@ -34,20 +34,24 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser.add_argument("-v", "--dump-verbose", action="store_true", help="show arguments of functions, too")
         parser.add_argument("-F", "--dump-functions", action="store_true", help="show functions")
         parser.add_argument("-V", "--dump-variables", action="store_true", help="show variables")
-        parser.add_argument("--dump-limit", type=int, default=-1, help="how many of each to show at most")
-        parser.add_argument("-n", "--dump-variable-name", help="show this variable alone")
+        parser.add_argument(
+            "--dump-limit", type=int, default=-1, help="maximum number of functions and of variables to show"
+        )
+        parser.add_argument("-n", "--dump-variable-name", help="show only this variable")
         return lambda args: dump(
             args.files, args.dump_functions, args.dump_variables, args.dump_verbose, args.dump_limit,
             args.dump_variable_name, args.import_format, args.nnp_import_executor_index,
         )  # fmt: skip
     parser.add_argument("files", nargs="+", metavar="FILE", help="files of one model, then the file to write")
-    parser.add_argument("-f", "--force", action="store_true", help="write over a file that is there")
-    parser.add_argument("-b", "--batch-size", type=int, help="put this in the place of a batch of any length")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("-b", "--batch-size", type=int, help="batch size to save")
     parser.add_argument("--nnp-exclude-parameter", action="store_true", help="leave the parameters out")
-    parser.add_argument("--expand-network", action="store_true", help="write out what is repeated")
-    parser.add_argument("-O", "--export-format", metavar="FORMAT", help="NNP or ONNX, which the name says, too")
-    parser.add_argument("-d", "--define_version", metavar="VERSION", help="of ONNX's operators, such as opset_13")
-    parser.add_argument("--nnp-parameter-nntxt", action="store_true", help="put parameters into the text of a .nnp")
+    parser.add_argument("--expand-network", action="store_true", help="unroll repetitions")
+    parser.add_argument("-O", "--export-format", metavar="FORMAT", help="NNP or ONNX; must match the extension")
+    parser.add_argument("-d", "--define_version", metavar="VERSION", help="ONNX opset, such as opset_13")
+    parser.add_argument(
+        "--nnp-parameter-nntxt", action="store_true", help="write parameters into the network's text in a .nnp file"
+    )
     without_effect(parser, "parameters in a .nnp are in this format", "--nnp-parameter-h5")
     without_effect(parser, "NNabla 1.39 reads what is written", "--nnp-version", takes="VERSION")
     without_effect(parser, "it follows from the version of the operators", "--ir_version", takes="VERSION")
@@ -74,6 +78,7 @@ NAMED = {"NNP": (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5", ".safetensor
 
 
 def _check_format(name: str | None, path: str) -> None:
+    """Raise FormatError if a format is unknown, or if the extension of a path does not match it."""
     if name is None:
         return
     known = NAMED.get(name.upper())
@@ -84,19 +89,19 @@ def _check_format(name: str | None, path: str) -> None:
 
 
 def opset(version: str | None) -> int | None:
-    """The number in a version of ONNX's operators.
+    """The number in the name of an ONNX opset.
 
     Args:
-        version: Such as `opset_13`, or None.
+        version: A name such as `opset_13`, or None.
 
     Raises:
-        FormatError: If it is no version.
+        FormatError: If the name is malformed.
     """
     if version is None:
         return None
     number = version.removeprefix("opset_")
     if not (number.isascii() and number.isdigit() and len(number) < 5):
-        raise FormatError(f"expected a version of ONNX's operators such as opset_13, got {version!r}")
+        raise FormatError(f"expected an ONNX opset such as opset_13, got {version!r}")
     return int(number)
 
 
@@ -115,19 +120,20 @@ def convert(
     """Convert files of one model into another format.
 
     Args:
-        files: Paths of what to read, then the path to write; extensions say the formats.
-        force: Whether to write over a file that is there.
-        batch_size: What to put in the place of a batch of any length; it stays if this is None or less than 1.
+        files: Paths to read, then the path to write. The extensions select the formats.
+        force: Whether to overwrite an existing file.
+        batch_size: Batch size to save; None or a number below 1 keeps the batch size of the file.
         exclude_parameter: Whether to leave the parameters out.
-        expand: Whether to write out what is repeated.
-        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
-        export_format: Likewise, of the file to write.
-        executor: Number of the executor to convert alone, from 0 on.
-        version: Of the operators of an ONNX file, such as `opset_13`.
-        parameter_text: Whether parameters go into the text of a `.nnp` file instead of into one beside it.
+        expand: Whether to unroll repetitions.
+        import_format: `NNP` or `ONNX`; the extension of the first file must match.
+        export_format: `NNP` or `ONNX`; the extension of the file to write must match.
+        executor: Index of the only executor to convert; all by default.
+        version: Opset of an ONNX file, such as `opset_13`.
+        parameter_text: Whether to write parameters into the network's text inside a `.nnp` file, not as a member of
+            their own.
 
     Raises:
-        FormatError: If a format is unknown, or if the file is there already.
+        FormatError: If a format is unknown, or if the file exists.
         Error: If a file is malformed.
         OSError: If a file cannot be read or written.
     """
@@ -140,7 +146,7 @@ def convert(
     _check_format(export_format, target)
     operators = opset(version)
     if Path(target).exists() and not force:
-        raise FormatError(f"expected a file that is not there yet, or --force, got {target!r}")
+        raise FormatError(f"expected a new file, or --force to overwrite it, got {target!r}")
     document = read(sources)
     if executor is not None:
         document = only_executor(document, executor)
@@ -159,6 +165,7 @@ def convert(
 
 
 def _expanded(document: Document) -> Document:
+    """Unroll the repetitions of a document's networks."""
     graph = ProtoGraph.from_proto(document.proto)
     graph.expand_loop_control()
     document.proto.ClearField("network")
@@ -176,17 +183,17 @@ def dump(
     import_format: str | None = None,
     executor: int | None = None,
 ) -> None:
-    """Print what is in files of one model.
+    """Print the contents of the files of one model.
 
     Args:
         files: Their paths.
         functions: Whether to list functions.
         variables: Whether to list variables.
         verbose: Whether to show arguments of functions.
-        limit: How many of each to list at most; all if it is negative.
-        variable_name: A variable to show alone.
-        import_format: `NNP` or `ONNX`, which the name of the first file has to fit.
-        executor: Number of the executor to show alone, from 0 on.
+        limit: Maximum number of functions and of variables to list; all if it is negative.
+        variable_name: Name of the only variable to show.
+        import_format: `NNP` or `ONNX`; the extension of the first file must match.
+        executor: Index of the only executor to show; all by default.
 
     Raises:
         FormatError: If there is no such format or executor.

@@ -1,7 +1,7 @@
-"""`kinnor create_object_detection_dataset`: a data set of images with the boxes of the objects in them.
+"""`kinnor create_object_detection_dataset`: makes a data set of images and the boxes of their objects.
 
-Beside each image lies a text of its name with a line for each object: the number of its class, the middle of its box,
-and its width and height, as parts of those of the image.
+Each image has a text file of the same name with one line for each object: class number, horizontal and vertical center
+of the box, width and height. All lengths are relative to the size of the image.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `create_object_detection_dataset`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
-    parser.add_argument("-i", "--sourcedir", required=True, help="folder with images and texts of their names")
-    parser.add_argument("-n", "--num_class", required=True, type=int, help="how many classes there are")
-    parser.add_argument("-a", "--num_anchor", required=True, type=int, help="how many sizes of boxes to tell apart")
+    parser.add_argument("-i", "--sourcedir", required=True, help="folder with images, and text files of the same names")
+    parser.add_argument("-n", "--num_class", required=True, type=int, help="number of classes")
+    parser.add_argument("-a", "--num_anchor", required=True, type=int, help="number of anchors")
     parser.add_argument("-d", "--grid_size", required=True, type=int, help="width and height of a cell in pixels")
     add_shaping(parser)
     return lambda args: create(
@@ -58,27 +58,27 @@ def create(
     second: int = 0,
     shuffle: bool = False,
 ) -> NDArray[np.float64]:
-    """Make a CSV data set of images and of what a detector is to find in each cell of a grid.
+    """Make a CSV data set of images and of the target values of a detector for each cell of a grid.
 
-    For each anchor and cell there is the class of the object whose middle is in the cell, and whose box is most like
-    the anchor, or -1; and where its middle is in the cell, from 0 to 1, with the logarithms of its width and height in
-    cells. The anchors are printed.
+    An object belongs to the cell that holds its center and to the anchor most similar to its box. The label of each
+    anchor and cell is the class of its object, or -1. The region is the center within the cell, from 0 to 1, and the
+    logarithms of width and height in cells. The command prints the anchors.
 
     Args:
-        sourcedir: Path of the folder with the images, in folders of any depth.
-        outdir: Path of the folder for the data set, which is made: images, labels and regions in `data`, and CSV files
+        sourcedir: Path of the folder with the images; subfolders are searched.
+        outdir: Path of the folder to create: images, labels and regions in `data`, and CSV files
             with columns `x:image`, `y:label` and `r:region`.
-        shape: Colours (1 or 3), height and width of the images.
-        mode: How images of another form are made to fit: `trimming` cuts their sides, `padding` adds to them.
-        n_classes: How many classes there are.
-        n_anchors: How many sizes of boxes are told apart.
-        cell: Width and height of a cell in pixels, of which those of images are multiples.
-        files: Names of one CSV file or two.
-        second: Per cent of the images that are in the second.
-        shuffle: Whether to mix the rows; the same way each time.
+        shape: Channels (1 or 3), height and width of the images.
+        mode: How images get the aspect ratio: `trimming` crops them, `padding` adds a border.
+        n_classes: Number of classes.
+        n_anchors: Number of anchors.
+        cell: Width and height of a cell in pixels. The width and height of the images must be multiples of it.
+        files: Name of one CSV file, or names of two.
+        second: Percentage of the images for the second file.
+        shuffle: Whether to shuffle the rows, in the same order each time.
 
     Returns:
-        Width and height of each anchor, as parts of those of the images, the smallest first.
+        Width and height of each anchor relative to the image, the smallest first.
 
     Raises:
         DataError: If there are no images or boxes, if one cannot be read, or if lengths do not fit.
@@ -86,7 +86,7 @@ def create(
     """
     source, target = Path(sourcedir), Path(outdir)
     if source.resolve() == target.resolve():
-        raise DataError(f"expected another folder for the data set than that of the images, got {outdir!r}")
+        raise DataError(f"expected a data set folder other than the image folder, got {outdir!r}")
     if min(*shape, n_classes, n_anchors, cell) < 1 or not 0 <= second <= 100:
         raise DataError(f"expected numbers above 0 and a ratio up to 100, got {shape}, {n_anchors}, {cell}, {second}")
     _, height, width = shape
@@ -127,15 +127,15 @@ def read_boxes(path: Path, n_classes: int | None = None) -> NDArray[np.float64]:
     """The boxes of the objects in an image.
 
     Args:
-        path: Path of the text; if there is none, there are no objects.
-        n_classes: What classes have to be below, if that is known.
+        path: Path of the text file; a missing file means no objects.
+        n_classes: Number of classes, if known; every class number must be below it.
 
     Returns:
-        Rows of class, horizontal and vertical middle, width and height.
+        Rows of class, horizontal and vertical center, width and height.
 
     Raises:
-        DataError: If a line is something else.
-        OSError: If the text cannot be read.
+        DataError: If a line is malformed.
+        OSError: If the file cannot be read.
     """
     lines = path.read_text().splitlines() if path.is_file() else []
     boxes = np.zeros((0, 5))
@@ -153,7 +153,7 @@ def read_boxes(path: Path, n_classes: int | None = None) -> NDArray[np.float64]:
 
 
 def _seen(boxes: NDArray[np.float64], size: tuple[int, ...], shape: tuple[int, int, int], mode: str) -> Any:
-    """Boxes as parts of the image that is made of one of a size, without what that does not show."""
+    """Boxes relative to the cropped or padded image, clipped to it."""
     h, w = size[:2]
     part = frame(h, w, *shape[1:], mode)
     middles, halves = boxes[:, 1:3] * (w, h), boxes[:, 3:] * (w / 2, h / 2)
@@ -166,14 +166,14 @@ def _seen(boxes: NDArray[np.float64], size: tuple[int, ...], shape: tuple[int, i
 
 
 def anchors_of(sizes: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Sizes of boxes that others are like: the means of `n` clusters, by Lloyd's algorithm.
+    """The anchors: mean box sizes of `n` clusters, by Lloyd's algorithm.
 
     Args:
         sizes: Rows of width and height.
-        n: How many.
+        n: Number of clusters.
 
     Returns:
-        Rows of width and height, by area; fewer than `n` if there are not as many sizes.
+        Rows of width and height, by area; fewer than `n` if there are fewer sizes.
 
     Raises:
         DataError: If there are no sizes.
@@ -194,13 +194,14 @@ def anchors_of(sizes: ArrayLike, n: int) -> NDArray[np.float64]:
 
 
 def _distances(sizes: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared distances of sizes (columns) to means (rows)."""
     return np.asarray(((sizes[None] - means[:, None]) ** 2).sum(axis=2))
 
 
 def _cells(
     boxes: NDArray[np.float64], anchors: NDArray[np.float64], rows: int, columns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Classes and regions by anchor, row and column."""
+    """Class and region of the target box for each anchor, row and column; class -1 for none."""
     labels = np.full((len(anchors), rows, columns), -1)
     regions = np.zeros((len(anchors), rows, columns, 4))
     for kind, x, y, w, h in boxes:

@@ -1,4 +1,4 @@
-"""`kinnor draw`: networks as SVG pictures, functions from top to bottom, or as the pages of `nn.show`."""
+"""`kinnor draw`: draws networks as SVG pictures from top to bottom, or as the HTML pages of `nn.show`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["add", "drawn", "page"]
 
 WIDTH, HEIGHT, ACROSS, DOWN = 220, 40, 250, 70
-"""Of a box, and from one to the next, in pixels."""
+"""Sizes of a box, and distances between boxes, in pixels."""
 
 MOST = 5_000
-"""Functions of an SVG picture."""
+"""Maximum number of functions in an SVG picture."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -34,22 +34,23 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("input", help="file of networks")
-    parser.add_argument("-o", "--output-dir", default="draw_out", help="folder for pictures, which is made")
+    parser.add_argument("-o", "--output-dir", default="draw_out", help="folder to create for the pictures")
     parser.add_argument("-n", "--network", action="append", help="name of a network to draw; may be repeated")
     parser.add_argument(
         "-f",
         "--format",
         default="svg",
         choices=("svg", "html"),
-        help="svg: a picture; html: one page that folds scopes and searches, and loads nothing from elsewhere",
+        help="svg: a picture; html: a self-contained page with foldable scopes and search",
     )
     return lambda args: _draw(args.input, args.output_dir, args.network, args.format)
 
 
 def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
+    """Write a picture of each network of a file, or of the networks with these names."""
     networks = ProtoGraph.from_proto(read([path]).proto).networks
     for name in names or ():
         if name not in networks:
@@ -64,18 +65,19 @@ def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
 
 
 def page(network: ProtoNetwork) -> str:
-    """A network as one HTML page, that of `nn.show`.
+    """A network as one HTML page, drawn as `nn.show` does.
 
     Args:
         network: The network.
 
     Raises:
-        NetworkError: If it has a circle.
+        NetworkError: If the network has a cycle.
     """
     walk = Walk({}, {})
     made: dict[str, int] = {}
 
     def end(node: Node, names: list[str]) -> None:
+        """Record the outputs of a node."""
         for name in names:
             variable = network.variable(name)
             made[name] = len(walk.nodes)
@@ -105,7 +107,7 @@ def page(network: ProtoNetwork) -> str:
 
 
 def _bytes(network: ProtoNetwork, variable: NetworkVariable) -> int:
-    """The bytes of a variable in single precision, with the batch that the network was saved with."""
+    """Size of a variable in bytes, in single precision and with the batch size of the saved network."""
     return 4 * prod((network.batch_size or 1) if n < 0 else n for n in variable.shape)
 
 
@@ -116,12 +118,12 @@ def drawn(network: ProtoNetwork) -> str:
         network: The network.
 
     Raises:
-        NetworkError: If it has more than 5,000 functions, or a circle.
+        NetworkError: If the network has more than 5,000 functions, or a cycle.
     """
     if len(network.functions) > MOST:
         raise NetworkError(f"expected at most {MOST} functions to draw, got {len(network.functions)}")
     rank = dict.fromkeys(network.inputs, 0)
-    """How far down the function is that makes a variable."""
+    """Row of the function that computes a variable, counted from the top."""
     boxes: list[tuple[str, str, int]] = [(n, f"{n} {network.variables[n].shape}", 0) for n in network.inputs]
     makers: dict[str, int] = {name: i for i, name in enumerate(network.inputs)}
     lines: list[tuple[int, int]] = []
@@ -138,6 +140,7 @@ def drawn(network: ProtoNetwork) -> str:
 
 
 def _svg(title: str, boxes: list[tuple[str, str, int]], lines: list[tuple[int, int]]) -> str:
+    """An SVG file with boxes of name, kind and row, and lines between them."""
     filled: dict[int, int] = {}
     places = []
     for _, _, depth in boxes:

@@ -1,4 +1,4 @@
-"""`kinnor version` and `kinnor info`."""
+"""`kinnor version` and `kinnor info`: print facts about this installation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["add"]
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
-    """Add the arguments of a command: none.
+    """Add a command without arguments.
 
     Args:
         name: `version` or `info`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     if name == "version":
         return lambda args: print(f"Kinnor {kinnor.__version__}")

@@ -1,6 +1,6 @@
-"""What `kinnor convert` reads and writes: a function for each way of each format, by extension.
+"""The file formats of `kinnor convert`: a reader and a writer for each extension.
 
-A reader gives a `Document`, a writer takes one; another format is a further entry of `FORMATS`.
+A reader returns a `Document`, a writer takes one. To add a format, add an entry to `FORMATS`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["FORMATS", "Document", "Format", "FormatError", "only_executor", "rea
 
 
 class FormatError(Error, ValueError):
-    """A format is unknown, or cannot hold what is to be written."""
+    """The format is unknown, or cannot store the document."""
 
 
 class Document(NamedTuple):
-    """What is converted.
+    """Networks and parameters of one model, as `kinnor convert` passes them from reader to writer.
 
     Attributes:
-        proto: An `NNablaProtoBuf` message without parameters; one without networks if there are none.
+        proto: An `NNablaProtoBuf` message without parameters. It has no networks if the files have none.
         entries: The parameters.
     """
 
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: what reads it and what writes it; None where that is not possible."""
+    """The reader and the writer of a file format. Each is None if it is not supported."""
 
     read: Callable[[str], Document] | None
     write: Callable[[str, Document], None] | None
@@ -47,15 +47,18 @@ class Format(NamedTuple):
 
 
 def _read_network(path: str) -> Document:
+    """Read a file of networks, with parameters if it has any."""
     content = network_file.read(path, op="convert")
     return Document(content.proto, content.entries)
 
 
 def _read_parameters(path: str) -> Document:
+    """Read a file of parameters."""
     return Document(schema.messages().NNablaProtoBuf(), parameter_file.load(path))
 
 
 def _write_archive(path: str, document: Document) -> None:
+    """Write a `.nnp` archive."""
     network_file.write_archive(path, document.proto, document.entries)
 
 
@@ -73,14 +76,14 @@ def with_parameters(document: Document) -> Any:
 
 
 def only_executor(document: Document, index: int) -> Document:
-    """A document with one of its executors alone, and with the networks, solvers and monitors of its network.
+    """A document with one of its executors, and with the networks, solvers and monitors that belong to it.
 
     Args:
         document: The document.
-        index: Which executor, from 0 on.
+        index: Index of the executor.
 
     Raises:
-        FormatError: If there is none of that number.
+        FormatError: If the document has fewer executors.
     """
     n = len(document.proto.executor)
     if not 0 <= index < n:
@@ -100,14 +103,17 @@ def only_executor(document: Document, index: int) -> Document:
 
 
 def _write_network(path: str, document: Document) -> None:
+    """Write networks and parameters to a single protobuf file."""
     network_file.write(path, with_parameters(document))
 
 
 def _write_parameters(path: str, document: Document) -> None:
+    """Write a file of parameters."""
     parameter_file.save(path, document.entries)
 
 
 def _read_onnx(path: str) -> Document:
+    """Read an ONNX file."""
     from .. import onnx
     from ..onnx.converting import described
 
@@ -116,6 +122,7 @@ def _read_onnx(path: str) -> Document:
 
 
 def _write_onnx(path: str, document: Document, opset: int | None = None) -> None:
+    """Write the first network to an ONNX file."""
     from .. import onnx
 
     graph = ProtoGraph.from_proto(document.proto)
@@ -143,6 +150,7 @@ FORMATS: dict[str, Format] = {
 
 
 def _format(path: str) -> Format:
+    """The format for the extension of a path."""
     suffix = Path(path).suffix
     if suffix not in FORMATS:
         raise FormatError(f"expected a name that ends in {' or '.join(FORMATS)}, got {path!r}")
@@ -150,16 +158,16 @@ def _format(path: str) -> Format:
 
 
 def read(paths: list[str]) -> Document:
-    """Read files of one model: networks and parameters may be in different ones.
+    """Read the files of one model. Networks and parameters may be in different files.
 
     Args:
         paths: Their paths.
 
     Raises:
-        FormatError: If one's format cannot be read.
-        NetworkError: If one is malformed.
-        ParameterError: If one of parameters is.
-        OSError: If one cannot be read.
+        FormatError: If a format cannot be read.
+        NetworkError: If a file of networks is malformed.
+        ParameterError: If a file of parameters is malformed.
+        OSError: If a file cannot be read.
     """
     whole = Document(schema.messages().NNablaProtoBuf(), [])
     found: dict[str, Entry] = {}
@@ -175,7 +183,7 @@ def read(paths: list[str]) -> Document:
 
 
 def _merge(whole: Any, proto: Any) -> None:
-    """Add what a message has and another has not: of two networks of a name the first counts."""
+    """Add the items of one message to another, except those whose names exist there."""
     for kind in ("network", "dataset", "optimizer", "monitor", "executor"):
         known = {held.name for held in getattr(whole, kind)}
         getattr(whole, kind).extend(held for held in getattr(proto, kind) if held.name not in known)
@@ -189,12 +197,12 @@ def write(path: str, document: Document, opset: int | None = None) -> None:
 
     Args:
         path: Its path.
-        document: What to write. A format of parameters alone leaves networks out.
-        opset: The version of an ONNX file's operators.
+        document: Networks and parameters. Formats for parameters only leave out the networks.
+        opset: Opset of an ONNX file.
 
     Raises:
-        FormatError: If the format cannot be written, or if it holds nothing of the document.
-        NetworkError: If it cannot hold a function.
+        FormatError: If the format cannot be written, or if it can store no part of the document.
+        NetworkError: If the format does not have a function of the network.
         OSError: If the file cannot be written.
     """
     found = _format(path)
@@ -208,6 +216,6 @@ def write(path: str, document: Document, opset: int | None = None) -> None:
         elif found.write is _write_onnx:
             _write_onnx(path, document, opset)
         else:
-            raise FormatError(f"expected a name that ends in .onnx, which has versions of operators, got {path!r}")
+            raise FormatError(f"expected a name that ends in .onnx for an opset, got {path!r}")
     except NetworkError as error:
         raise FormatError(str(error)) from error

@@ -1,4 +1,4 @@
-"""`kinnor forward` and `kinnor infer`: networks on data sets, and on files of numbers."""
+"""`kinnor forward` and `kinnor infer`: run networks on data sets and on files of numbers."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `forward` or `infer`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-p", "--param", help="file of parameters")
-    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size, if not what the file says")
+    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size; the file's by default")
     if name == "infer":
-        parser.add_argument("-o", "--output", help="what names of output files begin with")
+        parser.add_argument("-o", "--output", help="prefix of the names of output files")
         parser.add_argument("-t", "--data_type", choices=TYPES, default="float32", help="type of the numbers")
         parser.add_argument("inputs", nargs="+", help="files of numbers, one for each input")
         return lambda args: infer(args.config, args.inputs, args.output, args.param, args.data_type, args.batch_size)
     parser.add_argument("-d", "--dataset", required=True, help="CSV data set")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
     parser.add_argument("-f", "--outfile", default="output_result.csv", help="name of the CSV file of results")
-    parser.add_argument("--replace_path", action="store_true", help="write whole paths of the data set's files")
+    parser.add_argument("--replace_path", action="store_true", help="write absolute paths of the data set's files")
     without_effect(parser, "outputs are numbers in the CSV file", "--result_outdir", takes="RESULT_OUTDIR")
     return lambda args: forward(
         args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size, args.replace_path
@@ -56,13 +56,13 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def evaluate(executor: Executor) -> list[NDArray[Any]]:
-    """Run what executor says as often as it says, on data that its inputs have.
+    """Run an executor as many times as it specifies, on the current data of its inputs.
 
     Args:
         executor: The executor.
 
     Returns:
-        An array for each of its outputs: the mean, or the last, or the standard deviation.
+        An array for each output: mean, last value or standard deviation of the runs, as the executor specifies.
     """
     outputs: list[Any] = [node.variable_instance for node in executor.output_assign]
     found: list[list[NDArray[Any]]] = []
@@ -76,6 +76,7 @@ def evaluate(executor: Executor) -> list[NDArray[Any]]:
 
 
 def _load(config: str, param: str | None, batch_size: int) -> tuple[Info, list[Executor]]:
+    """Load a project file. Returns its contents and its executors, at least one."""
     info = load(
         [config, *([param] if param else [])], prepare_data_iterator=False, batch_size=max(batch_size, 0) or None
     )
@@ -98,18 +99,18 @@ def forward(
     Args:
         config: Path of the project file.
         dataset: Path of a CSV file.
-        outdir: Path of the folder for results, which is made.
+        outdir: Path of the folder for results, which is created.
         param: Path of a file of parameters.
-        outfile: Name of the CSV file in that folder: the rows of the data set with the outputs behind.
-        batch_size: Batch size, if not what the file says.
-        replace_path: Whether paths in the rows, which are from the folder of the data set, are written from the root.
+        outfile: Name of the CSV file in that folder: the rows of the data set, followed by the outputs.
+        batch_size: Batch size; the file's by default.
+        replace_path: Whether to write relative paths in the rows as absolute paths.
 
     Returns:
         The path of the CSV file.
 
     Raises:
-        NetworkError: If the project does not fit.
-        DataError: If the data set does not fit.
+        NetworkError: If the project file is malformed, or if it has no executor.
+        DataError: If the data set does not match the inputs.
         OSError: If a file cannot be read or written.
     """
     with parameters.parameter_scope("", OrderedDict()):
@@ -147,11 +148,12 @@ def forward(
 
 
 def _whole(folder: Path, title: str, value: str) -> str:
-    """A value of the data set, or its path from the root if it is the name of a file."""
+    """A value of the data set; the absolute path if it is the name of a file."""
     return value if title.startswith("#") or _is_number(value) else str(folder / value)
 
 
 def _is_number(value: str) -> bool:
+    """True if a text is a number."""
     try:
         float(value)
     except ValueError:
@@ -160,10 +162,12 @@ def _is_number(value: str) -> bool:
 
 
 def _titles(name: str, size: int) -> list[str]:
+    """The column headers for an output with `size` elements."""
     return [name] if size == 1 else [f"{name}__{i}" for i in range(size)]
 
 
 def _batch(executor: Executor) -> int:
+    """The batch size of an executor's inputs."""
     for node in executor.dataset_assign:
         variable = node.variable_instance
         if variable is not None and variable.shape:
@@ -183,18 +187,18 @@ def infer(
 
     Args:
         config: Path of the project file.
-        inputs: Paths of files, one for each input, of numbers one after the other; `param` may be among them.
-        output: What the paths of output files begin with: `OUTPUT_0_0.bin` is the first output; without it the outputs
+        inputs: Paths of binary files of numbers, one for each input. `param` may be among them.
+        output: Prefix of the paths of output files: `OUTPUT_0_0.bin` is the first output. Without it the outputs
             are printed.
         param: Path of a file of parameters.
         data_type: Type of the numbers: `uint8`, `int32` or `float32`.
-        batch_size: Batch size, if not what the file says.
+        batch_size: Batch size; the file's by default.
 
     Returns:
         The paths of the files.
 
     Raises:
-        NetworkError: If the project does not fit, or if a file has not as many numbers as an input takes.
+        NetworkError: If the project file is malformed, or if a file has another number of values than its input.
         OSError: If a file cannot be read or written.
     """
     files = [path for path in inputs if Path(path).suffix not in (".h5", ".protobuf", ".nnp", ".nntxt")]

@@ -1,4 +1,4 @@
-"""`kinnor function_info`: which functions there are, and which a file needs."""
+"""`kinnor function_info`: lists all functions, or the functions that a file needs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
-    parser.add_argument("files", nargs="*", metavar="FILE", help="files of one model, whose functions are listed")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files of one model; lists their functions")
     parser.add_argument("-o", "--output", help="file to write, instead of printing")
-    parser.add_argument("-x", "--exclude", action="append", default=[], help="type to leave out; may be repeated")
+    parser.add_argument(
+        "-x", "--exclude", action="append", default=[], help="function type to leave out; may be repeated"
+    )
     parser.add_argument("-q", "--query", help="type to show with its arguments and its documentation")
-    parser.add_argument("-f", "--all_support", metavar="SET", help="list what is written to ONNX, which is the one set")
+    parser.add_argument("-f", "--all_support", metavar="SET", help="list only functions that ONNX files can store")
     refused(parser, "there are no files of targets", "-c", "--config", takes="CONFIG")
     without_effect(parser, "there is one form of the list", "-t", "--target")
     without_effect(parser, "functions of repeated parts are counted as often as they run", "--nnp-no-expand-network")
@@ -38,19 +40,19 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def listed(files: list[str], exclude: list[str], query: str | None = None, all_support: str | None = None) -> list[str]:
-    """Lines about functions.
+    """The lines that `kinnor function_info` prints.
 
     Args:
-        files: Paths of files of one model; all functions that there are if it is empty.
-        exclude: Types to leave out.
-        query: A type to describe instead.
-        all_support: `ONNX` to list only functions that are written to ONNX files.
+        files: Paths of the files of one model; if empty, all functions are listed.
+        exclude: Function types to leave out.
+        query: A function type to describe instead of the list.
+        all_support: `ONNX` to list only functions that ONNX files can store.
 
     Returns:
-        For each type how often it is there, if files are given, its name in Python, and whether it is missing.
+        A line for each type: its count in the files, its name in Python, and whether Kinnor lacks it.
 
     Raises:
-        NetworkError: If there is no function of the type that is asked for, or no such set.
+        NetworkError: If the type `query` or the set `all_support` does not exist.
         OSError: If a file cannot be read.
     """
     known = messages.declared()
@@ -80,6 +82,7 @@ def listed(files: list[str], exclude: list[str], query: str | None = None, all_s
 
 
 def _put(lines: list[str], output: str | None) -> None:
+    """Write lines to a file, or print them if `output` is None."""
     text = "\n".join(lines)
     if output is None:
         print(text)

@@ -1,4 +1,4 @@
-"""`kinnor create_image_classification_dataset` and `kinnor digits`: data sets of images."""
+"""`kinnor create_image_classification_dataset` and `kinnor digits`: make data sets of images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["EXTENSIONS", "Frame", "add", "add_shaping", "create", "fitted", "fra
 
 EXTENSIONS = (".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff")
 GREY = (0.299, 0.587, 0.114)
-"""How bright red, green and blue are, as ITU-R BT.601 has it."""
+"""Weights of red, green and blue in the luma, by ITU-R BT.601."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -32,10 +32,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `create_image_classification_dataset` or `digits`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     if name == "digits":
-        parser.add_argument("-o", "--outdir", required=True, help="folder for images, which is made")
+        parser.add_argument("-o", "--outdir", required=True, help="folder to create for the images")
         return lambda args: write_digits(args.outdir)
     parser.add_argument("-i", "--sourcedir", required=True, help="folder with a folder of images for each class")
     add_shaping(parser)
@@ -46,21 +46,27 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def add_shaping(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a command that makes a CSV data set of images, but for what the images are in.
+    """Add the arguments shared by commands that make a CSV data set of images.
 
     Args:
-        parser: What gets them.
+        parser: The parser of the command.
     """
-    parser.add_argument("-o", "--outdir", required=True, help="folder for the data set, which is made")
-    parser.add_argument("-c", "--channel", required=True, type=int, choices=(1, 3), help="colours: 1 (grey) or 3")
+    parser.add_argument("-o", "--outdir", required=True, help="folder to create for the data set")
+    parser.add_argument("-c", "--channel", required=True, type=int, choices=(1, 3), help="channels: 1 (grey) or 3")
     parser.add_argument("-w", "--width", required=True, type=int, help="width of images")
     parser.add_argument("-g", "--height", required=True, type=int, help="height of images")
-    parser.add_argument("-m", "--mode", required=True, choices=("trimming", "padding"), help="how others fit")
-    parser.add_argument("-s", "--shuffle", required=True, choices=("true", "false"), help="whether to mix the rows")
+    parser.add_argument(
+        "-m",
+        "--mode",
+        required=True,
+        choices=("trimming", "padding"),
+        help="how images of another aspect ratio are fitted",
+    )
+    parser.add_argument("-s", "--shuffle", required=True, choices=("true", "false"), help="whether to shuffle the rows")
     parser.add_argument("-f1", "--file1", required=True, help="name of the first CSV file")
-    parser.add_argument("-r1", "--ratio1", help="per cent of the images in it: what the second leaves")
+    parser.add_argument("-r1", "--ratio1", help="percentage of the images in the first file")
     parser.add_argument("-f2", "--file2", help="name of the second CSV file")
-    parser.add_argument("-r2", "--ratio2", type=int, default=0, help="per cent of the images in it")
+    parser.add_argument("-r2", "--ratio2", type=int, default=0, help="percentage of the images in the second file")
 
 
 def create(
@@ -75,17 +81,17 @@ def create(
     """Make a CSV data set of folders with images, one folder for each class.
 
     Args:
-        sourcedir: Path of the folder with the folders; classes are numbered in the order of their names.
-        outdir: Path of the folder for the data set, which is made: images of the shape, and CSV files with columns
+        sourcedir: Path of the folder that holds the class folders. Classes are numbered by the order of folder names.
+        outdir: Path of the folder to create: images of the given shape, and CSV files with columns
             `x:image` and `y:label`.
-        shape: Colours (1 or 3), height and width of the images.
-        mode: How images of another form are made to fit: `trimming` cuts their sides, `padding` adds to them.
-        files: Names of one CSV file or two.
-        second: Per cent of the images that are in the second.
-        shuffle: Whether to mix the rows; the same way each time.
+        shape: Channels (1 or 3), height and width of the images.
+        mode: How images get the aspect ratio: `trimming` crops them, `padding` adds a border.
+        files: Name of one CSV file, or names of two.
+        second: Percentage of the images for the second file.
+        shuffle: Whether to shuffle the rows, in the same order each time.
 
     Returns:
-        How many images there are.
+        Number of images.
 
     Raises:
         DataError: If there are no images, or if one cannot be read.
@@ -93,7 +99,7 @@ def create(
     """
     source, target = Path(sourcedir), Path(outdir)
     if source.resolve() == target.resolve():
-        raise DataError(f"expected another folder for the data set than that of the images, got {outdir!r}")
+        raise DataError(f"expected a data set folder other than the image folder, got {outdir!r}")
     if min(shape) < 1 or not 0 <= second <= 100:
         raise DataError(f"expected lengths above 0 and a ratio up to 100, got {shape} and {second}")
     classes = sorted(path for path in source.iterdir() if path.is_dir())
@@ -125,8 +131,8 @@ def write_rows(
         files: Their paths.
         header: The names of the columns.
         rows: The rows.
-        second: Per cent of the rows that are in the second.
-        shuffle: Whether to mix the rows; the same way each time.
+        second: Percentage of the rows for the second file.
+        shuffle: Whether to shuffle the rows, in the same order each time.
 
     Raises:
         OSError: If a file cannot be written.
@@ -140,7 +146,7 @@ def write_rows(
 
 
 class Frame(NamedTuple):
-    """The part of an image that is wanted, in its pixels; what lies outside of the image is black."""
+    """A rectangle of an image in pixels. Pixels outside of the image are black."""
 
     top: int
     left: int
@@ -149,14 +155,14 @@ class Frame(NamedTuple):
 
 
 def frame(h: int, w: int, height: int, width: int, mode: str) -> Frame:
-    """The part of an image that has the form of another, about its middle.
+    """The centered rectangle of an image that has the aspect ratio of another image.
 
     Args:
-        h: Its height.
-        w: Its width.
+        h: Height of the image.
+        w: Width of the image.
         height: Height of the other.
         width: Width of the other.
-        mode: `trimming` for a part within the image, `padding` for one that has all of it.
+        mode: `trimming` for the largest rectangle inside the image, `padding` for the smallest one around it.
     """
     if (h, w) == (height, width):
         return Frame(0, 0, h, w)
@@ -168,12 +174,12 @@ def frame(h: int, w: int, height: int, width: int, mode: str) -> Frame:
 
 
 def fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDArray[Any]:
-    """An image of 8 bits with other colours and lengths.
+    """An 8-bit image converted to another number of channels and another size.
 
     Args:
         pixels: The image.
-        shape: Colours (1 or 3), height and width.
-        mode: How it is made to fit, as `frame` takes it.
+        shape: Channels (1 or 3), height and width.
+        mode: `trimming` or `padding`, as in `frame`.
     """
     colours, height, width = shape
     if pixels.dtype != np.uint8:
@@ -197,13 +203,13 @@ def fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDAr
 
 
 def write_digits(outdir: str) -> int:
-    """Write the digits that come with Kinnor as folders with images, `0` to `9`.
+    """Write the digits data set as images in the class folders `0` to `9`.
 
     Args:
-        outdir: Path of the folder, which is made.
+        outdir: Path of the folder to create.
 
     Returns:
-        How many images there are.
+        Number of images.
 
     Raises:
         OSError: If a file cannot be written.

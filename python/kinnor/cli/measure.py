@@ -1,4 +1,4 @@
-"""`kinnor profile`: how long each function of a network takes."""
+"""`kinnor profile`: measures the time of each function of a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "profile"]
 
 RUNS = 10
-"""Forward and backward runs whose median counts; one before them does not."""
+"""Number of timed runs, forward and backward. One warm-up run comes first."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -32,10 +32,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
-    parser.add_argument("-o", "--outdir", required=True, help="folder for results, which is made")
+    parser.add_argument("-o", "--outdir", required=True, help="folder to create for results")
     return lambda args: profile(args.config, args.outdir)
 
 
@@ -44,14 +44,14 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
     Args:
         config: Path of the project file.
-        outdir: Path of the folder, which gets `profile.csv`, and of one run `profile.json`, a Chrome trace,
+        outdir: Path of the folder for `profile.csv`, and for one traced run `profile.json`, a Chrome trace,
             and `profile.html`, a flame graph.
 
     Returns:
-        Network, function or `*` for all, what was run, and the median of its times in milliseconds.
+        Rows of network, function or `*` for all, phase, and median time in milliseconds.
 
     Raises:
-        NetworkError: If the file does not fit.
+        NetworkError: If the project file is malformed, or if it has no network.
         OSError: If a file cannot be read or written.
     """
     with parameters.parameter_scope("", OrderedDict()):
@@ -85,12 +85,14 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
 
 def _output(outputs: list[Any]) -> Any:
+    """A single variable that depends on all outputs."""
     from .. import functions
 
     return outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
 
 
 def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
+    """The measured rows of a network."""
     spent = times_alone(output.forward, RUNS)
     rows = [
         (name, f"{i} {f.info.type_name}", "forward", 1e3 * float(np.median(times)))
@@ -103,6 +105,7 @@ def _network(name: str, output: Any) -> list[tuple[str, str, str, float]]:
 
 
 def _time(run: Callable[[], object]) -> float:
+    """The median time of a call in seconds, after a warm-up call."""
     times = []
     for _ in range(RUNS + 1):
         start = time.perf_counter()

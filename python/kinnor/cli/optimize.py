@@ -1,4 +1,4 @@
-"""`kinnor optimize`: networks with fewer functions."""
+"""`kinnor optimize`: rewrites networks to use fewer functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `optimize`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("input_file", nargs=1, help="a .nnp file")
     parser.add_argument("output_file", nargs=1, help="the .nnp file to write")
@@ -29,14 +29,14 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def optimize(source: str, target: str) -> None:
-    """Write the networks of a file with affine layers where they multiply by parameters.
+    """Replace matrix products with parameters by affine layers in the networks of a file.
 
     Args:
         source: Path of a `.nnp` file.
         target: Path of the file to write.
 
     Raises:
-        FormatError: If one has another extension.
+        FormatError: If a path has another extension.
         NetworkError: If the file is malformed.
         OSError: If a file cannot be read or written.
     """

@@ -1,4 +1,4 @@
-"""`kinnor plot_series` and `kinnor plot_timer`: pictures of what monitors wrote, by the package matplotlib."""
+"""`kinnor plot_series` and `kinnor plot_timer`: plot the files of monitors with matplotlib."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `plot_series` or `plot_timer`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
-    parser.add_argument("inputs", nargs="+", metavar="FILE", help="what monitors wrote")
-    parser.add_argument("-l", "--label", action="append", help="label of a line; as many as files, or none")
-    parser.add_argument("-o", "--outfile", default="", help="picture to write; a window opens without it")
-    parser.add_argument("-x", "--xlabel", default="", help="label below")
-    parser.add_argument("-y", "--ylabel", default="", help="label at the side")
+    parser.add_argument("inputs", nargs="+", metavar="FILE", help="files written by monitors")
+    parser.add_argument("-l", "--label", action="append", help="label of a line; one for each file, or none")
+    parser.add_argument("-o", "--outfile", default="", help="picture to write; without it a window opens")
+    parser.add_argument("-x", "--xlabel", default="", help="label of the horizontal axis")
+    parser.add_argument("-y", "--ylabel", default="", help="label of the vertical axis")
     parser.add_argument("-t", "--title", default="", help="title")
     for side, flag, text in (("ylim-max", "-T", "top"), ("ylim-min", "-B", "bottom"), ("xlim-max", "-R", "right"),
                              ("xlim-min", "-L", "left")):  # fmt: skip
@@ -42,6 +42,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def _plot(args: Any, draw: Callable[[str, dict[str, Any]], None]) -> None:
+    """Plot the input files with `draw`, and save or show the figure."""
     if args.outfile:
         needed("plot", "matplotlib", "pictures", "plot").use("Agg")
     plt = needed("plot", "matplotlib.pyplot", "pictures", "plot")
@@ -54,7 +55,7 @@ def _plot(args: Any, draw: Callable[[str, dict[str, Any]], None]) -> None:
             try:
                 draw(path, {"label": label})
             except (ValueError, IndexError) as error:
-                raise ArgumentError(f"plot: expected what a monitor wrote, got {path}: {error}") from error
+                raise ArgumentError(f"plot: expected a file written by a monitor, got {path}: {error}") from error
         plt.title(args.title)
         plt.xlabel(args.xlabel)
         plt.ylabel(args.ylabel)

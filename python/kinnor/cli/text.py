@@ -1,7 +1,7 @@
-"""`kinnor decode_param` and `kinnor encode_param`: parameters as text files, one for each.
+"""`kinnor decode_param` and `kinnor encode_param`: convert parameters to text files and back.
 
-A file has the shape in its first line and a number in each of the others; its name is the parameter's, with `~` in the
-place of slashes.
+Each parameter has a file of its own. The first line is the shape, each further line a number. The file name is the
+parameter's, with `~` instead of slashes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: `decode_param` or `encode_param`.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-p", "--param", required=True, help="file of parameters")
     if name == "decode_param":
@@ -42,11 +42,11 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def decode(param: str, outdir: str) -> None:
-    """Write parameters as text files.
+    """Write each parameter of a file as a text file.
 
     Args:
         param: Path of a file of parameters.
-        outdir: Path of the folder, which is made.
+        outdir: Path of the folder to create.
 
     Raises:
         ParameterError: If the file is malformed.
@@ -61,10 +61,10 @@ def decode(param: str, outdir: str) -> None:
 
 
 def encode(indir: str, param: str) -> None:
-    """Make a file of parameters of text files.
+    """Write a file of parameters from text files.
 
     Args:
-        indir: Path of the folder with them; all become parameters that are trained.
+        indir: Path of the folder with the text files. All parameters need a gradient.
         param: Path of the file of parameters.
 
     Raises:
@@ -84,7 +84,7 @@ def write(path: Path, values: NDArray[Any]) -> None:
     """Write a text file of an array.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         values: The array.
 
     Raises:
@@ -100,7 +100,7 @@ def read(path: Path) -> NDArray[Any]:
     """Read a text file of an array.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Returns:
         The array.

@@ -1,6 +1,6 @@
-"""`kinnor train`: a project file says network, data, solver and monitors; the trained network comes out.
+"""`kinnor train`: trains the network of a project file, with its data sets, solvers and monitors.
 
-Knows the order of things in training as NNabla has it; what a file says is read by `kinnor.utils.load`.
+The steps of a training have the order of NNabla's. `kinnor.utils.load` reads the file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["add", "feed", "train"]
 
 MONITORED_FIRST = 5
-"""Epochs at the start after each of which the monitors are looked at."""
+"""The monitors are evaluated after each of this many first epochs."""
 
 
 class TrainingError(Error, RuntimeError):
-    """Training came to nothing."""
+    """Training failed: the cost is not finite."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
@@ -42,41 +42,42 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
     Args:
         name: Its name.
-        parser: What gets them.
+        parser: The parser of the command.
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-p", "--param", help="file of parameters to start from")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
-    parser.add_argument("-r", "--resume", action="store_true", help="go on with the last epoch that is in the folder")
+    parser.add_argument("-r", "--resume", action="store_true", help="continue from the last epoch saved in the folder")
     why = "there is no memory of another device that results would have to leave"
     without_effect(parser, why, "-O", "--enable-ooc")
     without_effect(parser, why, "-m", "--ooc-gpu-memory-size", takes="SIZE")
     without_effect(parser, why, "-w", "--ooc-window-length", takes="LENGTH")
-    parser.add_argument("-C", "--context", help="cpu, which is what there is")
+    parser.add_argument("-C", "--context", help="cpu, the only device")
     return lambda args: train(args.config, args.outdir, args.param, args.resume, args.context)
 
 
 def train(
     config: str, outdir: str, param: str | None = None, resume: bool = False, context: str | None = None
 ) -> dict[str, float]:
-    """Train a network.
+    """Train the network of a project file.
 
-    The folder gets `results.nnp`, the network of the epoch with the least `valid_error`; `results_current_N.nnp`, that
-    of the last epoch, with what the solvers keep; and `monitoring_report.yml`, a line for each cost and monitor.
+    Writes three files to the folder. `results.nnp` is the network of the epoch with the least `valid_error`.
+    `results_current_N.nnp` is the network of the last epoch with the states of the solvers.
+    `monitoring_report.yml` has a line for each cost and monitor.
 
     Args:
         config: Path of the project file.
-        outdir: Path of the folder for results, which is made.
+        outdir: Path of the folder for results, which is created.
         param: Path of a file of parameters to start from.
-        resume: Whether to go on with the last epoch that is in the folder.
+        resume: Whether to continue from the last epoch saved in the folder.
         context: `cpu`, or None.
 
     Returns:
-        What the monitors showed last, by name, and `cost`.
+        The last values of the monitors by name, and of `cost`.
 
     Raises:
-        NetworkError: If the project does not fit.
-        TrainingError: If the cost is no number.
+        NetworkError: If the project file is malformed or has no optimizer.
+        TrainingError: If the cost is not finite.
         OSError: If a file cannot be read or written.
     """
     folder = Path(outdir)
@@ -91,12 +92,12 @@ def train(
 
 
 def feed(linked: Linked, data: dict[str, Any], reserved: Callable[[str], float] | None = None) -> None:
-    """Give the inputs of a network what they take.
+    """Copy a batch of data to the inputs of a network.
 
     Args:
         linked: An optimizer, a monitor or an executor.
-        data: Batches by the names that a data set has for them.
-        reserved: What gives numbers by names that begin with `%`, such as `%iter`.
+        data: Batches by the names of the data set's variables.
+        reserved: Function that returns the value of a name that begins with `%`, such as `%iter`.
 
     Raises:
         NetworkError: If the data set has no such variable.
@@ -116,11 +117,11 @@ def feed(linked: Linked, data: dict[str, Any], reserved: Callable[[str], float] 
 
 
 class _Training:
-    """One training.
+    """One run of a training: networks, iterators, results so far.
 
     Args:
-        info: What the project file says.
-        folder: For results.
+        info: The contents of the project file.
+        folder: Path of the folder for results.
     """
 
     def __init__(self, info: Info, folder: Path) -> None:
@@ -131,6 +132,7 @@ class _Training:
         self.shown: dict[str, float] = {}
 
     def run(self, resume: bool) -> dict[str, float]:
+        """Train all epochs. Returns the last values of the monitors."""
         n_epochs, n_iterations = self.config.max_epoch, self.config.iter_per_epoch
         if n_epochs < 1 or n_iterations < 1:
             self._save("results", with_states=False)
@@ -151,7 +153,7 @@ class _Training:
         return self.shown
 
     def _iterators(self, stack: ExitStack, each: list[Any]) -> dict[str, DataIterator]:
-        """An iterator for each data set that is used, all of one name the same."""
+        """An iterator for each data set in use. Data sets of the same name share an iterator."""
         found: dict[str, DataIterator] = {}
         for linked in each:
             for name, make in linked.data_iterators.items():
@@ -160,10 +162,10 @@ class _Training:
         return found
 
     def _update(self, iteration: int, iterators: dict[str, DataIterator]) -> float:
-        """One iteration of each optimizer.
+        """Run one iteration of each optimizer.
 
         Returns:
-            The mean of the losses of the first.
+            The mean of the first optimizer's losses.
         """
         batches = {name: dict(zip(it.variables, it.next(), strict=True)) for name, it in iterators.items()}
         costs = []
@@ -182,6 +184,7 @@ class _Training:
         return costs[0] if costs else 0.0
 
     def _step(self, optimizer: Optimizer, iteration: int) -> float:
+        """Run an iteration of an optimizer. Returns its cost."""
         optimizer.target.forward(clear_no_need_grad=True)
         losses: list[Any] = [node.variable_instance for node in optimizer.loss_variables]
         cost = sum(float(np.mean(loss.d)) for loss in losses)
@@ -196,6 +199,7 @@ class _Training:
         return cost
 
     def _reserved(self, name: str, iteration: int) -> float:
+        """The value of a name that begins with `%`, such as `%iter`."""
         n_iterations, n_epochs = self.config.iter_per_epoch, self.config.max_epoch
         known = {
             "%iter": iteration,
@@ -210,7 +214,7 @@ class _Training:
         return known[name]
 
     def _end(self, epoch: int, cost: float, iterators: dict[str, DataIterator]) -> None:
-        """What is done at the end of an epoch: look, report, save."""
+        """Evaluate the monitors at the end of an epoch, write the report and save the network."""
         lines, self.shown = [f"{epoch - 1}:", f"  cost: {cost}"], {"cost": cost}
         if epoch % self.config.monitor_interval == 0 or epoch <= MONITORED_FIRST or epoch == self.config.max_epoch:
             for monitor in self.info.monitors.values():
@@ -233,7 +237,7 @@ class _Training:
                     path.unlink()
 
     def _watch(self, monitor: Monitor, iterators: dict[str, DataIterator]) -> float:
-        """The mean of what a monitor shows, over the data set."""
+        """The mean value of a monitor over its data set."""
         found = [iterators[name] for name in monitor.data_iterators]
         if not found:
             raise NetworkError(f"train: expected a data set of monitor {monitor.name!r}, got none")
@@ -250,6 +254,7 @@ class _Training:
     # --- Files
 
     def _save(self, name: str, with_states: bool) -> None:
+        """Save the networks, optionally with the states of the solvers."""
         path = self.folder / f"{name}.nnp"
         states = (
             [solvers.state_file(o.name, o.solver, ".h5") for o in self.info.optimizers.values()] if with_states else []
@@ -258,10 +263,10 @@ class _Training:
         network_file.write_archive(path, self.info.proto, graph_def.entries(found.items()), ".h5", states)
 
     def _resume(self) -> int:
-        """Load the last epoch that is in the folder.
+        """Load the last epoch saved in the folder.
 
         Returns:
-            Its number, or 0 if there is none.
+            The number of the epoch, or 0 if none was saved.
         """
         numbers = [path.stem.rpartition("_")[2] for path in self.folder.glob("results_current_*.nnp")]
         last = max((int(number) for number in numbers if number.isdecimal()), default=0)
@@ -274,4 +279,5 @@ class _Training:
 
 
 def _nodes(monitor: Monitor) -> list[Any]:
+    """The variables that a monitor reads."""
     return list(monitor.monitor_variables)

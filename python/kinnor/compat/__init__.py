@@ -1,1 +1,1 @@
-"""Other libraries' names for what is here."""
+"""Kinnor under the names of other libraries."""

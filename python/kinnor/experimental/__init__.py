@@ -1,1 +1,1 @@
-"""What NNabla calls experimental: layers as classes, graphs rewritten, mixed precision, training loops, drawings."""
+"""NNabla's experimental modules: layers as classes, graph rewriting, mixed precision, training loops, drawing."""

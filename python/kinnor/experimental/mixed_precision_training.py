@@ -1,4 +1,4 @@
-"""Training in half precision: losses scaled so that small gradients do not vanish."""
+"""Mixed-precision training: losses are scaled so that small gradients do not underflow."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["DynamicLossScalingUpdater"]
 
 
 class DynamicLossScalingUpdater:
-    """Takes training steps with a scaled loss, whose scale follows what the gradients can bear.
+    """Takes training steps with a dynamic loss scale.
 
-    Gradients that are infinite or not a number lower the scale, and the step is tried again on the next data; after `N`
-    steps without one the scale is raised.
+    If a gradient is infinite or NaN, the scale is reduced and the step is retried on the next data. After `N` steps
+    without such a gradient the scale is increased.
 
     Args:
         solver: The solver, which has the parameters.
         loss: The loss.
-        data_feeder: Called before each forward run, to put data into the inputs.
-        scale: The scale at first.
-        scaling_factor: What the scale is multiplied or divided by.
-        N: Steps after which it is raised.
-        clear_buffer: Whether runs give memory of intermediate values back.
-        accum_grad: Forward and backward runs of a step, whose gradients add up.
-        weight_decay: Rate of a decay of the parameters; None for none.
-        comm: Communicator that sums up gradients of several processes.
-        grads: The gradients that it sums up.
+        data_feeder: Called before each forward run, to fill the inputs.
+        scale: The initial scale.
+        scaling_factor: Factor by which the scale is increased or reduced.
+        N: Number of steps after which the scale is increased.
+        clear_buffer: Whether runs free intermediate values.
+        accum_grad: Number of forward and backward runs in a step; their gradients are summed.
+        weight_decay: Decay rate of the parameters; None for none.
+        comm: Communicator that sums gradients over processes.
+        grads: The gradients to sum over processes.
 
     Attributes:
         scale: The scale of the next step.
@@ -47,7 +47,7 @@ class DynamicLossScalingUpdater:
     """
 
     TRIES = 100
-    """How often a step is tried at most."""
+    """Maximum number of tries of a step."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class DynamicLossScalingUpdater:
         self._counter += 1
 
     def _differentiate(self) -> None:
-        """The gradients of the scaled loss."""
+        """Compute the gradients of the scaled loss."""
         self.solver.zero_grad()
         for _ in range(self.accum_grad):
             self.data_feeder()

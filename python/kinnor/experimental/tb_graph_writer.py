@@ -1,4 +1,4 @@
-"""Graphs, parameters and profiles for TensorBoard, by the package tensorboardX: the extra `tensorboard`."""
+"""Writes graphs, parameters and profiles for TensorBoard with tensorboardX: the extra `tensorboard`."""
 
 from __future__ import annotations
 
@@ -23,46 +23,50 @@ if TYPE_CHECKING:
 __all__ = ["TBGraphWriter"]
 
 
-class _Patient:
-    """Writes records in tensorboardX's thread, which would end at the first error: its queue would fill, and block.
+class _GuardedWriter:
+    """Wraps tensorboardX's writer so that an error does not end its thread: the queue would fill up and block.
 
     Args:
-        writer: Writes them.
+        writer: The writer of tensorboardX.
     """
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
         self._error: Exception | None = None
-        self.is_told = False
+        self.is_raised = False
 
-    def _try(self, what: Callable[..., object], *args: Any) -> None:
+    def _guarded(self, what: Callable[..., object], *args: Any) -> None:
+        """Call a function and store its error, if it is the first one."""
         try:
             what(*args)
         except Exception as error:
             self._error = self._error or error
 
     def write_event(self, event: Any) -> None:
+        """Write an event, unless an error occurred before."""
         if self._error is None:
-            self._try(self._writer.write_event, event)
+            self._guarded(self._writer.write_event, event)
 
     def flush(self) -> None:
+        """Flush the file, unless an error occurred before."""
         if self._error is None:
-            self._try(self._writer.flush)
+            self._guarded(self._writer.flush)
 
     def close(self) -> None:
-        self._try(self._writer.close)
+        """Close the file."""
+        self._guarded(self._writer.close)
 
     def check(self) -> None:
-        """Raise the first error, if there was one."""
+        """Raise the first error of the writer, if there was one."""
         if self._error is not None:
-            self.is_told = True
+            self.is_raised = True
             raise self._error
 
 
 class _Checked:
-    """Adds an event, unless an earlier one was not written."""
+    """Wraps a function that adds an event: raises the first error of the writer before it adds."""
 
-    def __init__(self, add: Callable[[Any], object], writer: _Patient) -> None:
+    def __init__(self, add: Callable[[Any], object], writer: _GuardedWriter) -> None:
         self._add, self._writer = add, writer
 
     def __call__(self, event: Any) -> None:
@@ -71,13 +75,13 @@ class _Checked:
 
 
 class TBGraphWriter:
-    """Writes for TensorBoard: graphs, parameters, profiles; all else (`add_scalar`, ...) is tensorboardX's.
+    """Writes graphs, parameters and profiles for TensorBoard. Other methods, such as `add_scalar`, are tensorboardX's.
 
-    `tensorboard --logdir log_out` shows what is in a folder.
+    `tensorboard --logdir log_out` shows the contents of a folder.
 
     Args:
-        log_dir: Path of the folder; one with the time and the host in its name, in `runs`, by default.
-        comment: What the name of that folder ends with.
+        log_dir: Path of the folder; by default a folder in `runs`, named by the time and the host.
+        comment: End of the name of the default folder.
         **kwargs: Further arguments of `tensorboardX.SummaryWriter`.
 
     Raises:
@@ -101,37 +105,38 @@ class TBGraphWriter:
         self._file_writer()
 
     def _file_writer(self) -> Any:
-        """TensorboardX's writer of events, made anew where it was closed."""
+        """The event writer of tensorboardX; a new one if it was closed."""
         found = self._new_file_writer()
         events = getattr(found, "event_writer", None)
-        if events is not None and not isinstance(events._ev_writer, _Patient):
-            events._ev_writer = events._worker._record_writer = _Patient(events._ev_writer)
+        if events is not None and not isinstance(events._ev_writer, _GuardedWriter):
+            events._ev_writer = events._worker._record_writer = _GuardedWriter(events._ev_writer)
             events.add_event = _Checked(events.add_event, events._ev_writer)
         return found
 
     def flush(self) -> None:
-        """Write what is left to be written.
+        """Write pending events to the file.
 
         Raises:
-            OSError: If it cannot be written, for example because the disk is full.
+            OSError: If the file cannot be written, for example because the disk is full.
         """
         self._finish(self._writer.flush)
 
     def close(self) -> None:
-        """Write what is left to be written, and close the file.
+        """Write pending events, and close the file.
 
         Raises:
-            OSError: If it cannot be written, for example because the disk is full.
+            OSError: If the file cannot be written, for example because the disk is full.
         """
         self._finish(self._writer.close)
 
     def _finish(self, what: Callable[[], object]) -> None:
+        """Call a method of all writers, then raise their first error."""
         writers = list((self._writer.all_writers or {}).values())
         what()
         for held in writers:
             events = getattr(held, "event_writer", None)
             writer = getattr(events, "_ev_writer", None)
-            if isinstance(writer, _Patient) and not writer.is_told:
+            if isinstance(writer, _GuardedWriter) and not writer.is_raised:
                 writer.check()
 
     def __getattr__(self, name: str) -> Any:
@@ -150,15 +155,15 @@ class TBGraphWriter:
 
         Args:
             leaf: The variable.
-            output_name: What it is called.
+            output_name: Name of the variable.
 
         Raises:
-            CallError: If it is no variable.
+            CallError: If `leaf` is not a variable.
         """
         self.from_graph_def(self.graph_def(leaf, output_name))
 
     def from_graph_def(self, graph_def: Any) -> None:
-        """Write a graph as TensorFlow describes it.
+        """Write a graph given as TensorFlow's message.
 
         Args:
             graph_def: A `tensorboardX.proto.graph_pb2.GraphDef`.
@@ -167,18 +172,18 @@ class TBGraphWriter:
         self._writer.file_writer.add_event(event.Event(graph_def=graph_def.SerializeToString()))
 
     def add_parameters(self, index: int, parameters: Mapping[str, Variable] | None = None, grad: bool = True) -> None:
-        """Write histograms of parameters, and of their gradients.
+        """Write histograms of parameters and of their gradients.
 
-        TensorBoard groups them by the outermost scope. A gradient that nothing was ever written to is left out. NaN and
-        infinities have no place in a histogram: they are left out, and counted in the curve `<name>.not_finite`.
+        TensorBoard groups them by the outermost scope. A gradient that was never written is left out. Histograms do not
+        include NaN and infinities: the curve `<name>.not_finite` has their number.
 
         Args:
             index: The iteration.
-            parameters: Parameters by path; by default those of the current scope, as `nn.get_parameters()`.
-            grad: Whether to write `<name>.grad` beside `<name>`.
+            parameters: Parameters by path; by default `nn.get_parameters()`.
+            grad: Whether to write `<name>.grad`, too.
 
         Raises:
-            CallError: If `parameters` is no dict of variables.
+            CallError: If `parameters` is not a dict of variables.
         """
         op = "TBGraphWriter.add_parameters"
         index = _check.whole(op, "index", index)
@@ -192,6 +197,7 @@ class TBGraphWriter:
                 self._histogram(f"{name}.grad", variable.grad, index)
 
     def _histogram(self, name: str, array: NdArray, index: int) -> None:
+        """Write a histogram of the finite elements, and the number of the others."""
         values = array.get_data("r").astype(np.float64, copy=False).ravel()
         finite = np.isfinite(values)
         if not finite.all():
@@ -201,17 +207,17 @@ class TBGraphWriter:
             self._writer.add_histogram(name, values, index)
 
     def add_profile(self, profile: Profile, index: int = 0) -> None:
-        """Write what `nn.profile` found: its table as the text `profile`, and curves of milliseconds.
+        """Write a profile of `nn.profile`: its table as the text `profile`, and curves of milliseconds.
 
-        There is a curve `profile/<phase>/<name>` for each type of function and phase, such as
-        `profile/forward/Convolution`; profiles of several iterations make them curves.
+        Each function type and phase has a curve `profile/<phase>/<name>`, such as `profile/forward/Convolution`. Each
+        call adds a point at `index`.
 
         Args:
             profile: The profile.
             index: The iteration.
 
         Raises:
-            CallError: If it is no profile.
+            CallError: If `profile` is not a profile.
         """
         op = "TBGraphWriter.add_profile"
         if not isinstance(profile, Profile):
@@ -223,16 +229,17 @@ class TBGraphWriter:
             self._writer.add_scalar(f"profile/{row.phase}/{row.name}", row.seconds * 1e3, index)
 
     def graph_def(self, leaf: Variable, output_name: str = "output") -> Any:
-        """The graph that computes a variable, as TensorFlow describes it: a node for each function and each variable
-        that is a parameter, an input or the output.
+        """The graph that computes a variable, as TensorFlow's message.
+
+        Its nodes are the functions, parameters, inputs and the output.
 
         Args:
             leaf: The variable.
-            output_name: What it is called.
+            output_name: Name of the variable.
 
         Raises:
-            CallError: If it is no variable.
-        """  # noqa: D205
+            CallError: If `leaf` is not a variable.
+        """
         if not isinstance(leaf, Variable):
             raise CallError(f"TBGraphWriter.from_variable: expected a Variable, got {type(leaf).__name__}")
         proto = needed("TBGraphWriter", "tensorboardX.proto.graph_pb2", "TensorBoard", "tensorboard")
@@ -242,6 +249,7 @@ class TBGraphWriter:
         used: set[str] = set()
 
         def unique(name: str) -> str:
+            """A name that no node has yet."""
             found, number = name, 0
             while found in used:
                 number += 1
@@ -250,6 +258,7 @@ class TBGraphWriter:
             return found
 
         def leaf_node(variable: Variable) -> str:
+            """The name of the node of a variable without parent; added on first use."""
             if variable not in names:
                 names[variable] = unique(parameters.get(variable) or variable.name or "x")
                 node = graph.node.add(name=names[variable], op="Parameter" if variable in parameters else "Variable")
@@ -257,6 +266,7 @@ class TBGraphWriter:
             return names[variable]
 
         def visited(function: Function) -> None:
+            """Add the node of a function."""
             inputs = [leaf_node(x) for x in function.inputs]
             scope = next((parameters[x].rpartition("/")[0] for x in function.inputs if x in parameters), "")
             kind = str(function.info.type_name)
@@ -276,6 +286,7 @@ class TBGraphWriter:
 
 
 def _shape(node: Any, variable: Variable) -> None:
+    """Add the shape of a variable to a node."""
     shape = node.attr["_output_shapes"].list.shape.add()
     for length in variable.shape:
         shape.dim.add(size=length)

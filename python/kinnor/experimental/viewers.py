@@ -1,4 +1,4 @@
-"""Graphs as pictures, by the program `dot` of Graphviz, or as its text where there is none."""
+"""Draws graphs with the program `dot` of Graphviz. Without it, graphs are text in the language DOT."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLOURS = {
     "Layer": "blue",
     "Loss": "red",
 }
-"""Of functions by kind; others are grey."""
+"""Colours of functions by type; other functions are grey."""
 
 KINDS = {
     **dict.fromkeys(("Affine", "Convolution", "Deconvolution", "DepthwiseConvolution", "Embed"), "Layer"),
@@ -38,19 +38,19 @@ KINDS = {
 }
 
 SECONDS = 60
-"""That `dot` may take."""
+"""Time limit of `dot`."""
 
 
 class PictureError(Error, RuntimeError):
-    """Graphviz cannot make a picture."""
+    """Graphviz cannot draw the picture."""
 
 
 class Digraph:
-    """A graph in the language DOT, which Graphviz makes pictures of; notebooks show it as one.
+    """A graph in the language DOT. Notebooks show it as a picture.
 
     Args:
-        source: The text.
-        format: Format of pictures: png, svg, pdf or what else `dot` knows.
+        source: The text in DOT.
+        format: Format of pictures: png, svg, pdf or another format of `dot`.
     """
 
     def __init__(self, source: str, format: str = "png") -> None:
@@ -60,13 +60,13 @@ class Digraph:
         return self.source
 
     def pipe(self, format: str | None = None) -> bytes:
-        """The picture.
+        """Draw the graph with `dot`.
 
         Args:
-            format: Its format.
+            format: Format of the picture.
 
         Raises:
-            PictureError: If `dot` is not installed, or does not make it.
+            PictureError: If `dot` is not installed, or fails.
         """
         program = shutil.which("dot")
         if program is None:
@@ -83,7 +83,7 @@ class Digraph:
         """Write the text to a file, and the picture beside it if `dot` is installed.
 
         Args:
-            filename: Path of the text; that of the picture has the format as ending besides.
+            filename: Path of the text file. The path of the picture has the format appended.
             cleanup: Whether to remove the text if there is a picture.
             format: Format of the picture.
 
@@ -91,7 +91,7 @@ class Digraph:
             Path of the picture, or of the text if there is none.
 
         Raises:
-            PictureError: If `dot` does not make the picture.
+            PictureError: If `dot` fails.
             OSError: If a file cannot be written.
         """
         target = Path(filename)
@@ -118,10 +118,10 @@ class SimpleGraph:
     """Draws the graph that computes a variable: circles are variables, squares functions.
 
     Args:
-        format: Format of pictures: png, svg, pdf or what else `dot` knows.
-        verbose: Whether shapes and arguments are told.
-        fname_color_map: Colours of Graphviz's by names of functions such as `Convolution`.
-        vname_color_map: Colours of Graphviz's by names of variables.
+        format: Format of pictures: png, svg, pdf or another format of `dot`.
+        verbose: Whether to show shapes and arguments.
+        fname_color_map: Graphviz colours by function names, such as `Convolution`.
+        vname_color_map: Graphviz colours by variable names.
 
     Examples:
         >>> import kinnor as nn
@@ -153,15 +153,15 @@ class SimpleGraph:
         params: Mapping[str, Variable] | None = None,
         format: str | None = None,
     ) -> Digraph:
-        """The graph in the language DOT.
+        """The graph of a variable in the language DOT.
 
         Args:
             vleaf: The variable.
-            params: Parameters, which are told by name; those of the present scope by default.
+            params: Parameters to show by name; by default the parameters of the current scope.
             format: Format of pictures.
 
         Raises:
-            CallError: If `vleaf` is no variable.
+            CallError: If `vleaf` is not a variable.
             ArgumentError: If no function computes it.
         """
         if not isinstance(vleaf, Variable):
@@ -175,6 +175,7 @@ class SimpleGraph:
         numbers: dict[Variable, str] = {}
 
         def number(variable: Variable, default: str) -> str:
+            """The id of a variable's box, which is added on first use."""
             if variable not in numbers:
                 numbers[variable] = f"v{len(numbers)}"
                 boxes.append(
@@ -183,6 +184,7 @@ class SimpleGraph:
             return numbers[variable]
 
         def visited(function: Function) -> None:
+            """Add the box of a function and its edges."""
             taken = [number(x, "x") for x in function.inputs]
             name = f"f{sum(box.startswith('f', 1) for box in boxes)}"
             boxes.append(self._function(name, function))
@@ -195,6 +197,7 @@ class SimpleGraph:
         return Digraph("\n".join(["digraph {", *(f"\t{line}" for line in lines), "}", ""]), format or self._format)
 
     def _variable(self, number: str, variable: Variable, name: str) -> str:
+        """The box of a variable in DOT."""
         label = name
         if self._verbose:
             label += f"\n{variable.shape}, need_grad={variable.need_grad}"
@@ -203,6 +206,7 @@ class SimpleGraph:
         return _box(number, label=label, color=edge, fillcolor=filled, shape="ellipse" if self._verbose else "circle")
 
     def _function(self, number: str, function: Function) -> str:
+        """The box of a function in DOT."""
         label = kind = str(function.info.type_name)
         if self._verbose:
             label += "".join(f"\n{key}={value}" for key, value in function.info.args.items())
@@ -217,20 +221,20 @@ class SimpleGraph:
         format: str | None = None,
         params: Mapping[str, Variable] | None = None,
     ) -> Digraph:
-        """Draw the graph, for a notebook, which shows it, and to a file.
+        """Draw the graph to a file, and return it for a notebook to show.
 
         Args:
             vleaf: The variable.
-            fpath: Path of the file, to which the format is added as ending; in the temporary folder by default.
+            fpath: Path of the file without the format, which is appended; by default in the temporary folder.
             cleanup: Whether to remove the text in DOT if there is a picture.
             format: Format of the picture.
-            params: Parameters, which are told by name; those of the present scope by default.
+            params: Parameters to show by name; by default the parameters of the current scope.
 
         Returns:
             The graph in the language DOT.
 
         Raises:
-            PictureError: If `dot` does not make the picture.
+            PictureError: If `dot` fails.
             OSError: If the file cannot be written.
         """
         graph = self.create_graphviz_digraph(vleaf, params, format)
@@ -249,21 +253,23 @@ class SimpleGraph:
 
         Args:
             vleaf: The variable.
-            fpath: Path of the text; that of the picture has the format as ending besides.
+            fpath: Path of the text file. The path of the picture has the format appended.
             cleanup: Whether to remove the text if there is a picture.
             format: Format of the picture.
 
         Raises:
-            PictureError: If `dot` does not make the picture.
+            PictureError: If `dot` fails.
             OSError: If a file cannot be written.
         """
         self.create_graphviz_digraph(vleaf, format=format).render(fpath, cleanup)
 
 
 def _box(name: str, **attributes: str) -> str:
+    """A node in DOT with these attributes."""
     told = " ".join(f'{key}="{_quoted(value)}"' for key, value in attributes.items())
     return f'"{name}" [{told}]'
 
 
 def _quoted(text: str) -> str:
+    """A text escaped for DOT."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

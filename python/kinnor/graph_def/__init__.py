@@ -1,4 +1,4 @@
-"""Networks that are described rather than built: read from NNabla's files, made of variables, written again.
+"""Descriptions of networks, independent of built graphs: read from NNabla's files, traced from variables, saved.
 
 g = nn.graph_def.create_graph_from_variable("net", y, names={"x": x, "y": y})
 g.save("net.nnp")
@@ -70,19 +70,19 @@ def load(
     Args:
         filename: Path of a `.nnp`, `.nntxt`, `.prototxt`, `.protobuf` or `.h5` file, a file open for reading, or
             several of them.
-        batch_size: What stands in the place of the batch, if not what the file says.
+        batch_size: Batch size; the file's by default.
         exclude_parameter: Whether to leave the parameters out.
         parameter_only: Whether to leave everything else out.
         extension: Format of a file object.
-        parameter_scope: The scope that parameters are loaded into; one of the graph's own by default.
-        rng: What values are drawn from where a parameter is not in the file.
+        parameter_scope: The scope to load parameters into; by default a new scope of the graph.
+        rng: Random generator for parameters that are not in the file.
 
     Returns:
-        The graph; nothing is built until it is called.
+        The graph description. A call builds the graph.
 
     Raises:
-        NetworkError: If a file is malformed, or if names in it do not fit.
-        ParameterError: If a parameter has another shape than the one that is there.
+        NetworkError: If a file is malformed, or if names in it do not match.
+        ParameterError: If a parameter has another shape than the existing one.
         OSError: If a file cannot be read.
     """
     content = network_file.read(filename, extension, parameters=not exclude_parameter, networks=not parameter_only)
@@ -100,19 +100,19 @@ def save(
     extension: str = ".nnp",
     executors: Sequence[dict[str, Any]] | None = None,
 ) -> None:
-    """Write networks and, in a `.nnp` file, their parameters; whole or not at all.
+    """Write networks to a file, whole or not at all. A `.nnp` file includes their parameters.
 
     Args:
         filename: Path that ends in `.nnp`, `.nntxt`, `.prototxt` or `.protobuf`, or a file open for writing.
-        content: A `ProtoGraph`, of which all networks are written, or a `ProtoNetwork`, in a list.
-        include_parameters: Whether a file other than `.nnp` holds the parameters as well.
-        variable_batch_size: Whether to put -1 in the place of the batch, so that the network runs with any.
+        content: A list of a `ProtoGraph`, for all its networks, or of a `ProtoNetwork`.
+        include_parameters: Whether to include the parameters in files other than `.nnp`, too.
+        variable_batch_size: Whether to save the batch size as -1, so that the network runs with any batch size.
         extension: Format of a file object.
-        executors: How networks are run: dicts as `ProtoExecutor.create_from_dict` takes them.
+        executors: Executors to save, as dicts for `ProtoExecutor.create_from_dict`.
 
     Raises:
-        NetworkError: If the format is unknown or cannot hold a function, or if the batch is not found where it should
-            be.
+        NetworkError: If the format is unknown or cannot store a function, or if a shape argument does not begin with
+            the batch size.
         OSError: If the file cannot be written.
     """
     if not content or not isinstance(content[0], (ProtoGraph, ProtoNetwork)):
@@ -132,7 +132,7 @@ def save(
 
 
 def entries(found: Iterable[tuple[str, Variable]]) -> list[Entry]:
-    """Parameters as files hold them.
+    """Parameters as entries of a parameter file.
 
     Args:
         found: Variables by path.

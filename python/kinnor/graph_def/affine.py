@@ -1,6 +1,6 @@
-"""Networks with fewer functions: products by parameters, and sums after them, become affine layers.
+"""Replaces matrix products with parameters, and additions after them, by affine layers.
 
-Other frameworks write a layer as a reshape of a weight, a product and a sum. Knows functions and shapes, no files.
+Other frameworks write a layer as a reshape of a weight, a matrix product and an addition. No file access.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["with_affine_layers"]
 
 
 class Layer(NamedTuple):
-    """A product that is an affine layer.
+    """A matrix product that can become an affine layer.
 
     Attributes:
-        weight: The name of the parameter that it multiplies by.
-        bias: The name of the parameter that is added, or None.
-        last: The function whose output is that of the addition: the product, or a reshape after it; None without one.
+        weight: The name of the parameter in the product.
+        bias: The name of the added parameter, or None.
+        last: The function before the addition: the product, or a reshape after it. None without an addition.
         addition: The addition, or None.
     """
 
@@ -35,20 +35,20 @@ class Layer(NamedTuple):
 
 
 def with_affine_layers(network: ProtoNetwork) -> ProtoNetwork:
-    """A copy of a network with affine layers where it multiplies by parameters.
+    """A copy of a network with affine layers instead of matrix products with parameters.
 
-    A product becomes one if its second factor is a parameter of two axes, which may be reshaped to have further axes of
-    length one. A sum with a parameter, as long as the last axis, becomes its bias, after a reshape too that
-    keeps the last axis.
+    The second factor must be a parameter with two axes, possibly reshaped with additional axes of length one. The
+    addition of a parameter becomes the bias if the parameter is as long as the last axis. There may be a reshape before
+    the addition that keeps the last axis.
 
     Args:
         network: The network.
 
     Returns:
-        The copy; its inputs and outputs have the same names.
+        The copy. Its inputs and outputs keep their names.
 
     Raises:
-        NetworkError: If its functions go round in a circle.
+        NetworkError: If the network has a cycle.
 
     Examples:
         >>> import kinnor as nn, kinnor.functions as F
@@ -78,7 +78,7 @@ def with_affine_layers(network: ProtoNetwork) -> ProtoNetwork:
 
 
 def _layer(network: ProtoNetwork, f: ProtoFunction) -> Layer | None:
-    """The layer that a function is, if it is a product by a parameter."""
+    """The affine layer that can replace a function, or None if it is not a product with a parameter."""
     if f.type != "BatchMatmul" or f.args.get("transpose_a") or f.args.get("transpose_b"):
         return None
     x, w = (network.variable(name).shape for name in f.inputs)
@@ -91,7 +91,7 @@ def _layer(network: ProtoNetwork, f: ProtoFunction) -> Layer | None:
 
 
 def _biased(network: ProtoNetwork, f: ProtoFunction, weight: str) -> Layer:
-    """A layer with the bias that is added to what a product gives."""
+    """The affine layer of a product, with the bias that is added to its output, if any."""
     n = network.variable(f.outputs[0]).shape[-1]
     last, reader = f, _only_reader(network, f)
     if reader is not None and reader.type == "Reshape" and network.variable(reader.outputs[0]).shape[-1:] == (n,):
@@ -109,20 +109,20 @@ def _biased(network: ProtoNetwork, f: ProtoFunction, weight: str) -> Layer:
 
 
 def _source(network: ProtoNetwork, name: str) -> str:
-    """What a variable is a reshape of, or its own name."""
+    """The variable that a variable is a reshape of, or the variable itself."""
     while (parent := network.variable(name).parent) is not None and network.functions[parent].type == "Reshape":
         name = network.functions[parent].inputs[0]
     return name
 
 
 def _only_reader(network: ProtoNetwork, f: ProtoFunction) -> ProtoFunction | None:
-    """The function that takes the output of another, if it is the only one and nobody sees that output."""
+    """The function that reads the output of `f`, if it is the only one and the output is no output of the network."""
     readers = network.variable(f.outputs[0]).required
     return network.functions[readers[0]] if len(readers) == 1 else None
 
 
 def _made(network: ProtoNetwork, functions: Iterable[ProtoFunction]) -> ProtoNetwork:
-    """A network of the functions that the outputs need, and of the variables that these take and make."""
+    """A network of the functions that the outputs need, and of their variables."""
     wanted, kept = set(network.outputs), []
     for f in reversed([*functions]):
         if not wanted.isdisjoint(f.outputs):

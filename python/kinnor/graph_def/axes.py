@@ -1,6 +1,6 @@
-"""Equal numbers of axes: NNabla repeats axes of length one, but does not add axes that an input lacks.
+"""Gives both inputs of a broadcasting function the same number of axes, because NNabla does not add missing axes.
 
-Knows which functions repeat their inputs; knows no files.
+Knows which functions broadcast their inputs. No file access.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ REPEATS = {
     *("Add2", "BcAdd2", "Sub2", "Mul2", "Div2", "Pow2", "ATan2", "Mod2", "BitShift", "Maximum2", "Minimum2"),
     *("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "LogicalXor"),
 }
-"""Functions of two inputs that are repeated over each other."""
+"""Functions that broadcast their two inputs."""
 
 
 def equalized(network: ProtoNetwork) -> ProtoNetwork:
-    """A network in which both inputs of a function that repeats them have as many axes: a `Reshape` adds what lacks.
+    """Insert a `Reshape` before each broadcasting function whose inputs differ in their number of axes.
 
     Args:
-        network: The network. It is returned itself if nothing lacks.
+        network: The network. It is returned itself if nothing changes.
     """
     lacking = {f.name: n for f in network.functions.values() if f.type in REPEATS and (n := _most_axes(network, f))}
     if not lacking:
@@ -44,13 +44,13 @@ def equalized(network: ProtoNetwork) -> ProtoNetwork:
 
 
 def _most_axes(network: ProtoNetwork, function: ProtoFunction) -> int:
-    """The larger number of axes, or 0 if all inputs have as many."""
+    """The larger number of axes of the inputs, or 0 if all have the same number."""
     found = {len(network.variable(name).shape) for name in function.inputs}
     return max(found) if len(found) > 1 else 0
 
 
 def _with_axes(network: ProtoNetwork, function: ProtoFunction, place: int, n: int) -> str:
-    """The name of an input with so many axes, which is made if need be."""
+    """The name of input `place` with `n` axes. A `Reshape` is added if the input has fewer."""
     name = function.inputs[place]
     given = network.variable(name)
     if len(given.shape) == n:

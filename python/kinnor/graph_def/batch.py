@@ -1,6 +1,6 @@
-"""Freeing the length of a batch: -1 stands in its place, so that a network runs with any.
+"""Makes the batch size variable: replaces it by -1, so that a network runs with any batch size.
 
-Knows which axis is the batch; knows no files.
+Knows which axis is the batch. No file access.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 __all__ = ["freed"]
 
 SHAPED = ("Reshape", "Broadcast", "Constant", "Rand", "Randint", "Randn", "RandBinomial", "RandBeta", "RandGamma")
-"""Functions with a shape among their arguments that begins with the batch."""
+"""Functions with a shape argument that begins with the batch size."""
 
 AXES = ("axis", "axes", "batch_axis", "channel_axis", "dim", "shape")
-"""Arguments that count axes from the first."""
+"""Arguments that count axes from the first axis."""
 
 
 def freed(network: ProtoNetwork) -> ProtoNetwork:
-    """A copy of a network with -1 as the first length of all that depends on its inputs.
+    """A copy of a network with -1 as the first length of all variables that depend on its inputs.
 
-    As NNabla does it: the batch is what comes before `base_axis` in the functions that have one. A network without such
-    a function stays as it is. Of several axes before `base_axis` the first is the batch, unless the network joins them
-    by a `Reshape`: then they are one axis from the inputs on.
+    Follows NNabla: the batch consists of the axes before `base_axis` of the functions that have this argument. A
+    network without such a function is returned unchanged. If there are several axes before `base_axis`, the first one
+    is the batch. The exception: if the network joins these axes by a `Reshape`, they are joined from the inputs on.
 
     Args:
         network: The network.
 
     Raises:
-        NetworkError: If a shape that is an argument does not begin with the batch.
+        NetworkError: If a shape argument does not begin with the batch size.
     """
     made = network.clone()
     functions = list(made.forward_sequence())
@@ -44,7 +44,7 @@ def freed(network: ProtoNetwork) -> ProtoNetwork:
     if size is None or size < 1:
         return made
     fixed: set[str] = set()
-    """Variables that follow from parameters alone."""
+    """Variables that depend on parameters only."""
     for function in functions:
         if not any(name in made.variables and name not in fixed for name in function.inputs):
             fixed.update(function.outputs)
@@ -63,7 +63,7 @@ def freed(network: ProtoNetwork) -> ProtoNetwork:
 
 
 def _size(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
-    """The length of the batch, or None if no function says."""
+    """The batch size, or None if no function determines it."""
     for function in functions:
         if function.args.get("base_axis"):
             for name in function.inputs:
@@ -74,7 +74,7 @@ def _size(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
 
 
 def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
-    """Make the axes before `base_axis` one in all that a `Reshape` joins; its length, or None if none does."""
+    """Join the axes before `base_axis` everywhere if a `Reshape` joins them. Returns the joined length, or None."""
     base = max((function.args.get("base_axis", 0) for function in functions), default=0)
     apart = {name: v for name, v in network.variables.items() if name in network.inputs and len(v.shape) >= base}
     if base < 2 or not apart:
@@ -83,7 +83,7 @@ def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
     size, joins = prod(lead), False
     apart = {name: v for name, v in apart.items() if v.shape[:base] == lead}
     based: list[ProtoFunction] = []
-    """Functions whose `base_axis` counts axes that are joined."""
+    """Functions whose `base_axis` counts the joined axes."""
     for function in functions:
         taken = [name for name in function.inputs if name in apart]
         if not taken:
@@ -106,12 +106,13 @@ def _join(network: ProtoNetwork, functions: list[ProtoFunction]) -> int | None:
 
 
 def _is_pointwise(network: ProtoNetwork, function: ProtoFunction) -> bool:
-    """Whether a function takes and makes variables of one shape, by arguments that name no axis."""
+    """True if inputs and outputs have one shape and no argument refers to an axis."""
     shapes = {network.variable(name).shape for name in (*function.inputs, *function.outputs)}
     return len(shapes) == 1 and not any(name in function.args for name in AXES)
 
 
 def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:
+    """Replace the batch size in a shape argument by -1."""
     shape = list(function.args["shape"])
     if shape[:1] == [-1]:
         return
@@ -126,7 +127,7 @@ def _free_argument(network: ProtoNetwork, function: ProtoFunction, size: int) ->
 
 
 def _free_slice(network: ProtoNetwork, function: ProtoFunction, size: int) -> None:
-    """Leave the batch out of a slice that takes all of it: what is given is of the last axes."""
+    """Remove the batch axis from a slice that takes all of it: shorter arguments apply to the last axes."""
     ndim = len(network.variable(function.inputs[0]).shape)
     bounds = [list(function.args.get(name) or ()) for name in ("start", "stop", "step")]
     if ndim > 1 and all(len(of) == ndim for of in bounds) and [of[0] for of in bounds] == [0, size, 1]:

@@ -1,6 +1,6 @@
-"""Networks that belong together, with their parameters and with how they are run.
+"""Networks with shared parameters, and the executors that run them.
 
-Knows networks and executors; knows no files.
+No file access.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["ProtoExecutor", "ProtoGraph"]
 
 
 class ProtoExecutor:
-    """How a network is run on new data.
+    """Describes how a network is run on new data: its inputs, outputs and repetitions.
 
     Args:
         proto: An `Executor` message.
@@ -40,7 +40,7 @@ class ProtoExecutor:
 
     @staticmethod
     def from_proto(proto: Any) -> ProtoExecutor:
-        """The executor that a message describes.
+        """Create an executor from a message.
 
         Args:
             proto: An `Executor`.
@@ -49,13 +49,13 @@ class ProtoExecutor:
 
     @staticmethod
     def create_from_dict(executor: Mapping[str, Any], network: ProtoNetwork) -> ProtoExecutor:
-        """The executor that a dict describes.
+        """Create an executor from a dict.
 
         Args:
-            executor: `name`, `network`, and what of `data`, `output`, `remp`, `generator_variables`,
-                `no_image_normalization`, `num_evaluations`, `repeat_evaluation_type` and `need_back_propagation` is
-                wanted; the names of `data` and `output` are those of inputs and outputs by default. A dict of variables
-                as `output` gives them its keys as names.
+            executor: `name` and `network`. Optional: `data`, `output`, `remp`, `generator_variables`,
+                `no_image_normalization`, `num_evaluations`, `repeat_evaluation_type` and `need_back_propagation`. The
+                names of `data` and `output` are by default the network's inputs and outputs. If `output` is a dict of
+                variables, its keys are the names.
             network: The network that it runs.
 
         Raises:
@@ -89,15 +89,15 @@ class ProtoExecutor:
 
 
 class ProtoGraph:
-    """Networks, and the parameters that they share. Calling it calls the first of them.
+    """A set of networks and the parameters that they share. A call builds the first network.
 
     Args:
         networks: Networks by name.
-        parameter_scope: The scope with the parameters; an empty one by default.
+        parameter_scope: The scope with the parameters; a new one by default.
 
     Attributes:
-        networks: Networks by name; each is an attribute, too, if its name is one.
-        executors: How they are run, by name.
+        networks: Networks by name. Each is also an attribute if its name is an identifier.
+        executors: Executors by name.
         parameter_scope: The scope with the parameters.
     """
 
@@ -134,17 +134,17 @@ class ProtoGraph:
         return name in self.networks or name in vars(self)
 
     def get(self, key: str, value: Any = None) -> Any:
-        """A network or an attribute.
+        """Get a network or an attribute.
 
         Args:
-            key: Its name.
-            value: What to give if there is none.
+            key: Name of the network or attribute.
+            value: Default value.
         """
         return getattr(self, key) if key in self else value
 
     @property
     def current_context(self) -> Context:
-        """The context that networks are built in: the one that was set, or the current one."""
+        """The context for building networks: the one set here, else the current context."""
         return self._context or get_current_context()
 
     @current_context.setter
@@ -154,10 +154,10 @@ class ProtoGraph:
         self._context = ctx
 
     def __call__(self, *args: Variable, **kwargs: Any) -> Any:
-        """Build the graph of the first network, as `ProtoNetwork` does it.
+        """Build the graph of the first network; see `ProtoNetwork`.
 
         Args:
-            args: Its inputs.
+            args: The inputs of the network.
             kwargs: `batch_size` and `ctx`.
         """
         return self.default_graph()(*args, **kwargs)
@@ -166,7 +166,7 @@ class ProtoGraph:
         """The first network.
 
         Raises:
-            NetworkError: If there is none.
+            NetworkError: If there are no networks.
         """
         for network in self.networks.values():
             return network
@@ -176,7 +176,7 @@ class ProtoGraph:
         """The parameters by path.
 
         Args:
-            grad_only: Whether to leave out those that need no gradient.
+            grad_only: Whether to leave out parameters that need no gradient.
         """
         return parameters.get_parameters(self.parameter_scope, grad_only=grad_only)
 
@@ -206,16 +206,16 @@ class ProtoGraph:
         param_scope: Scope | None = None,
         rng: RandomState | None = None,
     ) -> ProtoGraph:
-        """The graph that a message describes.
+        """Create a graph description from a message.
 
         Args:
             proto: An `NNablaProtoBuf`.
-            batch_size: What stands in the place of lengths of -1, if not what the message says.
-            param_scope: The scope with the parameters; an empty one by default.
-            rng: What values are drawn from where parameters are made; `RandomState(0)` by default.
+            batch_size: Length of the axes saved as -1; the message's batch size by default.
+            param_scope: The scope with the parameters; a new one by default.
+            rng: Random generator for new parameters; `RandomState(0)` by default.
 
         Raises:
-            NetworkError: If a network's names do not fit.
+            NetworkError: If names in a network do not match.
         """
         rng = rng or np.random.RandomState(0)
         graph = ProtoGraph(None, param_scope)
@@ -234,16 +234,17 @@ class ProtoGraph:
         networks: Iterable[ProtoNetwork] | None = None,
         variable_batch_size: bool = True,
     ) -> Any:
-        """The `NNablaProtoBuf` message that says the same.
+        """The graph as an `NNablaProtoBuf` message.
 
         Args:
-            include_parameter: Whether it has the values of the parameters.
-            only_parameter: Whether it has nothing else.
-            networks: Which networks it has; all by default.
-            variable_batch_size: Whether to put -1 in the place of the batch.
+            include_parameter: Whether to include the values of the parameters.
+            only_parameter: Whether to include only the parameters.
+            networks: The networks to include; all by default.
+            variable_batch_size: Whether to save the batch size as -1.
 
         Raises:
-            NetworkError: If a message cannot hold a function, or if the batch is not found where it should be.
+            NetworkError: If a message cannot store a function, or if a shape argument does not begin with the batch
+                size.
         """
         proto = schema.messages().NNablaProtoBuf()
         if not only_parameter:
@@ -267,18 +268,18 @@ class ProtoGraph:
 
         Args:
             filename: Path, or a file open for writing.
-            include_parameter: Whether a file other than `.nnp` holds the parameters as well.
-            variable_batch_size: Whether to put -1 in the place of the batch.
-            executors: How networks are run, as `kinnor.graph_def.save` takes it.
+            include_parameter: Whether to include the parameters in files other than `.nnp`, too.
+            variable_batch_size: Whether to save the batch size as -1.
+            executors: Executors to save, as in `kinnor.graph_def.save`.
         """
         from . import save
 
         save(filename, [self], include_parameter, variable_batch_size, executors=executors)
 
     def expand_loop_control(self) -> None:
-        """Put what is repeated in each network there as often as it runs.
+        """Unroll the repetitions of each network.
 
         Raises:
-            NetworkError: If repetitions do not fit, or if a network would have too many nodes.
+            NetworkError: If a repetition is malformed, or if a network would have too many nodes.
         """
         self.networks = OrderedDict((name, n.expand_loop_control()) for name, n in self.networks.items())

@@ -1,6 +1,6 @@
-"""Where parameters start: initializers as messages.
+"""Conversion between initializers and messages.
 
-Knows NNabla's names of distributions; knows no parameters.
+Knows NNabla's names of distributions.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _LAYERS: dict[str, Callable[[Sequence[int]], tuple[int, int, tuple[int, ...]]]] 
     "Convolution": lambda shape: (shape[-3], shape[0], tuple(shape[-2:])),
     "CLConv": lambda shape: (shape[-1], shape[0], tuple(shape[1:3])),
 }
-"""How many maps go in and out, and the kernel, of weights of this shape."""
+"""Functions from a weight's shape to its numbers of input maps and output maps, and its kernel."""
 
 
 LARGEST = 1e30
-"""The largest multiplier: what is drawn is far from the largest number of float32."""
+"""Largest multiplier: keeps random values far from the largest float32."""
 
 
 def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[Any]] | None:
-    """The initializer that a message describes.
+    """Create an initializer from a message.
 
     Args:
         message: An `Initializer`.
-        rng: What random values are drawn from.
+        rng: Random generator.
 
     Returns:
         A function from a shape to values, or None if NNabla has no distribution of this name.
 
     Raises:
-        NetworkError: If what is drawn would not be finite.
+        NetworkError: If random values could overflow.
     """
     kind, multiplier = message.type, message.multiplier
     if kind == "Constant":
@@ -74,18 +74,22 @@ def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[An
 
 
 def _times(multiplier: float, initializer: Callable[[Sequence[int]], NDArray[Any]], shape: Sequence[int]) -> Any:
+    """Values of an initializer times a number."""
     return initializer(shape) * multiplier
 
 
 def _normal(sizes: Any, deviation: Any, rng: RandomState, shape: Sequence[int]) -> Any:
+    """Normal values with the deviation for a weight's numbers of maps."""
     return I.NormalInitializer(deviation(*_sizes(sizes, shape)), rng=rng)(list(shape))
 
 
 def _uniform(sizes: Any, rng: RandomState, shape: Sequence[int]) -> Any:
+    """Uniform values within Glorot's limit."""
     return I.UniformInitializer(I.calc_uniform_lim_glorot(*_sizes(sizes, shape)), rng=rng)(list(shape))
 
 
 def _sizes(sizes: Any, shape: Sequence[int]) -> Any:
+    """The numbers of input and output maps, and the kernel, of a weight."""
     try:
         return sizes(shape)
     except IndexError as error:
@@ -93,11 +97,11 @@ def _sizes(sizes: Any, shape: Sequence[int]) -> Any:
 
 
 def fill(message: Any, initializer: Any) -> None:
-    """Put an initializer into its message, if it is one of three that a name and a number describe.
+    """Write an initializer into a message, if a name and a number describe it (three kinds).
 
     Args:
         message: An `Initializer`.
-        initializer: What the parameter's `info` has.
+        initializer: The initializer in the parameter's `info`.
     """
     if isinstance(initializer, I.ConstantInitializer) and ndim(initializer.value) == 0:
         message.type, message.multiplier = "Constant", float(initializer.value)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Networks without repetitions.
+"""Unrolls the repetitions of networks.
 
-Neural Network Console writes networks in which a part is repeated: between `RepeatStart` and `RepeatEnd` a fixed number
-of times, between `RecurrentInput` and `RecurrentOutput` once for each place of a sequence, where `Delay` gives what
-was computed at the place before. Knows how the names of the repeated nodes are made; knows no files.
+Neural Network Console writes networks with repeated parts. Nodes between `RepeatStart` and `RepeatEnd` run a fixed
+number of times. Nodes between `RecurrentInput` and `RecurrentOutput` run once for each element of a sequence. `Delay`
+returns the value of the previous element. This module also names the copies of the nodes. No file access.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["expanded"]
 
 MOST_NUMBERS = 1 << 28
-"""Numbers of parameters that are repeated, 1 GiB: a few bytes of a file could ask for any."""
+"""Maximum number of elements in repeated parameters, 1 GiB. A small file could ask for any number."""
 
 MOST_LOOPS = 8
-"""How deep repetitions are in one another."""
+"""Maximum nesting depth of repetitions."""
 
 
 def expanded(network: ProtoNetwork) -> ProtoNetwork:
-    """A copy of a network in which what is repeated is there as often as it runs.
+    """A copy of a network with repetitions unrolled: repeated nodes are copied once for each time they run.
 
     Args:
         network: The network.
 
     Raises:
-        NetworkError: If repetitions do not fit, or if there would be too many nodes.
+        NetworkError: If a repetition is malformed, or if there would be too many nodes.
     """
     if not network.repeat_info:
         return network.clone()
@@ -71,7 +71,7 @@ def expanded(network: ProtoNetwork) -> ProtoNetwork:
 
 
 def _times(network: ProtoNetwork, ids: Sequence[str]) -> list[int]:
-    """How often each of some repetitions runs."""
+    """The number of runs of each of these repetitions."""
     try:
         times = [network.repeat_info[repeat_id] for repeat_id in ids]
     except KeyError as error:
@@ -82,16 +82,17 @@ def _times(network: ProtoNetwork, ids: Sequence[str]) -> list[int]:
 
 
 def _places(network: ProtoNetwork, ids: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """How often each of some repetitions has run, for each time that their inside runs."""
+    """The loop indices of nested repetitions, for each run of the innermost body."""
     return product(*map(range, _times(network, ids)))
 
 
 def _suffix(ids: Sequence[str], places: Sequence[int]) -> str:
+    """The suffix of the names of a copy: id and index of each repetition."""
     return "".join(f"_{repeat_id}[{place}]" for repeat_id, place in zip(ids, places, strict=False))
 
 
 def _name(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
-    """The name at a place: `a{loop}/b` becomes `a[0]/b`, another name gets an end."""
+    """The name of a copy: `a{loop}/b` becomes `a[0]/b`; another name gets a suffix."""
     for repeat_id, place in zip(ids, places, strict=True):
         mark = f"{{{repeat_id}}}"
         name = name.replace(mark, f"[{place}]") if mark in name else f"{name}_{repeat_id}[{place}]"
@@ -101,11 +102,12 @@ def _name(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
 def _function(
     network: ProtoNetwork, made: ProtoNetwork, function: ProtoFunction, places: tuple[int, ...]
 ) -> ProtoFunction | None:
+    """Copy a function for these loop indices. Returns None if its first copy covers them (`RecurrentInput`)."""
     ids = function.repeat_id
     here, outside = _suffix(ids, places), _suffix(ids, places[:-1])
 
     def known(*names: str) -> str:
-        """The first of some names that is there, or the last."""
+        """The first of these names that exists in the network, or the last name."""
         return next((name for name in names if name in made.variables or name in made.parameters), names[-1])
 
     _check(network, function, places)
@@ -152,13 +154,14 @@ def _function(
 
 
 def _marked(name: str, ids: Sequence[str], places: Sequence[int]) -> str:
+    """A name with the loop indices instead of the ids in braces."""
     for repeat_id, place in zip(ids, places, strict=True):
         name = name.replace(f"{{{repeat_id}}}", f"[{place}]")
     return name
 
 
 def _check(network: ProtoNetwork, function: ProtoFunction, places: tuple[int, ...]) -> None:
-    """Refuse a function of a repetition that has not what it needs."""
+    """Raise NetworkError if a function of a repetition lacks inputs or its repetition."""
     takes = {"RepeatStart": 2, "Delay": 2, "RepeatEnd": 1, "RecurrentInput": 1, "RecurrentOutput": 1}
     if function.type not in takes:
         return

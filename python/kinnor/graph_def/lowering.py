@@ -1,6 +1,6 @@
-"""Functions that NNabla's files cannot hold, as functions that they can.
+"""Rewrites functions that NNabla's files cannot store with functions that they can.
 
-Knows what each is made of; knows no networks.
+No knowledge of networks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["lowered"]
 
 
 def lowered(function: Function) -> Variable | None:
-    """What other functions make of the inputs of a function, or None if files hold the function as it is.
+    """Rebuild a function from other functions. Returns None if files can store the function itself.
 
     Args:
         function: A function with one output.
@@ -32,7 +32,7 @@ def lowered(function: Function) -> Variable | None:
 
 
 def _slice(f: Function) -> Variable | None:
-    """A slice keeps all axes in files; others are taken away or added afterwards."""
+    """A slice in files keeps all axes: axes are removed or added by a reshape afterwards."""
     from .. import functions as F
 
     whole: Variable = messages.call("Slice", f.inputs, f.info.args, 1)[0]
@@ -41,6 +41,7 @@ def _slice(f: Function) -> Variable | None:
 
 
 def _attention(f: Function) -> Variable:
+    """Attention as products and a softmax."""
     from .. import functions as F
 
     (query, key, value, *mask), args = f.inputs, f.info.args
@@ -59,6 +60,7 @@ def _attention(f: Function) -> Variable:
 
 
 def _hard_swish(f: Function) -> Variable:
+    """Hard swish as a product and `relu6`."""
     from .. import functions as F
 
     (x,) = f.inputs
@@ -71,4 +73,4 @@ RULES: dict[str, Callable[[Function], Variable | None]] = {
     "ScaledDotProductAttention": _attention,
     "Slice": _slice,
 }
-"""What makes functions of a type, each with one output."""
+"""Builders of replacements by type. Each function has one output."""

@@ -1,8 +1,8 @@
-"""Functions as messages: the type, and the arguments in the message that NNabla has for it.
+"""Functions as messages: the type, and the arguments in NNabla's message for the type.
 
-Knows names, which follow from one another: a function of type `MaxPooling` has its arguments in the field of type
-`MaxPoolingParameter`, each under the name that `Function.info.args` has for it, and is made by `F.max_pooling`, whose
-declaration says how it calls them. Knows no networks.
+All names follow from the type. A function of type `MaxPooling` is created by `F.max_pooling`. Its arguments are in the
+field of type `MaxPoolingParameter`, under their names in `Function.info.args`. The declaration of `F.max_pooling` maps
+these names to Python's. No knowledge of networks.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 __all__ = ["call", "fill", "filled", "function_name", "inputs_of_fused_convolution", "read"]
 
 LEAVES_OUT = {"beta": "no_bias", "gamma": "no_scale", "mean": "no_mean", "variance": "no_variance"}
-"""Inputs that may be missing, and the arguments that say so."""
+"""Optional inputs, and the arguments that say whether they are present."""
 
 AT_LEAST_ONE = {"divisor", "group", "multiplier", "num_groups", "deformable_group"}
-"""Counts that files do not hold that are older than the argument; a field that is not there reads as 0."""
+"""Counts that old files lack, because the argument is newer. A missing field reads as 0."""
 
 
 BY_TYPE = {"BitShift"}
-"""Types of functions with an argument that files do not hold: the element type of the input decides on it."""
+"""Function types with an argument that files do not store: the element type of the input determines it."""
 
 
 class Declared(NamedTuple):
-    """What a declaration says that making a function needs."""
+    """The part of a declaration that is needed to call a function."""
 
     name: str
     inputs: list[tuple[str, str]]
     keywords: dict[str, str]
-    """By the names of files: the names that the Python function calls its arguments."""
+    """Argument names in Python by their names in files."""
     may_be_none: set[str]
     defaults: dict[str, str | None]
 
 
 @cache
 def declared() -> dict[str, Declared]:
-    """Functions that are one operation, by type."""
+    """Functions that are a single operation, by type."""
     return {
         kind: Declared(
             name,
@@ -62,14 +62,14 @@ def declared() -> dict[str, Declared]:
 
 @cache
 def holders() -> dict[str, str]:
-    """The field of `Function` that holds the arguments of a type."""
+    """The field of `Function` with the arguments of each type."""
     fields = schema.messages().Function.DESCRIPTOR.fields
     of_arguments = [field for field in fields if field.name.endswith("_param")]
     return {field.message_type.name.removesuffix("Parameter"): field.name for field in of_arguments}
 
 
 def function_name(kind: str) -> str:
-    """The name of the Python function that makes a function of a type."""
+    """The name of the Python function for a function type."""
     if kind in declared():
         return declared()[kind].name
     if kind in holders():
@@ -78,16 +78,16 @@ def function_name(kind: str) -> str:
 
 
 def fill(message: Any, kind: str, arguments: Mapping[str, Any]) -> None:
-    """Put type and arguments of a function into its message.
+    """Write type and arguments of a function into a message.
 
     Args:
         message: A `Function`.
         kind: The type.
-        arguments: The arguments as `Function.info.args` has them; others than NNabla's are left out if they are None,
-            or False.
+        arguments: The arguments as in `Function.info.args`. Arguments that NNabla does not have are left out if they
+            are None or False.
 
     Raises:
-        NetworkError: If NNabla's files have no place for an argument.
+        NetworkError: If NNabla's files cannot store an argument.
     """
     from .. import functions
 
@@ -110,7 +110,7 @@ def fill(message: Any, kind: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _is_default(kind: str, name: str, value: Any) -> bool:
-    """Whether an argument says nothing that leaving it out would not."""
+    """True if an argument has its default value, so that it can be left out."""
     if value is None or value is False:
         return True
     default = declared()[kind].defaults.get(name) if kind in declared() else None
@@ -122,6 +122,7 @@ def _is_default(kind: str, name: str, value: Any) -> bool:
 
 
 def _set(kind: str, held: Any, name: str, value: Any) -> None:
+    """Set a field of a message to an argument's value."""
     present = getattr(held, name)
     if hasattr(present, "dim"):
         present.SetInParent()
@@ -136,13 +137,13 @@ def _set(kind: str, held: Any, name: str, value: Any) -> None:
 
 
 def read(message: Any) -> dict[str, Any]:
-    """The arguments in a message.
+    """Read the arguments of a message.
 
     Args:
         message: A `Function`.
 
     Returns:
-        By the names that files have: numbers, texts and lists of them.
+        Numbers, texts and lists of them, by their names in files.
     """
     holder = holders().get(message.type)
     if holder is None:
@@ -157,11 +158,11 @@ def read(message: Any) -> dict[str, Any]:
 
 
 def filled(arguments: Mapping[str, Any], batch_size: int | None) -> Mapping[str, Any]:
-    """Arguments with the batch in the place of the -1 that a shape among them begins with.
+    """Replace -1 at the start of shape arguments by the batch size.
 
     Args:
-        arguments: The arguments, as `read` gives them.
-        batch_size: The batch, if it is known.
+        arguments: The arguments, as from `read`.
+        batch_size: The batch size, or None if unknown.
     """
     shape = arguments.get("shape")
     if batch_size and shape and shape[0] == -1:
@@ -170,19 +171,19 @@ def filled(arguments: Mapping[str, Any], batch_size: int | None) -> Mapping[str,
 
 
 def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outputs: int) -> tuple[Any, ...]:
-    """Make a function.
+    """Call a function by its type.
 
     Args:
         kind: The type.
-        inputs: The variables it takes.
-        arguments: The arguments, as `read` gives them.
-        n_outputs: How many outputs are wanted; it matters where that is a choice.
+        inputs: The input variables.
+        arguments: The arguments, as from `read`.
+        n_outputs: Number of outputs, for functions with a variable number.
 
     Returns:
         The outputs.
 
     Raises:
-        NetworkError: If there is no such function, or if it does not take so many inputs.
+        NetworkError: If there is no such function, or if it takes another number of inputs.
     """
     known = declared().get(kind)
     if known is None or kind in BY_TYPE:
@@ -202,6 +203,7 @@ def call(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any], n_outpu
 
 
 def _keywords(known: Declared, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by Python's names."""
     given = {}
     for name, value in arguments.items():
         keyword = known.keywords.get(name)
@@ -212,12 +214,12 @@ def _keywords(known: Declared, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
-    """Call a function that is made of several operations."""
+    """Call a function that consists of several operations."""
     from .. import functions
 
     name = function_name(kind)
     if name not in functions.__all__:
-        raise NetworkError(f"load: expected a function that is there, got one of type {kind!r}")
+        raise NetworkError(f"load: expected a known function, got the type {kind!r}")
     function = getattr(functions, name)
     takes = signature(function).parameters
     given = {
@@ -231,10 +233,10 @@ def _composed(kind: str, inputs: Sequence[Any], arguments: Mapping[str, Any]) ->
 
 
 def inputs_of_fused_convolution(ndims: Sequence[int]) -> list[str]:
-    """The names of the inputs of a fused convolution that are there: a bias has one axis, statistics are four or none.
+    """The names of the inputs of a fused convolution: a bias has one axis, statistics come as four inputs or none.
 
     Args:
-        ndims: How many axes each of them has.
+        ndims: Number of axes of each input.
     """
     names = ["x", "weight"]
     if ndims[2:3] and ndims[2] == 1:
@@ -245,7 +247,7 @@ def inputs_of_fused_convolution(ndims: Sequence[int]) -> list[str]:
 
 
 def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs by the names that a declaration has for them."""
+    """The inputs by their names in the declaration."""
     left = list(inputs)
     named = {}
     taken = known.inputs
@@ -255,7 +257,7 @@ def _named(kind: str, known: Declared, inputs: Sequence[Any], arguments: Mapping
     n_missing = len(taken) - len(inputs)
     for name, word in taken:
         says_so = bool(arguments.get(LEAVES_OUT.get(name, ""))) or (name, arguments.get("num_layers")) == ("weight", 1)
-        # A mask of positions has more axes than the bias after it.
+        # A mask of positions has more axes than the bias that follows it.
         is_bias = name == "mask" and bool(left) and left[0].ndim == 1
         is_out = n_missing > 0 and word == "optional" and (says_so or is_bias)
         n_missing -= is_out

@@ -1,7 +1,7 @@
-"""A network that is described: variables, functions, and how a graph is built of them.
+"""A network description: variables, functions, and the code that builds a graph from them.
 
-Knows nodes and the order they are in; knows no files. Names come from anywhere: a network is checked when it is read,
-and built without recursion.
+Names may come from untrusted files: a network is checked when it is read, and is built without recursion. No file
+access.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 __all__ = ["ProtoNetwork"]
 
 MOST_ELEMENTS = 1 << 48
-"""Elements that no machine's memory holds."""
+"""Upper limit of the elements of an array: more than any machine's memory."""
 
 
 class ProtoNetwork:
-    """A network that is described by names.
+    """A network described by names.
 
-    Calling it builds a graph: `network(x)` with the inputs in the order of `inputs`, or `network()`, which makes
-    variables for them. `network(batch_size=8)` says what stands in the place of the lengths of -1; by default it is
-    the batch of the inputs, or the one that the network was saved with. Parameters are those of `owner`.
+    A call builds a graph: `network(x)` with the inputs in the order of `inputs`, or `network()`, which creates
+    variables for them. `network(batch_size=8)` sets the length of the axes saved as -1. By default this is the batch
+    size of the inputs, or the one that the network was saved with. The parameters belong to `owner`.
 
     Args:
-        owner: What the network is part of; it has the parameters.
-        name: Its name.
-        batch_size: What stands in the place of lengths of -1.
+        owner: The graph that contains the network and its parameters.
+        name: Name of the network.
+        batch_size: Length of the axes saved as -1.
 
     Attributes:
-        variables: Inputs, outputs and what is between them, by name.
-        parameters: What is kept, by name.
+        variables: Inputs, outputs and intermediate variables by name.
+        parameters: Parameters by name.
         functions: Functions by name.
-        inputs: Names of the variables that no function makes.
-        outputs: Names of the variables that no function takes.
-        repeat_info: How many times a repetition runs, by its id.
+        inputs: Names of the variables that no function computes.
+        outputs: Names of the variables that no function reads.
+        repeat_info: Number of runs of each repetition, by id.
     """
 
     def __init__(self, owner: ProtoGraph, name: str | None = None, batch_size: int | None = None) -> None:
@@ -77,19 +77,19 @@ class ProtoNetwork:
 
     @property
     def current_context(self) -> Context:
-        """The context that it is built in: that of `owner`."""
+        """The context for building the network, taken from `owner`."""
         return self.owner.current_context
 
     # --- Nodes
 
     def variable(self, name: str) -> NetworkVariable:
-        """A variable or parameter.
+        """Get a variable or parameter by name.
 
         Args:
-            name: Its name.
+            name: The name.
 
         Raises:
-            NetworkError: If there is none.
+            NetworkError: If the name is unknown.
         """
         found = self.variables.get(name) or self.parameters.get(name)
         if found is None:
@@ -97,10 +97,10 @@ class ProtoNetwork:
         return found
 
     def name_of(self, variable: Variable) -> str | None:
-        """The name of the node that a variable is the instance of, or None.
+        """The name of the node that a built variable belongs to, or None.
 
         Args:
-            variable: The variable.
+            variable: The built variable.
         """
         for name, node in self.variables.items():
             if node.variable_instance is not None and node.variable_instance == variable:
@@ -108,14 +108,14 @@ class ProtoNetwork:
         return None
 
     def rename(self, old: str, new: str) -> None:
-        """Give a variable another name.
+        """Rename a variable.
 
         Args:
-            old: The name it has.
-            new: The name it gets.
+            old: The old name.
+            new: The new name.
 
         Raises:
-            NetworkError: If there is no such variable, or one of the other name already.
+            NetworkError: If the old name is unknown, or if the new name is in use.
         """
         if old == new:
             return
@@ -138,7 +138,7 @@ class ProtoNetwork:
             variable: The variable.
 
         Raises:
-            NetworkError: If there is one of its name, or if the network has too many nodes.
+            NetworkError: If its name is in use, or if the network has too many nodes.
         """
         if variable.name in self.variables or variable.name in self.parameters:
             raise NetworkError(f"network {self.name!r}: expected each name once, got two variables {variable.name!r}")
@@ -146,14 +146,14 @@ class ProtoNetwork:
         self._check_size()
 
     def add_function(self, function: ProtoFunction) -> None:
-        """Add a function whose variables are there.
+        """Add a function between existing variables.
 
         Args:
             function: The function.
 
         Raises:
-            NetworkError: If there is one of its name, if a variable is missing or has been made by another function,
-                or if the network has too many nodes.
+            NetworkError: If its name is in use, if a variable is missing or has another parent, or if the
+                network has too many nodes.
         """
         if function.name in self.functions:
             raise NetworkError(f"network {self.name!r}: expected each name once, got two functions {function.name!r}")
@@ -171,19 +171,20 @@ class ProtoNetwork:
         self._check_size()
 
     def _check_size(self) -> None:
+        """Raise NetworkError if the network has too many nodes."""
         if len(self.variables) + len(self.parameters) + len(self.functions) > MOST_NODES:
             raise NetworkError(f"network {self.name!r}: expected at most {MOST_NODES} nodes, got more")
 
     def find_ports(self) -> None:
-        """Find out anew which variables are inputs and outputs."""
+        """Update the lists of inputs and outputs."""
         self.inputs = [name for name, v in self.variables.items() if v.parent is None and v.required]
         self.outputs = [name for name, v in self.variables.items() if v.parent is not None and not v.required]
 
     def forward_sequence(self) -> Iterator[ProtoFunction]:
-        """The functions that the outputs need, each after those whose outputs it takes.
+        """The functions that the outputs need, in the order of a forward run.
 
         Raises:
-            NetworkError: If they go round in a circle.
+            NetworkError: If the network has a cycle.
         """
         done: set[str] = set()
         begun: set[str] = set()
@@ -202,16 +203,16 @@ class ProtoNetwork:
                     stack.pop()
                     yield function
                 elif name in begun:
-                    raise NetworkError(f"network {self.name!r}: expected no circle, got one through {name!r}")
+                    raise NetworkError(f"network {self.name!r}: expected no cycle, got one through {name!r}")
                 else:
                     begun.add(name)
                     stack += reversed(waiting)
 
     def execute_on_proto(self, execute: Callable[[ProtoFunction], object]) -> None:
-        """Call a function with each function of the network, in the order of a forward run.
+        """Call a function for each function of the network, in the order of a forward run.
 
         Args:
-            execute: What is called. Functions that only stopped variables need are left out.
+            execute: The function to call. It is not called for functions that only stopped variables need.
         """
         for function in self.forward_sequence():
             made = [self.variable(name) for name in function.outputs]
@@ -224,12 +225,12 @@ class ProtoNetwork:
     # --- Graphs
 
     def __call__(self, *args: Variable, batch_size: int | None = None, ctx: Any = None) -> Any:
-        """Build a graph.
+        """Build the graph.
 
         Args:
-            args: The inputs, in the order of `inputs`; made where none are given.
-            batch_size: What stands in the place of lengths of -1.
-            ctx: The context that functions are built in; that of `owner` by default, which is the current one.
+            args: The inputs, in the order of `inputs`; created if not given.
+            batch_size: Length of the axes saved as -1.
+            ctx: The context for building; by default the context of `owner`, which defaults to the current one.
 
         Returns:
             The output, or a tuple of the outputs in the order of `outputs`.
@@ -241,7 +242,7 @@ class ProtoNetwork:
             return self._called(args, batch_size, ctx)
 
     def _built(self, args: Sequence[Variable]) -> dict[str, Variable]:
-        """Build a graph and keep nothing of it: its variables and parameters by name.
+        """Build the graph without storing it in the nodes. Returns variables and parameters by name.
 
         Args:
             args: The inputs.
@@ -257,6 +258,7 @@ class ProtoNetwork:
         return {name: variable for name, variable in made.items() if variable is not None}
 
     def _called(self, args: Sequence[Variable], batch_size: int | None = None, ctx: Any = None) -> Any:
+        """Build the graph in the context of the network."""
         if args and len(args) != len(self.inputs):
             raise NetworkError(f"network {self.name!r}: expected inputs {self.inputs}, got {len(args)}")
         batch_size = batch_size or self._given_batch(args) or self.batch_size
@@ -268,15 +270,19 @@ class ProtoNetwork:
             except (TypeError, ValueError, OverflowError) as error:
                 if isinstance(error, Error):
                     raise
-                raise NetworkError(f"network {self.name!r}: expected what can be built, got {error}") from error
+                raise NetworkError(
+                    f"network {self.name!r}: expected a network that can be built, got {error}"
+                ) from error
 
     def _given_batch(self, args: Sequence[Variable]) -> int | None:
+        """The batch size of the inputs, or None."""
         for name, given in zip(self.inputs, args, strict=False):
             if self.variables[name].shape[:1] == (-1,) and given.shape:
                 return given.shape[0]
         return None
 
     def _build(self, args: Sequence[Variable], batch_size: int | None) -> Any:
+        """Build the graph. Returns its outputs."""
         for i, name in enumerate(self.inputs):
             variable = self.variables[name]
             variable.variable_instance = args[i] if args else self._input(variable, batch_size)
@@ -292,6 +298,7 @@ class ProtoNetwork:
         return found[0] if len(found) == 1 else tuple(found)
 
     def _input(self, variable: NetworkVariable, batch_size: int | None) -> Variable:
+        """The input variable of the last built graph if its shape fits, else a new one."""
         shape = self._shape(variable.shape, batch_size)
         if variable.variable_instance is not None and variable.variable_instance.shape == shape:
             return variable.variable_instance
@@ -304,6 +311,7 @@ class ProtoNetwork:
         return shared[variable.name]
 
     def _shape(self, shape: Sequence[int], batch_size: int | None) -> tuple[int, ...]:
+        """A shape with the batch size for -1."""
         found = tuple(shape)
         if any(length < 0 for length in shape):
             if not batch_size or batch_size < 0:
@@ -314,6 +322,7 @@ class ProtoNetwork:
         return found
 
     def _call(self, function: ProtoFunction, batch_size: int | None) -> None:
+        """Build a function and store its outputs in the nodes."""
         inputs = []
         for name in function.inputs:
             found = self.variable(name).variable_instance
@@ -332,14 +341,14 @@ class ProtoNetwork:
     # --- Messages
 
     def as_proto(self, variable_batch_size: bool = True) -> Any:
-        """The `Network` message that says the same.
+        """The network as a `Network` message.
 
         Args:
-            variable_batch_size: Whether to put -1 in the place of the batch.
+            variable_batch_size: Whether to save the batch size as -1.
 
         Raises:
-            NetworkError: If NNabla's files cannot hold a function, or if a shape that is an argument does not begin
-                with the batch.
+            NetworkError: If NNabla's files cannot store a function, or if a shape argument does not begin with the
+                batch size.
         """
         network = axes.equalized(batch.freed(self) if variable_batch_size else self)
         message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
@@ -353,16 +362,16 @@ class ProtoNetwork:
 
     @staticmethod
     def from_proto(owner: ProtoGraph, proto: Any, rng: RandomState, batch_size: int | None = None) -> ProtoNetwork:
-        """The network that a message describes.
+        """Create a network description from a message.
 
         Args:
-            owner: What it is part of.
+            owner: The graph that contains the network.
             proto: A `Network`.
-            rng: What values are drawn from where parameters are made.
-            batch_size: What stands in the place of lengths of -1, if not what the message says.
+            rng: Random generator for new parameters.
+            batch_size: Length of the axes saved as -1; the message's batch size by default.
 
         Raises:
-            NetworkError: If names do not fit, or if there are too many of them.
+            NetworkError: If names do not match, or if there are too many nodes.
         """
         network = ProtoNetwork(owner, proto.name, batch_size or proto.batch_size or None)
         network.repeat_info = {repeat.id: repeat.times for repeat in proto.repeat_info}
@@ -379,7 +388,7 @@ class ProtoNetwork:
         return network
 
     def clone(self) -> ProtoNetwork:
-        """A copy that may be changed; it has the same parameters."""
+        """A copy that can be changed. It shares the parameters."""
         made = ProtoNetwork(self.owner, self.name, self.batch_size)
         made.variables = OrderedDict((name, v.clone()) for name, v in self.variables.items())
         made.parameters = OrderedDict((name, v.clone()) for name, v in self.parameters.items())
@@ -388,22 +397,21 @@ class ProtoNetwork:
         return made
 
     def expand_loop_control(self) -> ProtoNetwork:
-        """The network without repetitions: what is repeated is there as often as it runs.
+        """A copy of the network with repetitions unrolled.
 
         Raises:
-            NetworkError: If repetitions do not fit, or if the network would have too many nodes.
+            NetworkError: If a repetition is malformed, or if the network would have too many nodes.
         """
         return loops.expanded(self)
 
     def promote(self, callback: Any, batch_size: int | None = None) -> ProtoNetwork:
-        """The network after a pass over it.
+        """A copy of the network rewritten by a pass.
 
         Args:
             callback: An `NnpNetworkPass` of `kinnor.utils.nnp_graph`, or None.
-            batch_size: What stands in the place of lengths of -1 where shapes are worked out, if not what the network
-                says.
+            batch_size: Length of the axes saved as -1, for inferring shapes; the network's batch size by default.
         """
-        from . import passes  # It makes networks.
+        from . import passes  # Imported late: it imports this module.
 
         return self if callback is None else passes.applied(self, callback, batch_size)
 
@@ -418,9 +426,9 @@ class ProtoNetwork:
 
         Args:
             filename: Path, or a file open for writing.
-            include_parameter: Whether a file other than `.nnp` holds the parameters as well.
-            variable_batch_size: Whether to put -1 in the place of the batch.
-            executors: How the network is run, as `kinnor.graph_def.save` takes it.
+            include_parameter: Whether to include the parameters in files other than `.nnp`, too.
+            variable_batch_size: Whether to save the batch size as -1.
+            executors: Executors to save, as in `kinnor.graph_def.save`.
         """
         from . import save
 

@@ -1,6 +1,6 @@
-"""Variables and functions of a network that is described, not built.
+"""Variables and functions of a network description.
 
-Knows names, shapes and arguments, and the messages they are in; knows no order.
+They hold names, shapes, arguments and messages. The order of functions is the network's.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ __all__ = ["NetworkVariable", "ProtoFunction"]
 
 
 class NetworkVariable:
-    """A variable of a network that is described.
+    """A variable of a network description.
 
     Args:
-        name: Its name, which is the only one of its kind in the network.
-        shape: Lengths of its axes; -1 stands for the batch.
-        var_type: `Buffer`, or `Parameter` for values that are kept.
+        name: Name, unique among the variables of the network.
+        shape: Lengths of its axes; -1 is the batch size.
+        var_type: `Buffer`, or `Parameter` for a parameter.
         need_grad: Whether it needs a gradient.
 
     Attributes:
-        initializer: Where its values start, or None.
-        parent: The name of the function it is an output of, or None.
-        required: Names of the functions that take it.
-        repeat_id: What it is repeated with.
-        variable_instance: The variable that was made of it when the network was called last, or None.
-        stop: Whether a network is built up to here and no further.
+        initializer: Initializer of a parameter, or None.
+        parent: The name of the function that computes it, or None.
+        required: Names of the functions that read it.
+        repeat_id: Ids of the repetitions that contain it.
+        variable_instance: The variable of the last built graph, or None.
+        stop: Whether building stops at this variable.
     """
 
     def __init__(self, name: str, shape: Sequence[int], var_type: str = "Buffer", need_grad: bool = False) -> None:
@@ -53,7 +53,7 @@ class NetworkVariable:
 
     @property
     def proto(self) -> Any:
-        """A `Variable` message that says the same."""
+        """The node as a `Variable` message."""
         message = schema.messages().Variable(name=self.name, type=self.type, repeat_id=self.repeat_id)
         message.shape.SetInParent()
         message.shape.dim.extend(self.shape)
@@ -61,26 +61,26 @@ class NetworkVariable:
         return message
 
     def clone(self) -> NetworkVariable:
-        """A copy that may be changed."""
+        """A copy that can be changed."""
         made = NetworkVariable.__new__(NetworkVariable)
         vars(made).update(vars(self), required=self.required.copy(), repeat_id=self.repeat_id.copy())
         return made
 
 
 class ProtoFunction:
-    """A function of a network that is described.
+    """A function of a network description.
 
     Args:
-        name: Its name, which is the only one of its kind in the network.
-        f_type: Its type, for example `ReLU`.
-        args: Its arguments, as `Function.info.args` has them.
-        inputs: Names of the variables it takes.
-        outputs: Names of the variables it makes.
+        name: Name, unique among the functions of the network.
+        f_type: Type, for example `ReLU`.
+        args: Arguments as in `Function.info.args`.
+        inputs: Names of the variables that it reads.
+        outputs: Names of the variables that it computes.
 
     Attributes:
-        repeat_id: What it is repeated with.
-        repeat_param: `RepeatParameter` of a message, where a repetition starts or ends.
-        recurrent_param: `RecurrentParameter` of a message, where a sequence starts or ends.
+        repeat_id: Ids of the repetitions that contain it.
+        repeat_param: `RepeatParameter` of the message, if a repetition starts or ends here.
+        recurrent_param: `RecurrentParameter` of the message, if a sequence starts or ends here.
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class ProtoFunction:
 
     @property
     def proto(self) -> Any:
-        """A `Function` message that says the same.
+        """The node as a `Function` message.
 
         Raises:
-            NetworkError: If NNabla's files have no place for an argument.
+            NetworkError: If NNabla's files cannot store an argument.
         """
         message = schema.messages().Function(
             name=self.name, repeat_id=self.repeat_id, input=self.inputs, output=self.outputs
@@ -128,7 +128,7 @@ class ProtoFunction:
 
     @staticmethod
     def from_proto(message: Any) -> ProtoFunction:
-        """The function that a message describes.
+        """Create a node from a message.
 
         Args:
             message: A `Function`.
@@ -144,7 +144,7 @@ class ProtoFunction:
         return made
 
     def clone(self) -> ProtoFunction:
-        """A copy that may be changed."""
+        """A copy that can be changed."""
         made = ProtoFunction.__new__(ProtoFunction)
         vars(made).update(vars(self), args=dict(self.args), repeat_id=self.repeat_id.copy())
         made.inputs, made.outputs = self.inputs.copy(), self.outputs.copy()

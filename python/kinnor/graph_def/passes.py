@@ -1,6 +1,6 @@
-"""A pass over a network: what a user's functions change in the messages of its nodes.
+"""Passes over a network: a user's callbacks change the messages of its nodes.
 
-Knows the objects that these functions see and when each is called; the network is described anew from the messages.
+Defines the objects that callbacks receive, and the order of calls. The result is a new description from the messages.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["PassFunction", "PassVariable", "applied"]
 
 
 class PassVariable:
-    """A variable as a pass sees it.
+    """A variable as the callbacks of a pass see it.
 
     Attributes:
-        proto: Its message, which may be changed. The shape is that of the file, and, once the function that makes the
-            variable has been generated, the one that follows from its inputs.
-        parent: The function that makes it, or None.
+        proto: Its message, which callbacks may change. The shape comes from the file. Once the function that computes
+            the variable was generated, the shape is inferred from its inputs.
+        parent: The function that computes it, or None.
         need_grad: Whether it needs a gradient.
-        stop: Whether the network is built up to here and no further.
-        variable: The variable that stands in its place, or None.
+        stop: Whether building stops at this variable.
+        variable: The user's variable that replaces it, or None.
     """
 
     def __init__(self, proto: Any, need_grad: bool, variable: Variable | None) -> None:
@@ -42,21 +42,21 @@ class PassVariable:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name in the message."""
         return str(self.proto.name)
 
     @property
     def referrers(self) -> dict[str, PassFunction]:
-        """The functions that take it, by name."""
+        """The functions that read it, by name."""
         return dict(self._referrers)
 
     @property
     def num_referrers(self) -> int:
-        """How many functions take it."""
+        """The number of functions that read it."""
         return len(self._referrers)
 
     def add_referrer(self, f: PassFunction) -> None:
-        """Note that a function takes it.
+        """Record that a function reads this variable.
 
         Args:
             f: The function.
@@ -64,7 +64,7 @@ class PassVariable:
         self._referrers[f.name] = f
 
     def delete_referrer(self, f: PassFunction) -> None:
-        """Note that a function takes it no more.
+        """Record that a function no longer reads this variable.
 
         Args:
             f: The function.
@@ -72,7 +72,7 @@ class PassVariable:
         self._referrers.pop(f.name, None)
 
     def rewire_on(self, var: PassVariable) -> None:
-        """Take the place of another variable: what made that one makes this one, and what took that one takes this one.
+        """Replace another variable: its parent computes this variable, and its readers read this variable.
 
         Args:
             var: The other variable.
@@ -92,13 +92,13 @@ class PassVariable:
 
 
 class PassFunction:
-    """A function as a pass sees it.
+    """A function as the callbacks of a pass see it.
 
     Attributes:
-        proto: Its message, which may be changed.
-        inputs: The variables it takes.
-        outputs: The variables it makes.
-        disabled: Whether it is left out.
+        proto: Its message, which callbacks may change.
+        inputs: The variables that it reads.
+        outputs: The variables that it computes.
+        disabled: Whether the function is left out.
     """
 
     def __init__(self, proto: Any, inputs: Sequence[PassVariable], outputs: Sequence[PassVariable]) -> None:
@@ -113,11 +113,11 @@ class PassFunction:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name in the message."""
         return str(self.proto.name)
 
     def disable(self) -> None:
-        """Leave it out."""
+        """Leave the function out."""
         self.disabled = True
         for variable in self.inputs:
             variable.delete_referrer(self)
@@ -127,22 +127,22 @@ class PassFunction:
 
 
 def applied(network: ProtoNetwork, callback: Any, batch_size: int | None = None) -> ProtoNetwork:
-    """The network after a pass.
+    """Run a pass over a network and return the new network.
 
-    First the variables are generated, then functions are dropped and rewired in the whole network and its ends are
-    found; last what is left is generated function by function, in the order of a forward run, each with the shapes
-    that its inputs have by then.
+    First the pass generates the variables. Then it drops and rewires functions of the whole network and finds the
+    inputs and outputs. At last it generates the remaining functions in the order of a forward run, each with the
+    current shapes of its inputs.
 
     Args:
-        network: The network, which stays as it is.
+        network: The network, which is not changed.
         callback: An `NnpNetworkPass`.
-        batch_size: What stands in the place of lengths of -1, if not what the network says.
+        batch_size: Length of the axes saved as -1; the network's batch size by default.
 
     Returns:
         A network with the same owner.
 
     Raises:
-        NetworkError: If what is left does not fit.
+        NetworkError: If the remaining functions do not match.
     """
     variables: dict[str, PassVariable] = {}
     for node in (*network.variables.values(), *network.parameters.values()):
@@ -171,21 +171,21 @@ def applied(network: ProtoNetwork, callback: Any, batch_size: int | None = None)
 
 
 def _shape_outputs(f: PassFunction, batch_size: int) -> None:
-    """Give outputs the shapes that follow from the inputs; where nothing follows, they keep those of the file."""
+    """Infer the shapes of the outputs from the inputs. Outputs keep the file's shapes if inference fails."""
     inputs = [tuple(batch_size if n < 0 else n for n in v.proto.shape.dim) for v in f.inputs]
     try:
         arguments = messages.filled(messages.read(f.proto), batch_size)
         with auto_forward(False):
             made = messages.call(f.proto.type, [Variable(shape) for shape in inputs], arguments, len(f.outputs))
     except (Error, TypeError, ValueError, OverflowError):
-        return  # Building the network says what does not fit.
+        return  # Building the network reports the error.
     for output, variable in zip(f.outputs, made, strict=False):
         is_batch = output.proto.shape.dim[:1] == [-1] and variable.shape[:1] == (batch_size,)
         output.proto.shape.dim[:] = (-1, *variable.shape[1:]) if is_batch else variable.shape
 
 
 def _described(network: ProtoNetwork, functions: list[PassFunction], variables: list[PassVariable]) -> ProtoNetwork:
-    """The network that is left."""
+    """A description of the remaining network."""
     proto = network.as_proto(variable_batch_size=False)
     proto.ClearField("variable")
     proto.ClearField("function")
@@ -211,7 +211,7 @@ def _described(network: ProtoNetwork, functions: list[PassFunction], variables: 
 
 
 def _leave_out(network: ProtoNetwork) -> None:
-    """Remove what comes after a variable that is stopped at."""
+    """Remove the functions after stopped variables."""
     stopped: set[str] = set()
     for function in list(network.forward_sequence()):
         if any(name in stopped or network.variable(name).stop for name in function.inputs):

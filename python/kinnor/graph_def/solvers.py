@@ -1,6 +1,6 @@
-"""Solvers as messages: the type, the arguments in the message that NNabla has for it, and what it keeps.
+"""Solvers as messages: the type, the arguments in NNabla's message for the type, and the states.
 
-Knows names, which follow from one another: `Adam` has its arguments in the field of type `AdamParameter`. Knows no
+All names follow from the type: the arguments of `Adam` are in the field of type `AdamParameter`. No knowledge of
 optimizers.
 """
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["fill", "learning_rate", "load_states", "read", "state_file"]
 
 ALSO = {"SGD": "Sgd"}
-"""Names that files of old versions have."""
+"""Names in files of old versions, and their current names."""
 
 
 @cache
 def _holders() -> dict[str, str]:
-    """The field of `Solver` that holds the arguments of a type."""
+    """The field of `Solver` with the arguments of each type."""
     fields = schema.messages().Solver.DESCRIPTOR.oneofs_by_name["parameter"].fields
     return {field.message_type.name.removesuffix("Parameter"): field.name for field in fields}
 
 
 def fill(message: Any, solver: Solver) -> None:
-    """Put type and arguments of a solver into its message.
+    """Write type and arguments of a solver into a message.
 
     Args:
         message: A `Solver` message.
         solver: The solver.
 
     Raises:
-        NetworkError: If NNabla's files have no place for it.
+        NetworkError: If NNabla's files cannot store the solver.
     """
     holder = _holders().get(solver.name)
     if holder is None:
@@ -53,13 +53,13 @@ def fill(message: Any, solver: Solver) -> None:
 
 
 def read(message: Any) -> Solver:
-    """The solver that a message describes.
+    """Create a solver from a message.
 
     Args:
         message: A `Solver` message.
 
     Raises:
-        NetworkError: If there is no such solver.
+        NetworkError: If the type of the solver is unknown.
         RangeError: If an argument is out of range.
     """
     from .. import solvers
@@ -74,21 +74,21 @@ def read(message: Any) -> Solver:
 
 
 def learning_rate(message: Any) -> float:
-    """The learning rate at the start.
+    """The initial learning rate.
 
     Args:
-        message: A `Solver` message with a type that is there.
+        message: A `Solver` message of a known type.
     """
     held = getattr(message, _holders()[ALSO.get(message.type, message.type)])
     names = {field.name for field in held.DESCRIPTOR.fields}
     return float(next(getattr(held, name) for name in ("lr", "alpha", "eta") if name in names))
 
 
-# --- What a solver keeps, as members of an archive
+# --- Solver states as members of an archive
 
 
 def state_file(name: str, solver: Solver, extension: str) -> tuple[str, bytes]:
-    """Name and bytes of a member with what a solver keeps.
+    """Write the states of a solver as a member of an archive: name and bytes.
 
     Args:
         name: The name of the optimizer.
@@ -96,7 +96,7 @@ def state_file(name: str, solver: Solver, extension: str) -> tuple[str, bytes]:
         extension: `.h5` or `.protobuf`.
 
     Raises:
-        NetworkError: If the format is another.
+        NetworkError: If `extension` is another format.
     """
     member = f"{name}_{solver.name}_optimizer{extension}.optimizer"
     if extension == ".protobuf":
@@ -115,16 +115,16 @@ def state_file(name: str, solver: Solver, extension: str) -> tuple[str, bytes]:
 
 
 def load_states(name: str, solver: Solver, members: dict[str, tuple[str, bytes]]) -> None:
-    """Give a solver what an archive keeps of it, if it does.
+    """Load the states of a solver from the members of an archive, if they contain any.
 
     Args:
         name: The name of the optimizer.
         solver: The solver, with its parameters.
-        members: Formats and bytes by name, as a reader of `kinnor.files.network_file` gives them.
+        members: Format and bytes by name, as from a reader of `kinnor.files.network_file`.
 
     Raises:
-        ParameterError: If the states are malformed or those of another solver.
-        GraphError: If one is of a parameter that was not set.
+        ParameterError: If the states are malformed or belong to another solver.
+        GraphError: If a state belongs to a parameter that the solver does not have.
     """
     for member, (extension, content) in members.items():
         if extension == ".h5" and member == f"{name}_{solver.name}_optimizer.h5.optimizer":

@@ -1,6 +1,6 @@
-"""From variables to networks that are described.
+"""Traces graphs of variables into network descriptions.
 
-Knows how nodes get their names, and which graph a `with` block describes; knows no files.
+Names the nodes, and finds the graph that a `with` block describes. No file access.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class _Call(NamedTuple):
-    """A method of a module that was called on what is described."""
+    """A call of a module's method on traced variables."""
 
     module: Module
     given: list[Variable]
@@ -45,7 +45,7 @@ class _Call(NamedTuple):
 
 
 class _Builder:
-    """What describes networks: inputs made since the last ones were finished, and calls of modules on them."""
+    """Collects the inputs and module calls of one description until `finish` turns them into networks."""
 
     def __init__(self, name: str | None = None, parameter_scope: Scope | None = None) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class _Builder:
         self.calls: list[_Call] = []
 
     def note(self, module: Module, given: Sequence[Any], made: Any) -> None:
-        """Keep a call of a module, whose parameters are its own, if it is of what is described."""
+        """Record a call of a module on traced variables. The network gets the module's parameters."""
         variables = list(_variables(given))
         functions = [v.parent for v in variables if v.parent is not None]
         inputs = [x for builder in _builders for x in builder.inputs]
@@ -63,7 +63,7 @@ class _Builder:
             self.calls.append(_Call(module, variables, list(_variables([made]))))
 
     def finish(self, name: str | None = None) -> None:
-        """Describe what follows from the inputs: a network for those that lead to a common function."""
+        """Describe the graphs of the inputs. Inputs that lead to a common function belong to the same network."""
         inputs, calls = [x for x in self.inputs if x.function_references], self.calls
         self.inputs, self.calls = [], []
         for group, functions in _connected(inputs):
@@ -74,6 +74,7 @@ class _Builder:
             self._describe(_unique(self.graph.networks, name or self.name or own), group, modules)
 
     def _describe(self, name: str, inputs: Sequence[ProtoVariable], modules: Iterable[Module]) -> None:
+        """Add a network with these inputs and modules to the graph."""
         known: dict[str, Variable] = dict(parameters.get_parameters(grad_only=False))
         taken = {**known, **self.graph.get_parameters()}
         for module in modules:
@@ -88,7 +89,7 @@ class _Builder:
 
 
 def _variables(found: Iterable[Any]) -> Iterator[Variable]:
-    """The variables among arguments, and in lists and dicts of them."""
+    """The variables among arguments, including those in lists and dicts."""
     for held in found:
         if isinstance(held, Variable):
             yield held
@@ -102,30 +103,30 @@ _builders = [_Builder()]
 
 
 class ProtoVariable(Variable):
-    """An input of a network that is described: functions of it make a graph that `get_default_graph` finds.
+    """An input of a traced network. `get_default_graph` returns the description of the functions that use it.
 
-    It is a variable, and so is what functions make of it; nothing is computed as long as nobody calls `forward`. A
-    description ends with what is still there when it is asked for: keep the outputs.
+    It is a variable like any other, and nothing is computed before a call of `forward`. The description includes only
+    outputs that are alive when it is asked for: keep the outputs.
 
     Args:
         shape: Lengths of its axes.
-        name: Its name in the network; `Input`, `Input_1` and so on by default.
+        name: Name in the network; `Input`, `Input_1` and so on by default.
         need_grad: Whether it needs a gradient.
     """
 
     def __new__(cls, shape: Sequence[int], name: str | None = None, need_grad: bool = False) -> ProtoVariable:
-        """Make the variable; see the class."""
+        """Create the variable; see the class."""
         made = super().__new__(cls, shape, need_grad)
         made.name = name or ""
         _builders[-1].inputs.append(made)
         return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """`__new__` has done it."""
+        """Does nothing: `__new__` has initialized the variable."""
 
 
 def _unique(names: Mapping[str, Any], wanted: str) -> str:
-    """A name that is not there yet: `a`, `a_1`, `a_2` and so on."""
+    """A name that is not in use: `a`, `a_1`, `a_2` and so on."""
     if wanted not in names:
         return wanted
     number = 1
@@ -135,14 +136,14 @@ def _unique(names: Mapping[str, Any], wanted: str) -> str:
 
 
 class _Names:
-    """Names of one kind, each given once."""
+    """Makes names unique within one kind of node."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.taken: set[str] = set()
 
     def take(self, wanted: str) -> str:
-        """`a`, then `a_1`, `a_2` and so on."""
+        """A unique name: `a`, then `a_1`, `a_2` and so on."""
         name = wanted
         while name in self.taken:
             self.counts[wanted] = self.counts.get(wanted, 0) + 1
@@ -152,7 +153,7 @@ class _Names:
 
 
 def _functions(outputs: Sequence[Variable]) -> list[Function]:
-    """The functions that variables follow from, in the order of a forward run."""
+    """The functions that compute these variables, in the order of a forward run."""
     found: dict[Function, None] = {}
     for output in outputs:
         output.visit(lambda function: found.setdefault(function, None))
@@ -160,7 +161,7 @@ def _functions(outputs: Sequence[Variable]) -> list[Function]:
 
 
 def _following(inputs: Sequence[Variable]) -> dict[Function, None]:
-    """The functions of variables, and of what follows from them."""
+    """The functions that depend on these variables."""
     seen: dict[Function, None] = {}
     waiting = [function for x in inputs for function in x.function_references]
     while waiting:
@@ -172,12 +173,12 @@ def _following(inputs: Sequence[Variable]) -> dict[Function, None]:
 
 
 def _ends(inputs: Sequence[Variable]) -> list[Variable]:
-    """What follows from variables and is no input of a function."""
+    """The variables that depend on `inputs` and that no function reads."""
     return [y for function in _following(inputs) for y in function.outputs if not y.function_references]
 
 
 def _connected(inputs: Sequence[ProtoVariable]) -> list[tuple[list[ProtoVariable], set[Function]]]:
-    """Inputs that lead to common functions, with all functions that they lead to; in the order of the inputs."""
+    """Groups of inputs that lead to common functions, with all these functions; in the order of the inputs."""
     groups: list[tuple[list[ProtoVariable], set[Function]]] = []
     for x in inputs:
         found, functions = [x], set(_following([x]))
@@ -199,9 +200,9 @@ def _describe(
     known: Mapping[str, Variable],
     inputs: Collection[Variable] | None = None,
 ) -> ProtoNetwork:
-    """Describe the graph of some outputs as a network of a graph.
+    """Describe the graph of these outputs as a network of `owner`.
 
-    Variables that nothing makes and nobody knows are inputs, or parameters if the inputs are given.
+    Variables without a parent that are not in `known` are inputs. They are parameters if `inputs` is given.
     """
     network = ProtoNetwork(owner, name)
     prefix = "" if name == "model" else f"@{name}/"
@@ -216,6 +217,7 @@ def _describe(
     described: dict[Variable, str] = {}
 
     def describe(variable: Variable, default: str, parent: bool, is_constant: bool = False) -> str:
+        """Add a node for a variable. Returns its name."""
         if variable in described:
             return described[variable]
         path = None if parent else paths.get(variable)
@@ -235,6 +237,7 @@ def _describe(
         return key
 
     def add(function: Function) -> None:
+        """Add a node for a function."""
         kind = function.info.type_name
         constant = function.info.tags.get(CONSTANT_INPUT)
         taking = []
@@ -258,7 +261,7 @@ def _describe(
                 add(part)
     network.find_ports()
     order = [described[y] for y in outputs if y in described]
-    for key in order:  # A reader finds them in the order of the variables.
+    for key in order:  # A reader of the network expects the order of the variables.
         if key in network.variables:
             network.variables.move_to_end(key)
     network.outputs.sort(key=lambda key: order.index(key) if key in order else len(order))
@@ -270,7 +273,7 @@ def _describe(
 
 
 def _arguments(function: Function, shapes: Sequence[tuple[int, ...]], n_inputs: int) -> dict[str, Any]:
-    """The arguments of a function with what follows from shapes written out, as files have it."""
+    """The arguments of a function. Defaults that depend on shapes are written out, as in files."""
     args = dict(function.info.args)
     if function.info.type_name == "Interpolate":
         scale = args.pop("scale", None)
@@ -283,7 +286,7 @@ def _arguments(function: Function, shapes: Sequence[tuple[int, ...]], n_inputs: 
     return args
 
 
-# --- What a user calls
+# --- Public functions
 
 
 def create_graph_from_variable(
@@ -292,20 +295,20 @@ def create_graph_from_variable(
     names: Mapping[str, Variable] | None = None,
     parameter_scope: Scope | None = None,
 ) -> ProtoGraph:
-    """Describe the graph that variables are outputs of.
+    """Describe the graph that computes these variables.
 
     Args:
         name: The name of the network.
         variables: The outputs.
-        names: Variables by the names that they get; others are named after the functions that make them, and parameters
-            have their paths.
+        names: Variables by the names to give them. Other variables are named after the functions that compute them, and
+            parameters by their paths.
         parameter_scope: The scope with the parameters; the current one by default.
 
     Returns:
         A graph with one network.
 
     Raises:
-        NetworkError: If there is nothing to describe, or if a parameter is to have another name.
+        NetworkError: If there is nothing to describe, or if a parameter would get another name.
     """
     outputs: list[Any] = list(variables) if isinstance(variables, (list, tuple)) else [variables]
     for output in outputs:
@@ -319,21 +322,23 @@ def create_graph_from_variable(
 
 @contextmanager
 def graph(name: str | None = None, parameter_scope: Scope | None = None) -> Iterator[ProtoGraph]:
-    """Describe what a `with` block makes of each `ProtoVariable` made in it: what belongs together is a network.
+    """Trace a `with` block: describe the functions of each `ProtoVariable` created in it.
+
+    Variables that lead to a common function belong to the same network.
 
     Args:
-        name: The name of the network; by default that of the `Module` that made it, or `model`.
-        parameter_scope: The scope that its parameters are put into, besides the current one; an empty one by default.
+        name: Name of the network; by default the name of the `Module` that built it, or `model`.
+        parameter_scope: A further scope for its parameters, besides the current one; a new one by default.
 
     Returns:
-        The context manager; it gives the graph, which has its network when the block ends.
+        The context manager. Its value is the graph, which gets its networks when the block ends.
     """
     builder, around = _Builder(name, parameter_scope), list(_builders)
     before = {x for outer in around for x in outer.inputs if x.function_references}
     _builders.append(builder)
     try:
         yield builder.graph
-        for outer in around:  # What was made before, and used first in the block.
+        for outer in around:  # Variables created in an outer block and first used in this one.
             builder.inputs += [x for x in outer.inputs if x.function_references and x not in before]
             outer.inputs = [x for x in outer.inputs if x in before or not x.function_references]
         builder.finish()
@@ -343,31 +348,31 @@ def graph(name: str | None = None, parameter_scope: Scope | None = None) -> Iter
 
 @contextmanager
 def graph_name(name: str) -> Iterator[str]:
-    """Name the network that a `with` block makes of each `ProtoVariable`.
+    """Name the network that a `with` block traces.
 
     Args:
-        name: Its name.
+        name: The name.
 
     Returns:
-        The context manager; it gives the name.
+        The context manager. Its value is the name.
     """
     yield name
     _builders[-1].finish(name)
 
 
 def reset_default_graph() -> None:
-    """Forget what was described outside of `graph` blocks."""
+    """Forget everything traced outside of `graph` blocks."""
     _builders[0] = _Builder()
 
 
 def get_default_graph(name: str | None = None) -> Any:
-    """What was described so far, in the `graph` block that is entered or outside of any.
+    """The description traced so far, in the current `graph` block or outside of any block.
 
     Args:
-        name: The name of a network, for this alone.
+        name: Name of a network, to return only this network.
 
     Returns:
-        A `ProtoGraph`; or, of a name, a `ProtoNetwork`, or None if there is none.
+        A `ProtoGraph`; with `name` a `ProtoNetwork`, or None if it does not exist.
     """
     _builders[-1].finish()
     found = _builders[-1].graph
@@ -375,13 +380,13 @@ def get_default_graph(name: str | None = None) -> Any:
 
 
 def get_default_graph_by_variable(proto_variable: Variable) -> ProtoNetwork:
-    """The network that has a variable as output.
+    """The network with a variable as output.
 
     Args:
-        proto_variable: What a function has made of a `ProtoVariable`.
+        proto_variable: An output of a function of a `ProtoVariable`.
 
     Raises:
-        NetworkError: If there is none.
+        NetworkError: If no network has this output.
     """
     _builders[-1].finish()
     for network in _builders[-1].graph.networks.values():
@@ -391,6 +396,7 @@ def get_default_graph_by_variable(proto_variable: Variable) -> ProtoNetwork:
 
 
 def _note(module: Module, given: Sequence[Any], made: Any) -> None:
+    """Pass a module call to the current description, if it has inputs."""
     if any(builder.inputs for builder in _builders):
         _builders[-1].note(module, given, made)
 

@@ -1,4 +1,4 @@
-"""Networks for common tasks: with random weights, or with those of files that the user has. Nothing is downloaded."""
+"""Networks for common tasks, with random weights or weights from the user's files. Nothing is downloaded."""
 
 from . import imagenet, object_detection, semantic_segmentation, utils
 

@@ -1,4 +1,4 @@
-"""What networks for common tasks have in common: their inputs, and where their files are expected."""
+"""Base classes of networks: inputs, stages, and the locations of weight files."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["BuiltModel", "Model", "Stages"]
 
 
 class Stages:
-    """The values of a network under construction, by the names of the stages that a user may stop at."""
+    """The outputs of named stages of a network under construction, at which a user can stop."""
 
     def __init__(self) -> None:
         self.values: dict[str, Variable] = {}
 
     def note(self, name: str, value: Variable) -> Variable:
-        """Note a value, and give it back."""
+        """Record the output of a stage, and return it."""
         self.values[name] = value
         return value
 
 
 class Model:
-    """A network of images, with weights of a file or of its own."""
+    """A network on images, with weights from a file or random weights."""
 
     FOLDER: ClassVar[str] = ""
-    """The folder of its files below `kinnor.models.utils.get_model_home()`, and at NNabla's address."""
+    """Folder of its files below `kinnor.models.utils.get_model_home()`, and in NNabla's download address."""
     SHAPE: ClassVar[tuple[int, int, int]] = (3, 224, 224)
     """Shape of an image."""
 
@@ -45,16 +45,16 @@ class Model:
         return self.SHAPE
 
     def get_input_var(self, input_var: Variable | None) -> Variable:
-        """The input of the network.
+        """The input variable of the network.
 
         Args:
-            input_var: Images, shape (n, 3, height, width); None for one of the shape that the network is made for.
+            input_var: Images, shape (n, 3, height, width); None creates one of the network's default shape.
 
         Returns:
             The variable.
 
         Raises:
-            ShapeError: If it has another shape.
+            ShapeError: If `input_var` has another shape.
         """
         if input_var is None:
             return Variable((1, *self.input_shape))
@@ -65,7 +65,7 @@ class Model:
         return input_var
 
     def get_parameters(self) -> Any:
-        """The parameters of a network that was built here.
+        """The parameters of the last network built by this object.
 
         Returns:
             Variables by path.
@@ -73,7 +73,7 @@ class Model:
         return get_parameters(self._scope, grad_only=False)
 
     def _expected(self, name: str | Path) -> Path:
-        """The path of a file, which must be there."""
+        """The path of a file. Raises FileNotFoundError if it does not exist."""
         given = Path(name)
         path = given if given.is_absolute() or given.exists() else Path(get_model_home(), self.FOLDER, given)
         if not path.is_file():
@@ -86,20 +86,20 @@ class Model:
 
 
 class BuiltModel(Model):
-    """A network that is built here, of images of any size, with random weights or the parameters of a file.
+    """A network built in Python, for images of any size, with random weights or parameters from a file.
 
     Args:
         file: NNabla's file of the network.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        FileNotFoundError: If there is no such file. The message says where it was expected.
+        FileNotFoundError: If the file does not exist. The message contains the expected path.
     """
 
     STAGES: ClassVar[tuple[str, ...]] = ("output",)
-    """The stages that one may stop at, the last one first."""
+    """The stages that a user can stop at, the last one first."""
     UNUSED: ClassVar[tuple[str, ...]] = ()
-    """Names of parameters in NNabla's file that are worked out here."""
+    """Names of parameters in NNabla's file that this class computes itself."""
 
     def __init__(self, file: str, weights: str | Path | None) -> None:
         super().__init__()
@@ -112,17 +112,17 @@ class BuiltModel(Model):
             self._scope = {name: held for name, held in self._whole.items() if name not in self.UNUSED}
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """Build the network; subclasses define it.
+        """Build the network. Subclasses define it.
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
 
         Raises:
-            UnsupportedError: If a subclass does not.
+            UnsupportedError: If the subclass does not define it.
         """
-        raise UnsupportedError(f"{type(self).__name__}: expected a class of one network, this is what they share")
+        raise UnsupportedError(f"{type(self).__name__}: expected a subclass that defines `build`, got the base class")
 
     def __call__(
         self,
@@ -136,20 +136,19 @@ class BuiltModel(Model):
         """Build the network.
 
         Args:
-            input_var: Images, shape (n, 3, height, width); by default one of the shape that the network is made for.
-            use_from: Not used.
-            use_up_to: The stage to stop at; `STAGES` names them, and the first is the default.
-            training: Whether batch normalizations use the batch and parameters need gradients.
-            returns_net: Whether to return an `NnpNetwork` instead of the output, with the input `x` and the output `y`.
-            verbose: Not used.
+            input_var: Images, shape (n, 3, height, width); by default a new variable of the network's default shape.
+            use_from: Without effect.
+            use_up_to: The stage to stop at, one of `STAGES`; by default the first of them, the end of the network.
+            training: Whether batch normalizations use batch statistics and parameters need gradients.
+            returns_net: Whether to return an `NnpNetwork` with input `x` and output `y` instead of the output.
+            verbose: Without effect.
 
         Returns:
-            The output of the stage. The parameters that it needs are registered in the current scope, too, if they are
-            those of a file.
+            The output of the stage. Parameters from a file are also registered in the current scope.
 
         Raises:
-            RangeError: If there is no such stage.
-            ParameterError: If the parameters of the file are not those of the network.
+            RangeError: If the stage does not exist.
+            ParameterError: If the parameters of the file do not match the network.
         """
         kind, stage = type(self).__name__, use_up_to or self.STAGES[0]
         x = self.get_input_var(input_var)
@@ -167,7 +166,7 @@ class BuiltModel(Model):
         return self._network(x, y, training) if returns_net else y
 
     def _register(self, y: Variable) -> None:
-        """Put the parameters of a graph into the current scope, as loaders of NNabla's files do."""
+        """Register the parameters of a graph in the current scope, as loading an NNP file does."""
         used: dict[Any, Variable] = {}
         y.visit(lambda f: used.update((v.data, v) for v in f.inputs))
         for name, parameter in self.get_parameters().items():
@@ -175,7 +174,7 @@ class BuiltModel(Model):
                 set_parameter(name, used[parameter.data])
 
     def _network(self, x: Variable, y: Variable, training: bool) -> Any:
-        """The graph with its variables by name."""
+        """The graph as an `NnpNetwork`: its variables by name."""
         from ..graph_def import create_graph_from_variable
         from ..utils.nnp_graph import NnpNetwork, NnpNetworkPass
 

@@ -20,4 +20,4 @@ COCO = (
 )  # fmt: skip
 """Classes of COCO: Lin et al., Microsoft COCO: Common objects in context, 2014."""
 CATEGORIES = {"voc": VOC, "coco": COCO}
-"""By the name of the data set."""
+"""Class names by data set."""

@@ -1,4 +1,4 @@
-"""Where files of models are expected."""
+"""Locations of model files."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ __all__ = ["get_model_home", "get_model_url_base", "get_model_url_base_from_env"
 
 
 def get_model_home() -> str:
-    """The folder that models are looked for in: `nnp_models` in NNabla's folder for data.
+    """The folder of model files: `nnp_models` in NNabla's data folder.
 
-    That is `nnabla_data` in the home folder, or what the environment variable `NNABLA_DATA_HOME` says.
+    NNabla's data folder is `nnabla_data` in the home folder, or the value of the environment variable
+    `NNABLA_DATA_HOME`.
 
     Returns:
-        The path of the folder, which need not be there.
+        The path of the folder, which may not exist.
     """
     home = os.environ.get("NNABLA_DATA_HOME")
     return str((Path(home) if home else Path.home() / "nnabla_data") / "nnp_models")
 
 
 def get_model_url_base_from_env() -> str | None:
-    """What the environment variable `NNABLA_MODELS_URL_BASE` says.
+    """The value of the environment variable `NNABLA_MODELS_URL_BASE`.
 
     Returns:
-        An address, or None.
+        A URL, or None.
     """
     return os.environ.get("NNABLA_MODELS_URL_BASE")
 
 
 def get_model_url_base() -> str:
-    """Where NNabla publishes its models, for who gets them by hand.
+    """The URL of NNabla's model files, for users who download them.
 
     Returns:
-        An address.
+        A URL.
     """
     return get_model_url_base_from_env() or "https://nnabla.org/pretrained-models/nnp_models/"

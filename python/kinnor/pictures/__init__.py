@@ -1,4 +1,4 @@
-"""Pictures of graphs and of memory: SVG by graphviz, or one HTML page that needs no network."""
+"""Pictures of graphs and of memory use, as SVG drawn by graphviz or as a self-contained HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of graphs by graphviz, if its program `dot` is there."""
+"""Draws graphs with graphviz, if its program `dot` is installed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 __all__ = ["is_there", "source", "svg"]
 
 SECONDS = 30
-"""That `dot` may take."""
+"""Time limit of `dot` in seconds."""
 
 
 def is_there() -> bool:
-    """Whether graphviz can be asked."""
+    """True if `dot` is installed."""
     return shutil.which("dot") is not None
 
 
 def svg(graph: Graph) -> str:
-    """Draw a graph.
+    """Draw a graph with `dot`.
 
     Args:
-        graph: Its nodes.
+        graph: The graph to draw.
 
     Returns:
         The text of an SVG file.
@@ -41,10 +41,10 @@ def svg(graph: Graph) -> str:
 
 
 def source(graph: Graph) -> str:
-    """A graph in graphviz's language: scopes are clusters.
+    """A graph in the language DOT. Scopes become clusters.
 
     Args:
-        graph: Its nodes.
+        graph: The graph to draw.
     """
     lines = [
         "digraph {",
@@ -62,7 +62,7 @@ def source(graph: Graph) -> str:
 
 
 def clusters(places: list[tuple[tuple[str, ...], int]]) -> list[str]:
-    """Nested clusters with the numbers of their nodes."""
+    """Nested clusters of the scopes, with the numbers of their nodes, in DOT."""
     lines: list[str] = []
     opened: tuple[str, ...] = ()
     for scope, n in sorted(places):
@@ -79,12 +79,12 @@ def clusters(places: list[tuple[tuple[str, ...], int]]) -> list[str]:
 
 
 def text(node: Node) -> str:
-    """What stands in a box."""
+    """The text in the box of a node."""
     head = f"{node.kind} {node.label}".strip()
     spent = f"{node.time * 1e3:.2f} ms" if node.time else ""
     return "\n".join(filter(None, (head, " ".join(node.gives), *node.parameters, spent)))
 
 
 def quoted(label: str) -> str:
-    """A text in graphviz's quotes."""
+    """A text quoted for DOT."""
     return '"' + label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,4 +1,4 @@
-"""What a picture of a graph is made of: its functions in order, their scopes, shapes and bytes. Draws nothing."""
+"""The data of a picture of a graph: functions in order, scopes, shapes and bytes. Draws nothing."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Graph", "Node", "collect"]
 
 @dataclass(slots=True)
 class Node:
-    """A function of a graph, or a variable that is fed to it.
+    """A function of a graph, or an input variable.
 
     Attributes:
-        kind: What it computes, as `Convolution`; `Input` of a variable that no function computes.
-        scope: Names of the scope that it is in, by its parameters.
-        label: Its own name: that of its parametric function, or of the variable; may be empty.
-        arguments: Its arguments as text.
+        kind: Function type, such as `Convolution`; `Input` for a variable without a parent.
+        scope: Names of the nested scopes of its parameters.
+        label: Name of the parametric function or of the variable; may be empty.
+        arguments: Arguments as text.
         inputs: Numbers of the nodes that it reads.
-        takes: Shapes of what it reads, parameters included.
-        gives: Shapes of what it computes.
-        dtype: Element type of its first output, if that is known.
-        memory: Bytes of what it computes.
+        takes: Shapes of its inputs, including parameters.
+        gives: Shapes of its outputs.
+        dtype: Element type of its first output, if known.
+        memory: Bytes of its outputs.
         parameters: Names and shapes of its parameters.
         weights: Bytes of its parameters.
-        time: Seconds that it took, if that is known.
+        time: Seconds of its run, if known.
     """
 
     kind: str
@@ -50,11 +50,11 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """The nodes of a graph, each after those that it reads.
+    """The nodes of a graph, in the order of a forward run.
 
     Attributes:
         nodes: The nodes.
-        outputs: Numbers of the nodes that compute what was asked for.
+        outputs: Numbers of the nodes that compute the requested variables.
     """
 
     nodes: list[Node]
@@ -66,19 +66,19 @@ def collect(
     parameters: Mapping[str, Variable] | None = None,
     times: Mapping[Function, float] | None = None,
 ) -> Graph:
-    """Walk a graph; nothing is run.
+    """Collect the nodes of a graph without running it.
 
     Args:
-        outputs: What the graph computes.
-        parameters: Its parameters by path; those of the current scope by default.
-        times: Seconds that functions took.
+        outputs: The outputs of the graph.
+        parameters: Its parameters by path; by default the parameters of the current scope.
+        times: Seconds of each function's run.
 
     Returns:
-        Its functions and what is fed to them.
+        Its functions and inputs.
 
     Raises:
-        TypeError: If `outputs` are no variables.
-        GraphError: If no function computes them.
+        TypeError: If `outputs` are not variables.
+        GraphError: If an output has no parent.
     """
     ends: list[Any] = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if not ends or not all(isinstance(y, Variable) for y in ends):
@@ -93,12 +93,12 @@ def collect(
 
 
 def named(parameters: Mapping[str, Variable]) -> dict[int, str]:
-    """Paths by the array of a parameter, which its uses in a graph share."""
+    """Paths of parameters by their arrays, because unlinked copies of a parameter share its array."""
     return {hash(v.data): path for path, v in parameters.items()}
 
 
 class Walk:
-    """What is known of a graph while its functions are visited, each after those before it."""
+    """The nodes collected so far, while the functions are visited in the order of a forward run."""
 
     def __init__(self, paths: Mapping[int, str], times: Mapping[int, float]) -> None:
         self.paths = paths
@@ -108,7 +108,7 @@ class Walk:
         self.seen: set[int] = set()
 
     def add(self, f: Function) -> None:
-        """Take in a function."""
+        """Add a node for a function."""
         key = hash(f)
         if key in self.seen:
             return
@@ -133,11 +133,12 @@ class Walk:
         self.end(node, f.outputs)
 
     def feed(self, x: Variable) -> int:
-        """Take in a variable that no function computes."""
+        """Add a node for a variable without a parent."""
         self.end(Node("Input", label=x.name or ""), [x])
         return len(self.nodes) - 1
 
     def end(self, node: Node, outputs: Sequence[Variable]) -> None:
+        """Add a node with its outputs."""
         for y in outputs:
             self.made[hash(y)] = len(self.nodes)
             node.gives.append(str(y.shape))
@@ -146,9 +147,9 @@ class Walk:
         self.nodes.append(node)
 
     def place(self, node: Node, paths: list[str]) -> None:
-        """Find the scope of a function: that of its parameters, else that of what it reads last.
+        """Set the scope of a function: the scope of its parameters, else the scope of the last node that it reads.
 
-        What joins several branches is in the scope around the last of them.
+        A function that joins several branches gets the scope around the last of them.
         """
         if paths:
             *scope, _ = paths[0].split("/")
@@ -161,10 +162,11 @@ class Walk:
 
 
 def data(graph: Graph, title: str) -> dict[str, Any]:
-    """The graph as the page reads it: texts once, nodes as lists of numbers."""
+    """The graph in the format of the HTML page: each text once, nodes as lists of numbers."""
     texts: dict[str, int] = {}
 
     def number(text: str) -> int:
+        """The index of a text in the list of texts."""
         return texts.setdefault(text, len(texts))
 
     nodes = [

@@ -1,4 +1,4 @@
-"""`nn.show`: a graph as a picture, in whatever form the place takes."""
+"""`nn.show`: shows a graph in a notebook, a terminal, a browser or a file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "show"]
 
 MOST = 200
-"""Nodes that graphviz is asked to draw."""
+"""Maximum number of nodes for graphviz."""
 
 LINES = 60
-"""Functions that are listed in a terminal."""
+"""Maximum number of functions listed in a terminal."""
 
 
 class Picture:
-    """A picture of a graph: a picture in a notebook, a list of functions in a terminal, a file by `save`.
+    """A picture of a graph. Notebooks show it, terminals print a list of functions, `save` writes a file.
 
     Args:
-        graph: The nodes.
-        title: What stands above.
+        graph: The nodes to draw.
+        title: The title.
     """
 
     def __init__(self, graph: Graph, title: str) -> None:
@@ -44,14 +44,14 @@ class Picture:
 
     @property
     def format(self) -> str:
-        """`svg` if graphviz is there and there are at most 200 nodes, else `html`."""
+        """`svg` if graphviz is installed and there are at most 200 nodes, else `html`."""
         return "svg" if len(self.graph.nodes) <= MOST and dot.is_there() else "html"
 
     def svg(self) -> str:
         """The picture as the text of an SVG file.
 
         Raises:
-            UnsupportedError: If graphviz, whose program `dot` draws it, is not there.
+            UnsupportedError: If the program `dot` of graphviz is not installed.
             OSError: If `dot` fails.
         """
         if not dot.is_there():
@@ -61,7 +61,7 @@ class Picture:
         return dot.svg(self.graph)
 
     def html(self) -> str:
-        """The picture as one HTML page that opens and folds scopes and searches; it loads nothing from elsewhere."""
+        """The picture as a self-contained HTML page, in which scopes unfold and functions can be searched."""
         page = resources.files(__package__).joinpath("page.html").read_text("utf-8")
         content = json.dumps(data(self.graph, self.title), separators=(",", ":")).replace("<", "\\u003c")
         return page.replace("__TITLE__", escape(self.title)).replace("__DATA__", content)
@@ -73,9 +73,9 @@ class Picture:
             path: Path that ends in `.svg` or `.html`.
 
         Raises:
-            ArgumentError: If it ends otherwise.
-            UnsupportedError: If it is to be SVG and graphviz is not there.
-            OSError: If it cannot be written.
+            ArgumentError: If `path` ends otherwise.
+            UnsupportedError: If the format is SVG and graphviz is not installed.
+            OSError: If the file cannot be written.
         """
         kind = Path(path).suffix.lower()
         if kind not in (".svg", ".html"):
@@ -115,28 +115,28 @@ def show(
     title: str | None = None,
     browser: bool = False,
 ) -> Picture:
-    """Draw the graph that computes a variable. Nothing is run.
+    """Draw the graph that computes a variable, without running it.
 
-    In a notebook the result is a picture: SVG by graphviz, if its program `dot` is there and the graph has at most 200
-    nodes; else a page that opens and folds scopes, searches, and shows shapes, types, arguments, parameters and memory
-    of what is selected. In a terminal it prints the functions. Functions are in the scopes of their parameters; those
-    without parameters are in the scope of what they read.
+    Notebooks show SVG if graphviz is installed and the graph has at most 200 nodes. Otherwise they show an HTML page in
+    which scopes unfold. A selected function shows its shapes, types, arguments, parameters and memory. Terminals print
+    a list of the functions. A function is in the scope of its parameters. A function without parameters is in the scope
+    of its inputs.
 
     Args:
-        y: What the graph computes, or several such variables.
-        path: A file to write the picture to, which ends in `.html` or, with graphviz, in `.svg`.
-        parameters: The parameters by path, such as those of a module; those of the current scope by default.
-        times: Seconds that functions took, which their boxes show: those that a hook measured.
-        title: What stands above; the names of the variables by default.
-        browser: Whether to open the page in the web browser; without a path it is a temporary file.
+        y: The output of the graph, or several outputs.
+        path: A file to write: `.html`, or with graphviz `.svg`.
+        parameters: Parameters by path, such as a module's; by default the parameters of the current scope.
+        times: Seconds of each function's run, to show in its box.
+        title: The title; by default the names of the outputs.
+        browser: Whether to open the page in the web browser. Without `path` it is a temporary file.
 
     Returns:
         The picture.
 
     Raises:
-        TypeError: If `y` is no variable.
-        GraphError: If no function computes it.
-        UnsupportedError: If the file is to be SVG and graphviz is not there.
+        TypeError: If `y` is not a variable.
+        GraphError: If `y` has no parent.
+        UnsupportedError: If the format is SVG and graphviz is not installed.
         OSError: If the file cannot be written.
 
         >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
@@ -164,7 +164,7 @@ def show(
 
 
 def opened(picture: Picture, path: str | os.PathLike[str] | None) -> None:
-    """Show a picture in the web browser."""
+    """Open a picture in the web browser."""
     import tempfile
     import webbrowser
 

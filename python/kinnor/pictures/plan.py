@@ -1,4 +1,4 @@
-"""What a step does with its memory, as a picture: bars of bytes, function by function. Plans and runs nothing."""
+"""Pictures of a memory plan: a bar of bytes for each function. Plans and runs nothing."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ STYLE = """<style>
 
 
 class PlanReport(str):
-    """The text of `kinnor.plan_report`, which is a picture in a notebook, and a page by `save`.
+    """The text of `kinnor.plan_report`. Notebooks show it as a picture; `save` writes a page.
 
-    A bar for each function of the forward run is as high as what all arrays of the graph take once it has run; its
-    lower part is what the function gives, in a colour of its own if that is dropped, to be recomputed or for good.
-    With a profile, a second row of bars has the step as it ran, forward and backward.
+    Each function of the forward run has a bar. Its height is the size of all arrays of the graph after the function has
+    run. Its lower part is the function's outputs, in a colour of its own if they are dropped. With a profile, a second
+    row of bars shows the measured step, forward and backward.
     """
 
     facts: dict[str, Any]
@@ -46,10 +46,12 @@ class PlanReport(str):
         return STYLE + self._body()
 
     def _body(self) -> str:
+        """The pictures and the text as HTML."""
         pictures = self._planned() + (self._measured() if self.moments else "")
         return f'<div class="plan">{pictures}<pre>{escape(self)}</pre></div>'
 
     def _planned(self) -> str:
+        """Bars of the planned memory."""
         steps = self.facts["steps"]
         budget = self.facts["budget"]
         most = max([live for *_, live in steps] + [budget or 0, 1])
@@ -70,6 +72,7 @@ class PlanReport(str):
         return chart(text, {"live": "other arrays", "own": "given and kept", "dropped": "given and dropped"}, bars)
 
     def _measured(self) -> str:
+        """Bars of the measured memory."""
         budget = self.facts["budget"]
         peak = max(moment.peak for moment in self.moments)
         most = max(peak, budget or 0, 1)
@@ -87,14 +90,14 @@ class PlanReport(str):
         return chart(text, {kind: phase for phase, kind in kinds.items()}, bars)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture and the text as one page, which loads nothing.
+        """Write picture and text as a self-contained page.
 
         Args:
             path: Path that ends in `.html`.
 
         Raises:
-            ArgumentError: If it ends otherwise.
-            OSError: If it cannot be written.
+            ArgumentError: If `path` ends otherwise.
+            OSError: If the file cannot be written.
         """
         if Path(path).suffix.lower() != ".html":
             raise ArgumentError(f"plan_report: expected a path that ends in .html, got {str(path)!r}")
@@ -105,7 +108,7 @@ class PlanReport(str):
 
 
 def bar(kind: str, n: int, part: float) -> str:
-    """A bar from below."""
+    """A bar that starts at the bottom."""
     return f'<rect class="{kind}" x="{n + 0.05}" y="{100 - 100 * part:.3f}" width="0.9" height="{100 * part:.3f}"/>'
 
 
@@ -116,7 +119,7 @@ def limit(part: float, n: int) -> str:
 
 
 def chart(text: str, key: dict[str, str], bars: Sequence[str]) -> str:
-    """Bars below a line of text, which ends with what the colours mean."""
+    """A row of bars below a text and a colour key."""
     n = max(sum(shape.startswith("<g>") for shape in bars), 1)
     colours = "".join(f'<b style="background:var(--{kind})"></b>{words}' for kind, words in key.items())
     return (

@@ -1,4 +1,4 @@
-"""Where the time and memory of a program go: a table, a trace for Perfetto, a flame graph."""
+"""Profiles of time and memory: a table, a trace for Perfetto, a flame graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long each function of a graph takes by itself, by the engine's clock. Knows no tables and no files."""
+"""Times of single functions of a graph, by the engine's clock. No tables and no files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["times_alone"]
 def times_alone(
     run: Callable[[], object], n_run: int, seconds: float = float("inf"), backward: bool = False
 ) -> dict[Function, list[float]]:
-    """The times of each function of a run, in seconds, in the order in which the functions run.
+    """Measure each function of a run. Returns seconds by function, in the order of the run.
 
-    It runs once more before, which does not count. Each function runs by itself, not in one pass with others.
+    A warm-up run comes first. Functions are not fused.
 
     Args:
         run: Runs a graph, such as `y.forward`.
-        n_run: How many times of a function are taken at most.
-        seconds: A function whose times add up to more has no more of them taken.
-        backward: Whether those of functions that run backward are taken, or else forward.
+        n_run: Maximum number of times for each function.
+        seconds: Time limit for each function: after it, no more times of the function are collected.
+        backward: Whether to measure backward instead of forward runs.
 
     Raises:
-        CallError: If a profile is being taken.
+        CallError: If another profile is active.
     """
     found: dict[Function, list[float]] = {}
     with timed(alone=True):

@@ -1,4 +1,4 @@
-"""`nn.profile`: a block of a program whose functions, updates and data are timed."""
+"""`nn.profile`: times the functions, updates and data loading in a block of a program."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ ONE_AT_A_TIME = Lock()
 
 @contextmanager
 def timed(alone: bool) -> Iterator[None]:
-    """Have the engine time the functions that run in a block, for whoever calls `_core.take_timings` in it.
+    """Enable the engine's timing in a `with` block. The caller reads the times by `_core.take_timings`.
 
     Args:
-        alone: Whether each function runs by itself, not in one pass with others.
+        alone: Whether to run functions without fusion.
 
     Raises:
-        CallError: If another block of this kind is not over.
+        CallError: If another profile is active.
     """
     if not ONE_AT_A_TIME.acquire(blocking=False):
-        raise CallError("profile: expected no other profile to be taken at that time, got one within or beside another")
+        raise CallError("profile: expected no other profile at the same time, got a second one")
     with ExitStack() as stack:
         stack.callback(ONE_AT_A_TIME.release)
         if alone:  # a run with a hook runs function by function
@@ -59,22 +59,21 @@ def timed(alone: bool) -> Iterator[None]:
 
 @contextmanager
 def profile(alone: bool = False) -> Iterator[Profile]:
-    """Time what a block does: functions forward and backward, solvers, data iterators, and the Python between them.
+    """Time a `with` block: functions forward and backward, solvers, data iterators, and Python code between them.
 
-    All threads are watched. Print the result, show it in a notebook, or `save` it as a Chrome trace, which
-    https://ui.perfetto.dev opens, or as a page with a flame graph. Operations and bytes follow from shapes: see
-    `Profile`. Functions that a step runs in one pass are one row, such as `Affine + ReLU`. Outside of such a block
-    nothing is watched.
+    All threads are timed. Print the result, show it in a notebook, or `save` it as a Chrome trace for
+    https://ui.perfetto.dev or as a page with a flame graph. Operations and bytes are computed from shapes: see
+    `Profile`. Fused functions share a row, such as `Affine + ReLU`. There is no timing outside of the block.
 
     Args:
-        alone: Whether each function runs by itself, and has a row of its own: what a step does in one pass otherwise
-            takes longer then, and the values between functions are kept.
+        alone: Whether to run functions without fusion, with a row for each. This is slower than a normal run, and keeps
+            the values between the functions.
 
     Yields:
-        The profile, which is complete when the block ends.
+        The profile. It is complete when the block ends.
 
     Raises:
-        TypeError: If another profile is being taken.
+        TypeError: If another profile is active.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> x = nn.Variable((8, 3), need_grad=True)
@@ -99,18 +98,21 @@ def profile(alone: bool = False) -> Iterator[Profile]:
 
 
 def watch(recorder: Recorder, stack: ExitStack) -> None:
-    """Put what takes the time round each call that counts, until the block ends."""
+    """Wrap the calls to be timed until the block ends."""
     import kinnor
 
     from .. import functions
     from ..utils.data_iterator import DataIterator
 
     def around(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Replace a method by a wrapper until the block ends."""
         own = vars(owner)[name]
         setattr(owner, name, functools.wraps(own)(wrapper(own)))
         stack.callback(setattr, owner, name, own)
 
     def calls(phase: str, title: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A wrapper that records calls as spans of a phase."""
+
         def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
             def watched(*args: Any, **kwargs: Any) -> Any:
                 name = title or f"{type(args[0]).__name__}.{own.__name__}"
@@ -121,6 +123,8 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
         return wrapper
 
     def builds(own: Callable[..., Any]) -> Callable[..., Any]:
+        """A wrapper that records calls that build functions."""
+
         def watched(*args: Any, **kwargs: Any) -> Any:
             return recorder.build(own.__name__, own, args, kwargs)
 

@@ -1,4 +1,4 @@
-"""Operations and bytes of a function, by the shapes of what it reads and writes. Measures nothing."""
+"""Operations and bytes of a function, computed from the shapes of its inputs and outputs. Measures nothing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ MOVES = frozenset({
     "GatherNd", "Identity", "MatrixDiag", "MatrixDiagPart", "Meshgrid", "Pad", "Reshape", "Shift", "Sink",
     "Slice", "Split", "Stack", "Tile", "Transpose",
 })
-"""Functions that compute nothing: they move numbers, or show them in another shape."""
+"""Functions without arithmetic: they move elements or change shapes."""
 
 PRODUCTS = frozenset({
     "Affine", "BatchMatmul", "Convolution", "Deconvolution", "DepthwiseConvolution", "DepthwiseDeconvolution",
     "ModulatedConvolution",
 })
 # fmt: on
-"""Functions of two factors, whose gradients are products of the same size."""
+"""Functions of two factors whose gradients are products of the same size."""
 
 
 class Cost(NamedTuple):
-    """What a function does in one run.
+    """Operations and bytes of one run of a function.
 
     Attributes:
-        flop: Additions and multiplications; each number of an elementwise function counts as one.
-        bytes: Bytes that it reads and writes.
+        flop: Additions and multiplications. Each element of an elementwise function counts as one.
+        bytes: Bytes read and written.
     """
 
     flop: int
@@ -41,13 +41,13 @@ class Cost(NamedTuple):
 
 
 def costs(f: Function) -> tuple[Cost, Cost]:
-    """What a function does forward, and backward.
+    """The costs of a function: forward and backward.
 
-    A product of (m, k) and (k, n) takes 2 m k n operations, a convolution 2 for each weight of a filter and each
-    output; a backward run the same again for each factor that has a gradient. All else counts one operation for each
-    element of the largest array that it reads or writes, and backward for each input with a gradient; what only moves
-    numbers counts none. Forward it reads its inputs and writes its outputs; backward it reads both and the outputs'
-    gradients, and writes those of its inputs.
+    A product of (m, k) and (k, n) counts 2 m k n operations. A convolution counts 2 for each weight of a filter and
+    each output element. A backward run counts the same again for each factor that has a gradient. Any other function
+    counts one operation for each element of its largest array, and backward the same for each input with a gradient.
+    Functions that only move elements count none. A forward run reads the inputs and writes the outputs. A backward run
+    reads both and the outputs' gradients, and writes the inputs' gradients.
 
     Args:
         f: The function.
@@ -68,7 +68,7 @@ def costs(f: Function) -> tuple[Cost, Cost]:
 
 
 def product(f: Function, kind: str, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> int:
-    """Operations of a product, by the shapes of its factors and its result."""
+    """Operations of a product, from the shapes of its factors `a`, `b` and its result `y`."""
     if kind == "Affine":
         return 2 * prod(y) * b[0]
     if kind == "BatchMatmul":

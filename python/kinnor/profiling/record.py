@@ -1,4 +1,4 @@
-"""What happens in each thread while a profile is taken: spans of time, one within the other."""
+"""Recording of a profile: nested time spans of each thread."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .cost import Cost, costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Lane", "Recorder", "Span", "What"]
+__all__ = ["Lane", "Recorder", "Span", "Subject"]
 
 NOTHING = Cost(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class What:
-    """What a span is about.
+class Subject:
+    """The subject of a span: a function, fused functions, or a call.
 
     Attributes:
-        name: Type of a function, or name of a call.
+        name: Function type, or name of the call.
         site: Line of the user's program, `path:line, in function`; empty if there is none.
-        shapes: Shapes that a function takes and gives, as text.
-        forward: What it does forward.
-        backward: What it does backward.
-        is_of_run: Whether the line is the one that ran a function, for nobody knows which one built it.
+        shapes: Shapes of inputs and outputs as text.
+        forward: Cost of a forward run.
+        backward: Cost of a backward run.
+        is_of_run: Whether `site` is the line that ran the function, because the line that built it is unknown.
     """
 
     name: str
@@ -42,25 +42,25 @@ class What:
 
 
 class Span(NamedTuple):
-    """Something that a thread did.
+    """A time span of a thread.
 
     Attributes:
         phase: `forward`, `backward`, `build`, `run`, `update` or `data`.
-        what: What it was about.
-        start: Nanoseconds of the clock at which it began.
-        end: Nanoseconds at which it ended.
-        peak: The most bytes that all arrays took meanwhile; -1 if nobody looked.
+        what: The subject.
+        start: Start in nanoseconds of the clock.
+        end: End in nanoseconds of the clock.
+        peak: Peak of the bytes of all arrays during the span; -1 if not measured.
     """
 
     phase: str
-    what: What
+    what: Subject
     start: int
     end: int
     peak: int
 
 
 class Lane:
-    """The spans of one thread, and what it is doing."""
+    """The recorded spans of one thread, and its current state."""
 
     def __init__(self) -> None:
         self.name = threading.current_thread().name
@@ -68,20 +68,20 @@ class Lane:
 
 
 class Recorder(threading.local):
-    """Takes down what threads do. Each thread sees its own `lane`."""
+    """Records spans. Each thread has its own `lane`."""
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lane = Lane()
-        self.known: dict[tuple[int, ...], What] = {}
+        self.known: dict[tuple[int, ...], Subject] = {}
         lanes.append(self.lane)
 
     def take(self, site: str, since: int = 0) -> None:
-        """Take over what the engine has timed on this thread since the last call.
+        """Move the spans that the engine has timed on this thread since the last call to the lane.
 
         Args:
-            site: Line of the user's program that ran it.
-            since: When the call began that ran it. The engine says how long ago things were, which is a little too long
-                if the thread had to wait meanwhile: nothing begins before the call within which it ran.
+            site: Line of the user's program that ran the functions.
+            since: Start of the call that ran the functions. The engine reports how long ago a span started. This is
+                slightly too long if the thread had to wait, so starts are clipped to `since`.
         """
         now = perf_counter_ns()
         for functions, is_backward, started_ago, ended_ago, peak in _core.take_timings():
@@ -91,9 +91,9 @@ class Recorder(threading.local):
                 start = max(start, since)
             self.lane.spans.append(Span(phase, self.what(functions, site), start, end, peak))
 
-    def what(self, functions: list[Function], site: str) -> What:
-        """What is known of functions that ran as one pass, or of one."""
-        key = tuple(map(hash, functions))  # which no other function ever has
+    def what(self, functions: list[Function], site: str) -> Subject:
+        """The subject for a function, or for several fused functions."""
+        key = tuple(map(hash, functions))  # hashes of functions are unique for the life of the process
         what = self.known.get(key)
         if what is None:
             parts = [self.known.get((n,)) or described(f, site, True) for n, f in zip(key, functions, strict=True)]
@@ -101,7 +101,7 @@ class Recorder(threading.local):
         return what
 
     def call(self, phase: str, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call something that may run functions."""
+        """Call a function that may run graph functions, and record its span."""
         site = source_line() or ""
         start = perf_counter_ns()
         try:
@@ -109,10 +109,10 @@ class Recorder(threading.local):
         finally:
             end = perf_counter_ns()
             self.take(site, start)
-            self.lane.spans.append(Span(phase, What(name, site), start, end, -1))
+            self.lane.spans.append(Span(phase, Subject(name, site), start, end, -1))
 
     def build(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function that connects an operation to variables, or computes it at once."""
+        """Call a function that builds a graph function, or computes it eagerly, and record its span."""
         at_once = _core.auto_forward_mode()
         start = perf_counter_ns()
         y = function(*args, **kwargs)
@@ -120,7 +120,7 @@ class Recorder(threading.local):
         first = y[0] if isinstance(y, (tuple, list)) and y else y
         parent = first.parent if isinstance(first, Variable) else None
         site = source_line() or ""
-        what = What(name, site) if parent is None else described(parent, site, False)
+        what = Subject(name, site) if parent is None else described(parent, site, False)
         if parent is not None:
             self.known[hash(parent),] = what
         computed = at_once or not isinstance(first, Variable)
@@ -129,20 +129,20 @@ class Recorder(threading.local):
         return y
 
 
-def described(f: Function, site: str, is_of_run: bool) -> What:
-    """What is known of a function; `site` is the line that built it, or with `is_of_run` the line that ran it."""
+def described(f: Function, site: str, is_of_run: bool) -> Subject:
+    """The subject for a function. `site` is the line that built it, or with `is_of_run` the line that ran it."""
     inputs, outputs = (" ".join(str(v.shape) for v in side) for side in (f.inputs, f.outputs))
     info = f.info
-    line = info.tags.get("built at")  # which functions have that were built within `detect_anomaly`
-    return What(info.type_name, line or site, f"{inputs} -> {outputs}", *costs(f), is_of_run and not line)
+    line = info.tags.get("built at")  # set for functions built within `detect_anomaly`
+    return Subject(info.type_name, line or site, f"{inputs} -> {outputs}", *costs(f), is_of_run and not line)
 
 
-def together(parts: list[What]) -> What:
-    """What is known of functions that run as one pass: the line and the inputs are those of the first one."""
+def together(parts: list[Subject]) -> Subject:
+    """The subject for fused functions. It has the line and the inputs of the first."""
     names = " + ".join(part.name for part in parts)
     shapes = f"{parts[0].shapes.partition(' -> ')[0]} -> {parts[-1].shapes.partition(' -> ')[2]}"
     forward, backward = (
         Cost(sum(cost.flop for cost in costs), sum(cost.bytes for cost in costs))
         for costs in ([part.forward for part in parts], [part.backward for part in parts])
     )
-    return What(names, parts[0].site, shapes, forward, backward, parts[0].is_of_run)
+    return Subject(names, parts[0].site, shapes, forward, backward, parts[0].is_of_run)

@@ -1,4 +1,4 @@
-"""What a profile found: rows to read, and files for other programs to show."""
+"""The result of a profile: rows to print, and files for other programs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 __all__ = ["Moment", "Profile", "Row"]
 
 LINES = 40
-"""Rows that are printed."""
+"""Number of printed rows."""
 
 
 @dataclass(slots=True)
 class Row:
-    """What the runs of a function, or the calls of something else, took together.
+    """Totals of the runs of a function, or of other calls.
 
     Attributes:
         thread: Name of the thread.
         phase: `forward`, `backward`, `build`, `run` (what a run does beside its functions), `update`, `data`, `python`.
         name: Type of the function, or name of the call.
-        site: Line of the user's program that built the function or made the call, `path:line, in function`. Of a
-            function that was built before the block, it is the line that ran it, unless the function was built within
-            `kinnor.autodiff.detect_anomaly`, which notes lines.
-        shapes: Shapes that the function takes and gives.
-        calls: How often.
-        seconds: Time without that of what ran within.
-        flop: Operations, by shapes.
-        bytes: Bytes that were read and written, by shapes.
-        peak: The most bytes that all arrays took during one of its runs; 0 if that was not looked at.
+        site: Line of the user's program that built the function or made the call, `path:line, in function`. For a
+            function built before the block it is the line that ran it, unless `kinnor.autodiff.detect_anomaly` was
+            active then.
+        shapes: Shapes of inputs and outputs.
+        calls: Number of calls.
+        seconds: Time without nested spans.
+        flop: Operations, computed from shapes.
+        bytes: Bytes read and written, computed from shapes.
+        peak: Peak of the bytes of all arrays during a run; 0 if not measured.
     """
 
     thread: str
@@ -60,14 +60,14 @@ class Row:
 
 
 class Moment(NamedTuple):
-    """The run of a function, or of several as one pass, and the memory during it.
+    """A run of a function or of fused functions, with the peak of memory.
 
     Attributes:
         phase: `forward` or `backward`.
-        name: Type of the function.
+        name: Function type.
         site: Line of the user's program, as in `Row`.
-        seconds: When it began, in seconds since the block began.
-        peak: The most bytes that all arrays took meanwhile.
+        seconds: Start in seconds since the block began.
+        peak: Peak of the bytes of all arrays during the run.
     """
 
     phase: str
@@ -78,28 +78,29 @@ class Moment(NamedTuple):
 
 
 class Profile:
-    """What `nn.profile` found. It prints as a table, and is one in a notebook.
+    """The result of `nn.profile`. It prints as a table; notebooks show a table.
 
-    Operations (`flop`) and bytes follow from shapes: a product of (m, k) and (k, n) takes 2 m k n, a convolution 2 for
-    each weight of a filter and each output, all else 1 for each element of the largest array in it, and 0 if it only
-    moves numbers; backward as much again for each factor, or input, with a gradient. Recurrent layers and attention
-    count as elementwise, too little. Of functions that ran as one pass, both are sums, although values between them may
-    never have been written. `peak` is the most that all arrays took while a function ran.
+    Operations (`flop`) and bytes are computed from shapes. A product of (m, k) and (k, n) counts 2 m k n; a convolution
+    2 for each weight of a filter and each output element. Other functions count 1 for each element of their largest
+    array, or 0 if they only move elements. A backward run counts as much again for each factor, or input, with a
+    gradient. Recurrent layers and attention count as elementwise, which is too low. For fused functions both are sums,
+    although values between them may never be written. `peak` is the peak of the bytes of all arrays during a function.
     """
 
     def __init__(self, lanes: list[Lane], start: int) -> None:
         self._lanes, self._start, self._stop = lanes, start, 0
 
     def _end(self) -> None:
+        """Set the end of the block."""
         self._stop = perf_counter_ns()
 
     @property
     def seconds(self) -> float:
-        """Time of the block."""
+        """Duration of the block."""
         return ((self._stop or perf_counter_ns()) - self._start) * 1e-9
 
     def _paths(self) -> Iterator[tuple[Lane, tuple[Span, ...], int]]:
-        """Each span with those around it, outermost first, and its nanoseconds without those within."""
+        """Each span with the spans around it, outermost first, and its nanoseconds without nested spans."""
         for lane in self._lanes:
             spans = sorted(lane.spans, key=lambda s: (s.start, -s.end))
             opened: list[tuple[Span, list[int]]] = []
@@ -116,14 +117,14 @@ class Profile:
                 yield lane, path, own[0]
 
     def rows(self, by: str = "function") -> list[Row]:
-        """What took the time, slowest first.
+        """The totals as rows, slowest first.
 
         Args:
-            by: What makes a row: `function` (each function, line and phase), `line` (each line of the program), `name`
-                (each type of function and phase), or `thread`.
+            by: Grouping: `function` (each function, line and phase), `line` (each line of the program), `name` (each
+                function type and phase), or `thread`.
 
         Raises:
-            ArgumentError: If it is none of them.
+            ArgumentError: If `by` has another value.
         """
         keys = {"function": "thread phase name site shapes", "line": "site", "name": "phase name", "thread": "thread"}
         if by not in keys:
@@ -152,7 +153,7 @@ class Profile:
         return sorted(found.values(), key=lambda row: -row.seconds)
 
     def memory(self) -> list[Moment]:
-        """Memory while functions ran, in the order of time; functions of all threads are in it."""
+        """Memory during the functions of all threads, in the order of time."""
         found = [
             Moment(span.phase, span.what.name, span.what.site, (span.start - self._start) * 1e-9, span.peak)
             for lane in self._lanes
@@ -162,18 +163,19 @@ class Profile:
         return sorted(found, key=lambda moment: moment.seconds)
 
     def table(self, by: str = "function") -> str:
-        """The rows as text, the slowest 40, with the time of the block below.
+        """The 40 slowest rows as text, followed by the time of the block.
 
         Args:
-            by: What makes a row, as `rows` takes it.
+            by: Grouping, as in `rows`.
 
         Raises:
-            ArgumentError: If it is none of them.
+            ArgumentError: If `by` has another value.
         """
         cells, right = self._cells(by)
         return "\n".join([*text_table(cells, right), self._sum(by)])
 
     def _cells(self, by: str) -> tuple[list[tuple[str, ...]], tuple[int, ...]]:
+        """The cells of the table, and the widths of its columns."""
         names = {"function": ("phase", "name", "site", "shapes"), "line": ("site",), "name": ("phase", "name"),
                  "thread": ("thread",)}  # fmt: skip
         if by not in names:
@@ -194,13 +196,14 @@ class Profile:
         return cells, tuple(range(len(head), len(head) + 7))
 
     def _sum(self, by: str) -> str:
+        """The line below the table: hidden rows, time of the block and hints."""
         left = len(self.rows(by)) - LINES
         more = f"... and {left:,} more rows; " if left > 0 else ""
         note = self._note() if by in ("function", "line") else ""
         return f"{more}{self.seconds * 1e3:.3f} ms in all" + (f"\n{note}" if note else "")
 
     def _note(self) -> str:
-        """What to do where lines are not those that built functions; empty if all are."""
+        """A hint for functions whose `site` is the line that ran them; empty if there are none."""
         if not any(span.what.is_of_run for lane in self._lanes for span in lane.spans):
             return ""
         return (
@@ -218,12 +221,12 @@ class Profile:
         """Write the profile to a file.
 
         Args:
-            path: Path that ends in `.json`, for a Chrome trace; in `.html`, for a flame graph in one page, which loads
-                nothing; or in `.csv`, for the rows.
+            path: Path that ends in `.json` for a Chrome trace, `.html` for a self-contained page with a flame graph, or
+                `.csv` for the rows.
 
         Raises:
-            ArgumentError: If it ends otherwise.
-            OSError: If it cannot be written.
+            ArgumentError: If `path` ends otherwise.
+            OSError: If the file cannot be written.
         """
         kind = Path(path).suffix.lower()
         if kind not in (".json", ".html", ".csv"):
@@ -240,9 +243,9 @@ class Profile:
                 temporary.write_text(text, encoding="utf-8")
 
     def trace(self) -> dict[str, Any]:
-        """The profile as Chrome's trace events: times in microseconds since the block began.
+        """The profile as Chrome trace events, with times in microseconds since the block began.
 
-        Threads are counted from one on, for viewers take thread and process 0 for those of an idle processor.
+        Threads are numbered from 1, because viewers use thread and process 0 for an idle processor.
         """
         pid = os.getpid()
         program = {"name": os.path.basename(sys.argv[0]) or "python"}  # noqa: PTH119 - may be empty
@@ -264,7 +267,7 @@ class Profile:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
     def html(self) -> str:
-        """A flame graph, and what the lines of the program cost, as one page that loads nothing."""
+        """A self-contained page with a flame graph and the cost of each program line."""
         root: dict[str, Any] = {"name": "all", "ns": 0, "calls": 1, "of": {}}
         for lane, path, own in self._paths():
             steps = [(lane.name, "thread", "")]
@@ -284,7 +287,7 @@ class Profile:
 
 
 def row_of(found: dict[tuple[str, ...], Row], values: dict[str, str], fields: Sequence[str]) -> Row:
-    """The row of these values, of which only some count."""
+    """The row for these values of `fields`; a new row if there is none yet."""
     kept = {name: value if name in fields else "" for name, value in values.items()}
     if list(fields) == ["site"]:
         kept["site"] = kept["site"] or values["name"]
@@ -293,12 +296,12 @@ def row_of(found: dict[tuple[str, ...], Row], values: dict[str, str], fields: Se
 
 
 def tree(node: dict[str, Any]) -> dict[str, Any]:
-    """A node of the flame graph with a list of those within it, slowest first."""
+    """A node of the flame graph with its children as a list, slowest first."""
     within = sorted(map(tree, node["of"].values()), key=lambda n: -float(n["ns"]))
     return {**node, "of": within}
 
 
 def short(site: str) -> str:
-    """A line of the program without the folder."""
+    """A site without the folder of its file."""
     path, sign, rest = site.partition(", in ")
-    return os.path.basename(path) + sign + rest  # noqa: PTH119 - the line number is no part of a path.
+    return os.path.basename(path) + sign + rest  # noqa: PTH119 - `rest` is the line number, not part of a path

@@ -1,1 +1,1 @@
-"""What stands around a network, by NNabla's names: data sources and iterators, learning-rate schedules."""
+"""Data sources and iterators, learning-rate schedules, files and other tools, under NNabla's names."""

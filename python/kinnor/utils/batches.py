@@ -1,6 +1,6 @@
-"""Batches from a source of examples, read ahead in a thread.
+"""Iterators over batches of a data source, with prefetching in a thread.
 
-Knows batches, epochs and the thread; where examples come from is the sources' business.
+Knows batches, epochs and the thread. Sources load the examples.
 """
 
 from __future__ import annotations
@@ -37,26 +37,28 @@ __all__ = ["DataIterator"]
 
 
 class _Batch(NamedTuple):
+    """A prefetched batch, the number of epochs that ended in it, and the position after it."""
+
     data: tuple[NDArray[Any], ...]
     epochs: int
     position: int
 
 
 class DataIterator:
-    """Batches of a source, without end: after the last example comes the first one of the next epoch.
+    """An endless iterator over the batches of a source. After the last example it starts the next epoch.
 
-    Each epoch gives each example once; where the batch size does not divide the number of examples, the batch at the
-    end of an epoch is filled up from the next one. One batch is read ahead in a thread; what fails there is raised by
-    `next()`, which then goes on where it stopped. Several threads may share an iterator: each batch goes to one of
-    them, and callbacks run in the one whose batch ends the epoch. Close the iterator, or use it in a `with` block.
+    Each epoch returns each example once. If the batch size does not divide the number of examples, the last batch of an
+    epoch is filled up from the next epoch. A thread prefetches one batch. `next()` raises the errors of the thread, and
+    the following call continues where reading stopped. Several threads may share an iterator: each batch goes to one of
+    them, and the thread whose batch ends an epoch runs the callbacks. Close the iterator, or use it in a `with` block.
 
     Args:
         data_source: The source. The iterator closes it.
         batch_size: Examples in a batch.
-        rng: Without effect, as in NNabla: orders are the source's.
-        use_thread: Whether to read ahead.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins; not for the first.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        rng: Without effect, as in NNabla: the source draws the order.
+        use_thread: Whether to prefetch.
+        epoch_begin_callbacks: Functions called at the start of each epoch except the first, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch, without the examples that do not fill a batch.
 
     Raises:
@@ -83,7 +85,7 @@ class DataIterator:
         if data_source.size < 1:
             raise DataError("DataIterator: expected a source with examples, got an empty one")
         self._data_source = data_source
-        self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng  # Which programs of NNabla read.
+        self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng  # Programs of NNabla read it.
         self._batch_size = _check.count("DataIterator", "batch_size", batch_size, DataError)
         self._stop_exhausted = stop_exhausted
         self._epoch_begin_callbacks = list(epoch_begin_callbacks)
@@ -91,10 +93,10 @@ class DataIterator:
         self._epoch = 0
         self._closed = False
         self._lock = threading.RLock()
-        self._reader: int | None = None  # the thread in which the source is being read
-        self._rows: list[Sequence[Any]] = []  # of the batch that is being read
+        self._reader: int | None = None  # id of the thread that is reading the source
+        self._rows: list[Sequence[Any]] = []  # examples of the batch that is being read
         self._wraps = 0
-        self._turns = 0  # epochs of the source that have ended
+        self._turns = 0  # number of ended epochs of the source
         self._threaded = use_thread
         data_source.reset()
         self._position = data_source.position
@@ -117,7 +119,7 @@ class DataIterator:
         self.close()
 
     def close(self) -> None:
-        """Wait for the thread to end and close the source. It may be called more than once."""
+        """Wait for the thread and close the source. Repeated calls have no effect."""
         with self._alone("close"):
             if self._closed:
                 return
@@ -128,7 +130,7 @@ class DataIterator:
 
     @contextmanager
     def _alone(self, op: str) -> Iterator[None]:
-        """Keep other threads out; the source itself, which they may wait for, must not call back."""
+        """Hold the lock of the iterator. Raises DataError if the source itself calls back while it is read."""
         if self._reader == threading.get_ident():
             raise DataError(f"DataIterator.{op}: expected a call from outside of the source, got one while it is read")
         with self._lock:
@@ -136,12 +138,12 @@ class DataIterator:
 
     @property
     def epoch(self) -> int:
-        """How many epochs have ended."""
+        """Number of ended epochs."""
         return self._epoch
 
     @property
     def position(self) -> int:
-        """How many examples of this epoch have been given out."""
+        """Number of examples of this epoch in the batches so far."""
         return self._position
 
     @property
@@ -154,17 +156,17 @@ class DataIterator:
         """The names of the arrays of a batch."""
         return self._data_source.variables
 
-    # Names of NNabla's that programs read.
+    # Attributes that programs of NNabla read.
     _size, _variables, _current_epoch = size, variables, epoch
 
     @property
     def _shuffle(self) -> bool:
-        """Whether the examples come in random order."""
+        """Whether the source is shuffled."""
         return self._data_source.shuffle
 
     @property
     def _use_thread(self) -> bool:
-        """Whether batches are read ahead."""
+        """Whether batches are prefetched."""
         return self._threaded
 
     @property
@@ -179,8 +181,8 @@ class DataIterator:
             One array for each of `variables`; its first axis has `batch_size` examples.
 
         Raises:
-            StopIteration: If `stop_exhausted` is set and no full batch is left. One that the source or a callback
-                raises becomes a RuntimeError, as in a generator.
+            StopIteration: If `stop_exhausted` is set and no full batch is left. A StopIteration of the source or a
+                callback becomes a RuntimeError, as in generators.
             DataError: If the iterator is closed, or if the examples' shapes differ.
         """
         with self._alone("next"):
@@ -195,13 +197,14 @@ class DataIterator:
         return batch
 
     def _next(self) -> tuple[NDArray[Any], ...] | None:
+        """The next batch, or None at the end. Starts the next read."""
         if self._closed:
             raise DataError("DataIterator.next: expected an open iterator, got a closed one")
         ahead, self._ahead = self._ahead, None
         try:
             batch = self._read() if ahead is None else ahead.result()
         except BaseException:
-            # A wait that was interrupted must not lose the batch, nor may two threads read at once.
+            # An interrupted wait must not lose the batch, and only one thread may read.
             self._ahead = ahead if ahead is not None and not ahead.done() else None
             raise
         if batch is None:
@@ -217,12 +220,12 @@ class DataIterator:
         return batch.data
 
     def _reset(self) -> None:
-        """Begin an epoch anew, as programs of NNabla do between two that share an iterator; the count stays."""
+        """Restart the epoch. NNabla programs do this between two users of an iterator. The epoch count stays."""
         with self._alone("_reset"):
             if self._ahead is not None:
                 wait([self._ahead])
             if _core.unwary():
-                self._data_source.reset()  # The batch that was read ahead comes before the new epoch, as in NNabla.
+                self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
             self._ahead, self._rows, self._wraps = None, [], 0
             self._data_source.reset()
@@ -231,15 +234,18 @@ class DataIterator:
             self._read_ahead()
 
     def _read_ahead(self) -> None:
+        """Start to read the next batch in the thread."""
         if self._thread is None:
             return
         ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
         self._ahead = self._thread.submit(self._read)
         if ends_epoch and _core.unwary() and self._data_source.shuffle:
-            # It draws an order from a generator that others may share: without the wait their orders go by chance.
+            # The read draws an order from a generator that others may share: wait, so that their orders are
+            # reproducible.
             wait([self._ahead])
 
     def _read(self) -> _Batch | None:
+        """Read a batch, and mark this thread as the reader meanwhile."""
         self._reader = threading.get_ident()
         try:
             return self._read_batch()
@@ -247,6 +253,7 @@ class DataIterator:
             self._reader = None
 
     def _read_batch(self) -> _Batch | None:
+        """Read a batch from the source; None if no full batch is left."""
         source = self._data_source
         if self._stop_exhausted and source.position - len(self._rows) + self._batch_size > source.size:
             return None
@@ -259,11 +266,11 @@ class DataIterator:
                 if not _core.unwary():
                     source.apply_order()
         if self._wraps and _core.unwary():
-            source.apply_order()  # NNabla fills the batch up from the order of before.
+            source.apply_order()  # NNabla fills the batch up in the previous order.
         try:
             data = _stack(source.variables, self._rows)
         except DataError:
-            self._rows = []  # They will never fit together.
+            self._rows = []  # Stacking them would fail again.
             raise
         self._rows, wraps, self._wraps = [], self._wraps, 0
         return _Batch(data, wraps, source.position)
@@ -279,28 +286,28 @@ class DataIterator:
         use_cache: bool = False,
         drop_last: bool | None = None,
     ) -> DataIterator:
-        """An iterator over a part of the examples, such as the share of one worker of many.
+        """An iterator over a part of the examples, such as the share of one of several workers.
 
-        Give either `num_of_slices` and `slice_pos` or `slice_start` and `slice_end`. All slices of one iterator
-        together give each example once an epoch, unless `drop_last` says otherwise. `shard` is what several processes
-        that train together want.
+        Give either `num_of_slices` and `slice_pos`, or `slice_start` and `slice_end`. All slices of an iterator
+        together return each example once per epoch, unless `drop_last` changes that. For data-parallel training use
+        `shard`.
 
         Args:
-            rng: What the order of a cache is drawn from.
-            num_of_slices: Into how many parts the examples are divided.
-            slice_pos: Which of them, from 0.
+            rng: Random generator for the order of a cache.
+            num_of_slices: Number of slices.
+            slice_pos: Index of the slice, from 0.
             slice_start: The first position.
-            slice_end: The one after the last position.
-            cache_dir: A folder to keep the part's examples in as files, which are read from the first epoch on.
-            use_cache: Whether to keep examples in memory.
-            drop_last: What is done if the parts cannot be equal: None makes some of them longer by one example, True
-                leaves examples out, False gives some of them twice, as NNabla does.
+            slice_end: The position after the last one.
+            cache_dir: Folder for a file cache of the slice, which is written before the first epoch.
+            use_cache: Whether to cache the examples in memory.
+            drop_last: Handling of sizes that do not divide equally. None makes some slices longer by one example. True
+                drops examples. False returns some examples twice, as NNabla does.
 
         Returns:
-            The iterator; its batches are as large as this one's.
+            The iterator, with this iterator's batch size.
 
         Raises:
-            DataError: If the part is not given in one of the two ways, or if it does not exist.
+            DataError: If neither pair of arguments is given, or if the slice does not exist.
         """
         by_number = num_of_slices is not None and slice_pos is not None
         by_range = slice_start is not None and slice_end is not None
@@ -316,7 +323,7 @@ class DataIterator:
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
             if self._ahead is not None:
-                wait([self._ahead])  # Which may end an epoch: slices made one after the other begin in the same one.
+                wait([self._ahead])  # The read may end an epoch. All slices must begin in the same epoch.
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
@@ -327,24 +334,24 @@ class DataIterator:
         return DataIterator(source, self._batch_size)
 
     def shard(self, rank: int, size: int) -> DataIterator:
-        """An iterator over the share of one process of several: every `size`-th example from number `rank` on.
+        """An iterator over the share of one process of several: every `size`-th example, starting at number `rank`.
 
-        All shares together give each example once an epoch. Batches of `batch_size` examples on each of `size`
-        processes are together the batches that one process with `size` times as many examples gets.
+        All shares together return each example once per epoch. The batches of all `size` processes together are the
+        batches that a single process gets with `size` times the batch size.
 
         Args:
             rank: Number of the process, from 0.
             size: Number of processes.
 
         Returns:
-            The iterator; its batches are as large as this one's.
+            The iterator, with this iterator's batch size.
 
         Raises:
-            DataError: If there is no such share.
+            DataError: If the share does not exist.
 
         Examples:
             >>> from kinnor.utils.data_iterator import data_iterator_simple
-        >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
+            >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
             >>> first, second = examples.shard(0, 2), examples.shard(1, 2)
             >>> [int(i) for batch in (first.next(), second.next()) for i in batch[0]], first.size, second.size
             ([0, 2, 1, 3], 4, 3)
@@ -357,23 +364,23 @@ class DataIterator:
             )
 
     def state(self) -> dict[str, int]:
-        """Where the iterator is, for `set_state` of an iterator that was made the same way.
+        """The position of the iterator, for `set_state` of an equal iterator.
 
         Returns:
-            The epoch, how many of its examples all shares have given out, and the number of shares.
+            The epoch, the number of its examples that all shares have returned, and the number of shares.
         """
         source = self._data_source
         shares = source._step if isinstance(source, InterleavedDataSource) else 1
         return {"epoch": self._epoch, "position": self._position * shares, "shares": shares}
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Go on where another iterator was: over the same source, perhaps divided into another number of shares.
+        """Continue at the position of another iterator over the same source. The number of shares may differ.
 
         Args:
-            state: What `state` of the other one gave.
+            state: The other iterator's `state()`.
 
         Raises:
-            DataError: If the source cannot go to that epoch.
+            DataError: If the source cannot seek to that epoch.
         """
         with self._alone("set_state"):
             if self._ahead is not None:
@@ -386,14 +393,14 @@ class DataIterator:
                 return
             if isinstance(source, InterleavedDataSource):
                 position = -(-(position - source._first) // source._step)
-            while position >= source.size:  # The share is shorter than the others, and at its end already.
+            while position >= source.size:  # The share is shorter than others, and has ended already.
                 epoch, position = epoch + 1, position - source.size
             source.seek(epoch, position)
             self._epoch, self._position = epoch, position
             self._read_ahead()
 
     def _repeat(self, epoch: int, position: int) -> None:
-        """Go to a position in an epoch by drawing the orders of those before, which NNabla's sources do not keep."""
+        """Seek by redrawing the orders of the earlier epochs, because NNabla's sources do not store them."""
         source = self._data_source
         if epoch < self._turns:
             raise DataError(
@@ -410,16 +417,16 @@ class DataIterator:
         self._read_ahead()
 
     def register_epoch_end_callback(self, callback: Callable[[int], object]) -> None:
-        """Call a function with the number of an epoch when it ends."""
+        """Add a function called at the end of each epoch, with its number."""
         self._epoch_end_callbacks.append(callback)
 
     def register_epoch_begin_callback(self, callback: Callable[[int], object]) -> None:
-        """Call a function with the number of an epoch when it begins."""
+        """Add a function called at the start of each epoch, with its number."""
         self._epoch_begin_callbacks.append(callback)
 
 
 def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any], ...]:
-    """One array for each variable of several examples."""
+    """Stack examples: one array for each variable."""
     counts = {len(row) if hasattr(row, "__len__") else 0 for row in rows}
     if counts != {len(names)}:
         raise DataError(
@@ -436,6 +443,7 @@ def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any
 
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:
+    """The first position of a slice, and the position after its last one."""
     if not 0 <= part < n_parts <= size:
         raise DataError(
             f"DataIterator.slice: expected 0 <= slice_pos < num_of_slices <= {size}, got {part} and {n_parts}"

@@ -1,7 +1,7 @@
-"""Data sets in folders of arrays, which are read faster than CSV files with an image for each example.
+"""Data sets cached as folders of arrays, which are read faster than CSV files with an image for each example.
 
-Knows NNabla's layout: `cache_index.csv` with the names and lengths of files, `cache_info.csv` with the names of the
-variables, and in each file an array of NumPy's for each of them. NNabla's name of `CacheDataSource` is in
+The layout is NNabla's. `cache_index.csv` has the names and lengths of the array files, `cache_info.csv` the names of
+the variables. Each array file has a NumPy array for each variable. NNabla imports `CacheDataSource` from
 `data_source_implements`.
 """
 
@@ -39,27 +39,28 @@ __all__ = [
 ]
 
 EXAMPLES = 100
-"""In one file."""
+"""Number of examples in one file."""
 
 KEPT = 8
-"""Files whose arrays are kept in memory."""
+"""Number of files whose arrays are kept in memory."""
 
 
 class _FileOrders(Orders):
-    """Orders that go through one file after the other, drawn as NNabla draws them."""
+    """Orders that read one file after the other, drawn as NNabla draws them."""
 
     def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
         self._starts = list(accumulate(lengths, initial=0))
         super().__init__(self._starts[-1], shuffle, rng, first_is_plain)
 
     def _permutation(self) -> NDArray[np.int64]:
+        """A random order of files, and of the examples within each file."""
         starts = self._starts
         files = self._rng.permutation(len(starts) - 1)
         return np.concatenate([starts[i] + self._rng.permutation(starts[i + 1] - starts[i]) for i in files])
 
 
 class _FileCacheOrders(_FileOrders):
-    """Orders that go through one file after the other, each drawn from the one before, as those of caches in NNabla."""
+    """Orders that read one file after the other. Each order permutes the previous one, as NNabla's caches do."""
 
     def __init__(self, lengths: Sequence[int], shuffle: bool, rng: RandomState) -> None:
         starts = list(accumulate(lengths, initial=0))
@@ -68,24 +69,25 @@ class _FileCacheOrders(_FileOrders):
         super().__init__(lengths, shuffle, rng, first_is_plain=True)
 
     def _permutation(self) -> NDArray[np.int64]:
+        """The previous order with files and examples permuted again."""
         self._files = self._rng.permutation(self._files)
         self._within = [self._rng.permutation(examples) for examples in self._within]
         return np.concatenate([self._within[i] for i in self._files])
 
 
 class CacheDataSource(DrawingDataSource):
-    """A data set in a folder that `kinnor conv_dataset` or NNabla made.
+    """A data set in a folder that `kinnor conv_dataset` or NNabla wrote.
 
     Args:
         cachedir: Path of the folder.
-        shuffle: Whether the examples come in random order, a new one in each epoch: files in random order, and those of
-            each file as well, so that each file is read once in an epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        normalize: Whether to divide arrays of type `uint8` and `uint16` by the largest value of the type.
+        shuffle: Whether to shuffle the files, and the examples within each file, anew in each epoch. Each file is read
+            once per epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        normalize: Whether to divide arrays of type `uint8` and `uint16` by the largest value of their type.
 
     Raises:
-        DataError: If the folder is no such data set.
-        OSError: If it cannot be read.
+        DataError: If the folder is not such a data set.
+        OSError: If the folder cannot be read.
     """
 
     def __init__(
@@ -107,9 +109,11 @@ class CacheDataSource(DrawingDataSource):
         self._orders = self._ordered(lengths)
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
+        """The orders of examples for files of these lengths."""
         return _FileOrders(lengths, self._shuffle, self._rng)
 
     def _index(self) -> tuple[list[str], list[int]]:
+        """Read the names and lengths of the files."""
         path = self._folder / "cache_index.csv"
         files, lengths = [], []
         for row in _rows(path):
@@ -122,14 +126,16 @@ class CacheDataSource(DrawingDataSource):
         return files, lengths
 
     def _arrays(self, path: Path) -> dict[str, NDArray[Any]]:
+        """Load the arrays of a file by variable."""
         with path.open("rb") as file:
             return {name: np.load(file, allow_pickle=False) for name in self._variables}
 
     def _has(self, file: Path) -> bool:
-        """True if a path is the name of a file, or a whole path to one in the folder."""
+        """True if a path is the name of a file of the data set, or the absolute path of one."""
         return str(file) == file.name or (file.is_absolute() and file.parent.resolve() == self._folder.resolve())
 
     def _read(self, which: int) -> dict[str, NDArray[Any]]:
+        """The arrays of a file, cached in memory."""
         if which in self._kept:
             return self._kept[which]
         path = self._folder / self._files[which]
@@ -156,18 +162,19 @@ class CacheDataSource(DrawingDataSource):
         return [self._normal(arrays[name][at]) for name in self._variables]
 
     def _normal(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values divided by the largest value of their type, if `normalize` is set."""
         if self._normalize and values.dtype in (np.uint8, np.uint16):
             return np.asarray(values * np.float32(1 / np.iinfo(values.dtype).max))
         return values
 
 
 class DataSourceInOrderOfFiles(DrawingDataSource):
-    """A source in the orders of a `DataSourceWithFileCache` of it, without files: each example is read from the source.
+    """Reads a source in the orders that `DataSourceWithFileCache` would use, but without a cache.
 
     Args:
-        data_source: The source that is read, in its order of this epoch.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        data_source: The source to read, in its order of the current epoch.
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
     """
 
     def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
@@ -184,32 +191,32 @@ class DataSourceInOrderOfFiles(DrawingDataSource):
         return self._data_source._get_data_of_generation(index, self._read_generation)
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         super().reset()
         if _core.unwary():
             self._data_source.reset()
 
     def close(self) -> None:
-        """Close the source that was read."""
+        """Close the original source."""
         if not self._closed:
             self._data_source.close()
         super().close()
 
 
 class DataSourceWithFileCacheError(DataError):
-    """A data set that cannot be kept in files."""
+    """The data set cannot be cached in files."""
 
 
 class DataSourceWithFileCache(CacheDataSource):
-    """A source that reads another one once, keeps it in files, and reads these.
+    """Reads a source once, caches it in files, and reads the files.
 
     Args:
-        data_source: The source that is read, in its order of this epoch.
-        cache_dir: Path of the folder for the files, which is made, and is a data set for `CacheDataSource`
-            afterwards; without it they are in a temporary folder until the source is closed.
-        cache_file_name_prefix: What the names of the files begin with.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        data_source: The source to read, in its order of the current epoch.
+        cache_dir: Path of the folder for the files, which is created and kept as a data set for `CacheDataSource`. By
+            default a temporary folder, deleted when the source is closed.
+        cache_file_name_prefix: Prefix of the file names.
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
 
     Raises:
         DataSourceWithFileCacheError: If there are no examples, or if they differ in shape.
@@ -242,22 +249,24 @@ class DataSourceWithFileCache(CacheDataSource):
             raise DataSourceWithFileCacheError(str(error)) from error
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
+        """The orders of examples; under NNabla's names the orders of NNabla's caches."""
         if _core.unwary():
             return _FileCacheOrders(lengths, self._shuffle, self._rng)
         return super()._ordered(lengths)
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         super().reset()
         if _core.unwary():
             self._data_source.reset()
 
     def _remove(self) -> None:
+        """Remove the temporary folder."""
         if self._temporary is not None:
             self._temporary.cleanup()
 
     def close(self) -> None:
-        """Close the source that was read, and remove temporary files."""
+        """Close the original source, and remove temporary files."""
         if not self._closed:
             self._data_source.close()
             self._remove()
@@ -265,6 +274,7 @@ class DataSourceWithFileCache(CacheDataSource):
 
 
 def _rows(path: Path) -> list[list[str]]:
+    """Read the rows of a CSV file."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [row for row in csv.reader(file) if row]
@@ -280,9 +290,9 @@ def write_cache(
     """Write a data set as a folder of arrays.
 
     Args:
-        source: The data set; one epoch is written, in its order.
-        folder: Path of the folder, which is made.
-        prefix: What the names of the files begin with.
+        source: The data set. One epoch is written, in its order.
+        folder: Path of the folder to create.
+        prefix: Prefix of the file names.
 
     Raises:
         DataError: If the arrays of examples differ in shape.
@@ -311,5 +321,6 @@ def write_cache(
 
 
 def _write_rows(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Write the rows of a CSV file."""
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

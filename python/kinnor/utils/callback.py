@@ -1,6 +1,6 @@
-"""Places where NNabla's graphical console takes part in commands.
+"""Hooks of NNabla's graphical console into commands.
 
-There is no console here, so all of them do nothing.
+Kinnor has no console: the functions do nothing.
 """
 
 from __future__ import annotations
@@ -29,81 +29,81 @@ def alternative_cli(args: Any) -> None:
     """Run another command line.
 
     Args:
-        args: Arguments of the command.
+        args: Parsed arguments of the command.
     """
 
 
 def result_base(base: str, suffix: str, outdir: str) -> None:
-    """Name the files of results.
+    """Choose the name of the result files. Does nothing.
 
     Args:
-        base: What the name begins with.
-        suffix: What it ends with.
+        base: Prefix of the name.
+        suffix: Suffix of the name.
         outdir: The folder.
     """
 
 
 def update_status(state: Any = None, start: bool = False, start_time: float | None = None) -> None:
-    """Tell what the command does.
+    """Report the state of the command. Does nothing.
 
     Args:
         state: The state.
-        start: Whether it begins.
-        start_time: When it began.
+        start: Whether the state begins.
+        start_time: Time of the start.
     """
 
 
 def save_train_snapshot() -> None:
-    """Keep the parameters of this moment."""
+    """Save the current parameters. Does nothing."""
 
 
 def update_time_train(prediction: float | None = None) -> None:
-    """Tell how long training takes.
+    """Report the time of the training. Does nothing.
 
     Args:
-        prediction: Seconds.
+        prediction: Predicted seconds.
     """
 
 
 def add_train_command_arg(subparser: Any) -> None:
-    """Add arguments to `train`.
+    """Add arguments to `train`. Does nothing.
 
     Args:
-        subparser: What gets them.
+        subparser: The parser of the command.
     """
 
 
 def get_callback_version() -> None:
-    """The version of the console: there is none."""
+    """The version of the console: None."""
 
 
 def update_progress(text: str) -> None:
-    """Tell how far the command is.
+    """Report the progress of the command. Does nothing.
 
     Args:
-        text: What to tell.
+        text: The progress as text.
     """
 
 
 def get_timelimit(args: Any) -> int:
-    """How many seconds training may take.
+    """Time limit of the training in seconds.
 
     Args:
-        args: Arguments of the command.
+        args: Parsed arguments of the command.
 
     Returns:
-        -1: as many as it needs.
+        -1: no limit.
     """
     return -1
 
 
 def check_training_time(args: Any, config: Any, timeinfo: Any, epoch: int, last_epoch: int) -> bool:
-    """Whether there is time for another epoch.
+    """True if there is time for another epoch.
 
     Args:
-        args: Arguments of the command.
+        args: Parsed arguments of the command.
         config: The training.
-        timeinfo: What it took so far.
+        timeinfo: Times so far.
         epoch: The epoch.
         last_epoch: The last one.
 
@@ -114,24 +114,24 @@ def check_training_time(args: Any, config: Any, timeinfo: Any, epoch: int, last_
 
 
 def get_load_image_func(ext: str) -> None:
-    """Another loader of images: there is none.
+    """The console's loader of images: None.
 
     Args:
-        ext: Ending of their names.
+        ext: Extension of the images.
     """
 
 
 def get_best_from_status(args: Any) -> tuple[None, None]:
-    """The best epoch so far and its error: not known.
+    """The best epoch so far and its error: unknown.
 
     Args:
-        args: Arguments of the command.
+        args: Parsed arguments of the command.
     """
     return None, None
 
 
 def process_evaluation_result(outdir: str, filename: str) -> None:
-    """Look at results.
+    """Process the results of an evaluation. Does nothing.
 
     Args:
         outdir: The folder.
@@ -140,4 +140,4 @@ def process_evaluation_result(outdir: str, filename: str) -> None:
 
 
 def update_forward_time() -> None:
-    """Tell how long evaluation takes."""
+    """Report the time of the evaluation. Does nothing."""

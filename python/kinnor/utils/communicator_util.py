@@ -1,4 +1,4 @@
-"""The communicator of a program, if it runs as several processes."""
+"""The communicator of a program that runs as several processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _current_communicator: Communicator | None = None
 
 
 def current_communicator() -> Communicator | None:
-    """The communicator that `create_communicator` made last, or None in one process.
+    """The last communicator that `create_communicator` returned, or None in a single process.
 
     Examples:
         >>> current_communicator() is None, single_or_rankzero()
@@ -27,15 +27,15 @@ def current_communicator() -> Communicator | None:
 def create_communicator(
     ignore_error: bool = False, extension_module: str = "cpu", type_config: str = "float"
 ) -> Communicator | None:
-    """Meet the other processes, if MPI started the program as several.
+    """Connect to the other processes, if MPI started the program as several.
 
     Args:
-        ignore_error: Whether a program that cannot meet them goes on as one process, with a warning.
+        ignore_error: Whether to continue as a single process, with a warning, if the connection fails.
         extension_module: Name of an extension, for the context; it has no effect.
         type_config: Precision of the context.
 
     Returns:
-        The communicator; None in one process.
+        The communicator; None in a single process.
 
     Raises:
         CommunicatorError: If MPI started the program, and `mpi4py` or its library is missing.
@@ -51,7 +51,7 @@ def create_communicator(
     except CommunicatorError:
         if not ignore_error:
             raise
-        logger.warning("create_communicator: the other processes cannot be met; this one goes on alone")
+        logger.warning("create_communicator: cannot connect to the other processes; this process continues alone")
         return None
     if communicator.size > 1:
         _current_communicator = communicator
@@ -59,5 +59,5 @@ def create_communicator(
 
 
 def single_or_rankzero() -> bool:
-    """Whether this process is the only one, or the first of several: the one that writes and prints."""
+    """True if this process is the only one, or has rank 0: the process that writes files and prints."""
     return _current_communicator is None or _current_communicator.rank == 0

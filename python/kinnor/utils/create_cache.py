@@ -1,4 +1,4 @@
-"""A CSV data set as a folder of arrays, by NNabla's name."""
+"""Conversion of a CSV data set to a folder of arrays, under NNabla's name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["CreateCache"]
 
 
 class CreateCache:
-    r"""Writes a CSV data set as a folder that `data_iterator_cache` reads, faster than the CSV file.
+    r"""Converts a CSV data set to a folder for `data_iterator_cache`, which is faster to read.
 
     Args:
         input_csv_filename: Path of the CSV file.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        shuffle: Whether the examples are written in random order.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        shuffle: Whether to write the examples in random order.
         num_of_threads: Without effect.
 
     Examples:
@@ -56,9 +56,9 @@ class CreateCache:
         """Write the folder: the arrays, the CSV file as `original.csv`, and the order of its rows in `order.csv`.
 
         Args:
-            output_cache_dirname: Path of the folder, which is made.
-            normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
-            cache_file_name_prefix: What the names of the files of arrays begin with.
+            output_cache_dirname: Path of the folder to create.
+            normalize: Whether to divide pixels by the largest value of their type, so that they are in [0, 1].
+            cache_file_name_prefix: Prefix of the names of array files.
 
         Raises:
             DataError: If the data set is malformed, or if examples differ in shape.

@@ -1,6 +1,6 @@
 """Data sets in CSV files: a header with names of variables, and a row for each example.
 
-Knows headers, cells and the files that cells name; knows no batches. NNabla's name of `CsvDataSource` is in
+Knows headers, cells and the files that cells name, but no batches. NNabla imports `CsvDataSource` from
 `data_source_implements`.
 """
 
@@ -24,27 +24,29 @@ __all__ = ["CsvDataSource"]
 
 
 class _Column(NamedTuple):
+    """A column of the file: the name of its variable."""
+
     variable: str
     is_part: bool
-    """Whether it is an element of a vector."""
+    """True if the column is an element of a vector."""
 
 
 class CsvDataSource(DrawingDataSource):
     """A data set in a CSV file.
 
-    A column's header is the name of a variable, and may go on with `:` and a label. A cell is a number, which gives an
-    array of one element, or the path of a file, relative to the CSV file: an image, a table or an array. Columns
-    `v__0`, `v__1` and so on together give a vector `v`. Columns whose header begins with `#` are left out.
+    The header of a column is the name of a variable, optionally followed by `:` and a label. A cell is a number, which
+    becomes an array of one element, or the path of a file relative to the CSV file: an image, a table or an array.
+    Columns `v__0`, `v__1` and so on form a vector `v`. Columns whose header begins with `#` are ignored.
 
     Args:
         filename: Path of the CSV file.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        normalize: Whether to divide pixels by the largest value of their type, so that they are in [0, 1].
 
     Raises:
         DataError: If the file is malformed.
-        OSError: If it cannot be read.
+        OSError: If the file cannot be read.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class CsvDataSource(DrawingDataSource):
 
     @property
     def _order(self) -> Sequence[int]:
-        """The order of this epoch, which programs of NNabla set under this name."""
+        """The order of this epoch. Programs of NNabla set this attribute."""
         return list(map(int, self.order))
 
     @_order.setter
@@ -98,7 +100,7 @@ class CsvDataSource(DrawingDataSource):
         return self.read(int(self._orders[generation][position]))
 
     def read(self, index: int) -> tuple[Any, ...]:
-        """The example in a row.
+        """Read the example in a row.
 
         Args:
             index: Number of the row after the header, from 0.
@@ -119,11 +121,12 @@ class CsvDataSource(DrawingDataSource):
         return tuple(np.array(v, np.float32) if isinstance(v, list) else v for v in found.values())
 
     def _value(self, cell: str, index: int) -> Any:
+        """The value of a cell: a number, or the contents of a file."""
         try:
             return float(cell)
         except ValueError:
             pass
-        _, extension = os.path.splitext(cell)  # noqa: PTH122 - it may be no path
+        _, extension = os.path.splitext(cell)  # noqa: PTH122 - the cell may not be a path
         try:
             with self._reader.open(cell) as file:
                 return load(extension.lower())(file, normalize=self._normalize)
@@ -133,6 +136,7 @@ class CsvDataSource(DrawingDataSource):
 
 
 def _column(header: str) -> _Column:
+    """Parse the header of a column."""
     name = header.partition(":")[0]
     variable, mark, _ = name.partition("__")
     return _Column(variable, bool(mark))

@@ -1,4 +1,4 @@
-"""Data iterators: of a source, of a function that loads examples, of files. `DataIterator` itself is in `batches`."""
+"""Functions that create data iterators from sources, loading functions and files."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def data_iterator(
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
 ) -> DataIterator:
-    """Batches of a source of your own.
+    """Iterate over the batches of a data source.
 
     Args:
         data_source: The source.
         batch_size: Examples in a batch.
-        rng: What the order of the cache is drawn from: the seed of its own generator, at once, so that iterators that
-            share one do not change each other's orders later.
-        use_thread: Whether to read ahead in a thread.
-        with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
-        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+        rng: Random generator for the order of the cache. It only seeds the cache's own generator, so that iterators
+            with the same `rng` do not affect each other later.
+        use_thread: Whether to prefetch in a thread.
+        with_memory_cache: Whether to cache the examples in memory if they fit.
+        with_file_cache: Whether to cache the examples in files, which are written before the first epoch.
+        cache_dir: Folder for the file cache, which is kept; by default a temporary folder. It implies
             `with_file_cache`.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
 
     Returns:
@@ -63,22 +63,22 @@ def data_iterator(
     if with_file_cache or cache_dir is not None:
         data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
     if with_memory_cache:
-        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, _own(rng))
+        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, _seeded_by(rng))
     return DataIterator(
         data_source, batch_size, None, use_thread, epoch_begin_callbacks, epoch_end_callbacks, stop_exhausted
     )
 
 
-def _own(rng: RandomState | None) -> RandomState | None:
-    """A generator that is seeded by another one: threads of several iterators may draw from theirs at any time.
+def _seeded_by(rng: RandomState | None) -> RandomState | None:
+    """A new generator seeded by another one, so that threads of several iterators do not share a generator.
 
-    Under NNabla's names it is the other one itself, from which NNabla draws.
+    Under NNabla's names it is the other one itself, as in NNabla.
     """
     return rng if rng is None or _core.unwary() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
-def _of_helper(rng: RandomState | None) -> RandomState | None:
-    """What the functions below hand on to `data_iterator`: the generator, which NNabla's do not hand on."""
+def _forwarded(rng: RandomState | None) -> RandomState | None:
+    """The generator that the functions below pass to `data_iterator`. Under NNabla's names it is None, as in NNabla."""
     return None if _core.unwary() else rng
 
 
@@ -96,22 +96,21 @@ def data_iterator_simple(
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
 ) -> DataIterator:
-    """Batches of examples that a function loads.
+    """Iterate over the batches of examples that a function loads.
 
     Args:
-        load_func: Takes the index of an example, from 0, and returns a tuple of its arrays. It is called in the
-            iterator's thread.
+        load_func: Function from an example's index to a tuple of its arrays. The iterator's thread calls it.
         num_examples: Number of examples.
         batch_size: Examples in a batch.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        use_thread: Whether to read ahead in a thread.
-        with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
-        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        use_thread: Whether to prefetch in a thread.
+        with_memory_cache: Whether to cache the examples in memory if they fit.
+        with_file_cache: Whether to cache the examples in files, which are written before the first epoch.
+        cache_dir: Folder for the file cache, which is kept; by default a temporary folder. It implies
             `with_file_cache`.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
 
     Returns:
@@ -120,7 +119,7 @@ def data_iterator_simple(
     return data_iterator(
         SimpleDataSource(load_func, num_examples, shuffle, rng),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -144,20 +143,20 @@ def data_iterator_concat_datasets(
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
 ) -> DataIterator:
-    """Batches of several sources, one after the other, as one.
+    """Iterate over the batches of several sources, one after the other.
 
     Args:
         data_source_list: The sources.
         batch_size: Examples in a batch.
-        shuffle: Whether the examples of all of them come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        use_thread: Whether to read ahead in a thread.
-        with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on.
-        cache_dir: The folder for these files, which stay there; otherwise they are temporary. It implies
+        shuffle: Whether to shuffle the examples of all sources, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        use_thread: Whether to prefetch in a thread.
+        with_memory_cache: Whether to cache the examples in memory if they fit.
+        with_file_cache: Whether to cache the examples in files, which are written before the first epoch.
+        cache_dir: Folder for the file cache, which is kept; by default a temporary folder. It implies
             `with_file_cache`.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
 
     Returns:
@@ -166,7 +165,7 @@ def data_iterator_concat_datasets(
     return data_iterator(
         ConcatDataSource(data_source_list, shuffle, rng),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         with_file_cache,
@@ -191,22 +190,22 @@ def data_iterator_csv_dataset(
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
 ) -> DataIterator:
-    """Batches of a data set in a CSV file.
+    """Iterate over the batches of a data set in a CSV file.
 
     Args:
-        uri: Path of the file; `CsvDataSource` says what is in it.
+        uri: Path of the file; see `CsvDataSource` for its format.
         batch_size: Examples in a batch.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        use_thread: Whether to read ahead in a thread.
-        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
-        with_memory_cache: Whether to keep the examples in memory if they fit.
-        with_file_cache: Whether to keep the examples in files, which are read from the first epoch on. If it is None,
-            they are not, but under NNabla's names come in the order of files.
-        cache_dir: The folder for these files, which stay there, for `data_iterator_cache`; otherwise they are
-            temporary. It implies `with_file_cache`.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        use_thread: Whether to prefetch in a thread.
+        normalize: Whether to divide pixels by the largest value of their type, so that they are in [0, 1].
+        with_memory_cache: Whether to cache the examples in memory if they fit.
+        with_file_cache: Whether to cache the examples in files, which are written before the first epoch. With None
+            there is no cache, but under NNabla's names the examples come in the order of a cache.
+        cache_dir: Folder for the file cache, which is kept for `data_iterator_cache`; by default a temporary folder. It
+            implies `with_file_cache`.
+        epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
 
     Returns:
@@ -218,7 +217,7 @@ def data_iterator_csv_dataset(
     return data_iterator(
         source,
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         bool(with_file_cache),
@@ -241,18 +240,18 @@ def data_iterator_cache(
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
 ) -> DataIterator:
-    """Batches of a data set in a folder of arrays, which `kinnor conv_dataset` writes.
+    """Iterate over the batches of a data set in a folder of arrays, which `kinnor conv_dataset` writes.
 
     Args:
         uri: Path of the folder.
         batch_size: Examples in a batch.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
-        use_thread: Whether to read ahead in a thread.
-        normalize: Whether to divide pixels by the largest value, so that they lie within [0, 1].
-        with_memory_cache: Whether to keep the examples in memory if they fit.
-        epoch_begin_callbacks: Functions that are called with the number of an epoch when it begins.
-        epoch_end_callbacks: Functions that are called with the number of an epoch when it ends.
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
+        use_thread: Whether to prefetch in a thread.
+        normalize: Whether to divide pixels by the largest value of their type, so that they are in [0, 1].
+        with_memory_cache: Whether to cache the examples in memory if they fit.
+        epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
+        epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
 
     Returns:
@@ -261,7 +260,7 @@ def data_iterator_cache(
     return data_iterator(
         CacheDataSource(uri, shuffle, rng, normalize),
         batch_size,
-        _of_helper(rng),
+        _forwarded(rng),
         use_thread,
         with_memory_cache,
         epoch_begin_callbacks=epoch_begin_callbacks,

@@ -1,9 +1,9 @@
-"""Where examples come from: sources that are read one example at a time.
+"""Data sources: they return one example at a time.
 
-Knows positions, orders and examples; knows nothing of batches and threads.
+Knows positions, orders and examples, but no batches and threads.
 
-Under NNabla's names orders are drawn when NNabla draws them: most sources draw one in `reset()`, which an iterator also
-calls before it reads, and not in `apply_order()`.
+Under NNabla's names orders are drawn at the same moments as in NNabla. Most sources then draw one in `reset()`, which
+an iterator also calls before it reads, instead of in `apply_order()`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DEFAULT_SEED = 313
 
 
 def __getattr__(name: str) -> Any:
-    """NNabla's names of what `cache_data_source` has, which is made of this module."""
+    """NNabla's names for the classes of `cache_data_source`. Imported late, because that module imports this one."""
     if name in ("DataSourceWithFileCache", "DataSourceWithFileCacheError"):
         from . import cache_data_source
 
@@ -51,20 +51,20 @@ def __getattr__(name: str) -> Any:
 
 
 class DataError(Error, ValueError):
-    """Examples that do not fit together, or a source that is used in a way it cannot serve."""
+    """The examples are inconsistent, or the source does not support the requested use."""
 
 
 class Orders:
-    """The order of the examples in each epoch ("generation"), drawn once and the same for all who ask.
+    """The order of the examples in each epoch ("generation"). It is drawn once, and is the same for all readers.
 
-    Slices of one source are read by iterators of their own, each at its own pace; that they ask by generation keeps
-    them disjoint.
+    Iterators over slices of a source proceed at different speeds. Because each asks for the order of its own
+    generation, the slices stay disjoint.
 
     Args:
         size: Number of examples.
-        shuffle: Whether orders are drawn; otherwise they all are 0, 1, 2, ...
-        rng: What they are drawn from.
-        first_is_plain: Whether generation 0 is 0, 1, 2, ... in any case.
+        shuffle: Whether orders are random; otherwise all are 0, 1, 2, ...
+        rng: Random generator of the orders.
+        first_is_plain: Whether the order of generation 0 is always 0, 1, 2, ...
     """
 
     KEPT = 15
@@ -76,8 +76,8 @@ class Orders:
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
         self._lock = threading.Lock()
-        # The first order is drawn at once, later ones from a copy: threads that read ahead draw at any time, and the
-        # orders of iterators that share a generator would depend on which comes first.
+        # The first order comes from the generator itself, later orders from a copy. Prefetching threads draw at any
+        # time, so iterators that share a generator would otherwise affect each other's orders.
         self._draw(shuffle and not first_is_plain)
         if shuffle and not _core.unwary():  # NNabla draws all orders from the generator itself
             self._rng = _copy(rng)
@@ -89,7 +89,7 @@ class Orders:
             generation: The epoch, from 0.
 
         Raises:
-            DataError: If it lies so far back that it has been forgotten.
+            DataError: If the generation is so old that its order was dropped.
         """
         with self._lock:
             while self._drawn <= generation:
@@ -103,14 +103,14 @@ class Orders:
             return self._orders[-behind]
 
     def replace(self, generation: int, order: Sequence[int]) -> None:
-        """Put an order in the place of that of an epoch.
+        """Replace the order of an epoch.
 
         Args:
             generation: The epoch, from 0.
             order: Number of the example at each position.
 
         Raises:
-            DataError: If it is no order of these examples, or if that epoch has been forgotten.
+            DataError: If `order` is not a permutation of the examples, or if the order of the epoch was dropped.
         """
         given = np.asarray(order)
         if given.shape != (self._size,) or given.dtype.kind not in "iu" or not np.isin(given, range(self._size)).all():
@@ -118,38 +118,40 @@ class Orders:
         self[generation][:] = given
 
     def _draw(self, shuffle: bool) -> None:
+        """Append the order of the next generation."""
         self._orders.append(self._permutation() if shuffle else np.arange(self._size))
         self._drawn += 1
 
     def _permutation(self) -> NDArray[np.int64]:
+        """A random order."""
         return self._rng.permutation(self._size)
 
 
 _shared: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""How many copies were made of each generator."""
+"""Number of copies made of each generator."""
 
 
 def _copy(rng: Any) -> Any:
-    """A generator that goes on as another one would; a second copy of the same one goes on otherwise."""
+    """A copy of a generator. The first copy continues the same sequence, further copies have sequences of their own."""
     made = copy.deepcopy(rng)
     try:
         n_before = _shared.get(rng, 0)
         _shared[rng] = n_before + 1
-    except TypeError:  # a generator of the user's own, without weak references
+    except TypeError:  # a user-defined generator without weak references
         return made
     return np.random.RandomState([n_before, *made.permutation(4096)[:8]]) if n_before else made
 
 
 class DataSource:
-    """The base of all sources.
+    """The base class of data sources.
 
-    A source of your own defines `_get_data(position)`, which returns the arrays of one example, and sets `_size` and
-    `_variables` (their names) after calling this class's constructor. If it is shuffled, it draws a new order in
+    A subclass defines `_get_data(position)`, which returns the arrays of one example. After calling this class's
+    constructor it sets `_size` and `_variables` (the names of the arrays). A shuffled subclass draws a new order in
     `reset()` or `apply_order()`, which are called at the end of each epoch.
 
     Args:
-        shuffle: Whether the examples come in random order.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        shuffle: Whether to shuffle the examples.
+        rng: Random generator of the order; None is `RandomState(313)`.
 
     Examples:
         >>> class Squares(DataSource):
@@ -179,7 +181,7 @@ class DataSource:
         raise NotImplementedError(f"{type(self).__name__}._get_data: expected the class to define it")
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
-        """The example at a position in the order of one epoch, for sources that can tell epochs apart."""
+        """The example at a position in the order of one epoch, for sources that distinguish epochs."""
         return self._get_data(position)
 
     def __next__(self) -> Sequence[Any]:
@@ -198,7 +200,7 @@ class DataSource:
         self.close()
 
     def close(self) -> None:
-        """Let go of what the source holds. It may be called more than once."""
+        """Release the resources of the source. Repeated calls have no effect."""
         self._closed = True
 
     @property
@@ -218,7 +220,7 @@ class DataSource:
 
     @property
     def position(self) -> int:
-        """How many examples of this epoch have been read."""
+        """Number of examples of this epoch read so far."""
         return self._position
 
     @property
@@ -228,13 +230,13 @@ class DataSource:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """The numbers of the examples in the order of this epoch; 0, 1, 2, ... for a source that draws none."""
+        """The numbers of the examples in the order of this epoch; 0, 1, 2, ... without shuffling."""
         orders: Orders | None = getattr(self, "_orders", None)
         return np.arange(self._size) if orders is None else orders[self._generation].copy()
 
     @property
     def shuffle(self) -> bool:
-        """Whether the examples come in random order."""
+        """Whether the examples are shuffled."""
         return self._shuffle
 
     @shuffle.setter
@@ -242,24 +244,24 @@ class DataSource:
         self._shuffle = value
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         self._position = 0
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
 
     def _generate_order(self, generation: int) -> None:
-        """Draw the order of an epoch, in sources that can tell epochs apart. Slices call it under NNabla's names."""
+        """Draw the order of an epoch, in sources that distinguish epochs. Slices call it under NNabla's names."""
 
     def seek(self, generation: int, position: int) -> None:
-        """Go to a position in the order of an epoch, to continue where another program stopped.
+        """Move to a position in the order of an epoch, to resume a program.
 
         Args:
             generation: The epoch, from 0.
-            position: How many of its examples have been read.
+            position: Number of its examples read so far.
 
         Raises:
-            DataError: If the source cannot tell epochs apart.
+            DataError: If the source does not distinguish epochs.
         """
         if generation and type(self)._get_data_of_generation is DataSource._get_data_of_generation:
             raise DataError(
@@ -270,9 +272,9 @@ class DataSource:
 
 
 class DrawingDataSource(DataSource):
-    """A source with an order of its own in each epoch: `_orders`, which the constructor of a derived class makes.
+    """A source whose `_orders`, set by the constructor of a subclass, holds an order for each epoch.
 
-    Under NNabla's names `reset()` draws the next order, otherwise `apply_order()` goes on to it.
+    Under NNabla's names `reset()` draws the next order, otherwise `apply_order()` does.
     """
 
     _orders: Orders
@@ -281,40 +283,39 @@ class DrawingDataSource(DataSource):
         return self._get_data_of_generation(position, self._generation)
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         super().reset()
         if _core.unwary():
             self._draw()
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
         if not _core.unwary():
             self._generation += 1
 
     def _draw(self) -> None:
-        """Draw the next order now: others may draw from the same generator later."""
+        """Draw the next order now, because other users of the generator may draw from it later."""
         self._generation += 1
         self._orders.shuffle = self._shuffle
         self._orders[self._generation]
 
 
 def check_source(op: str, source: Any) -> None:
-    """Refuse what is no source."""
+    """Raise CallError if `source` is not a data source."""
     if not isinstance(source, DataSource):
         raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
 
 
 class DataSourceWithMemoryCache(DataSource):
-    """A source that reads each example of another one once and keeps it, if all of them fit in memory.
+    """Reads each example of another source once and caches it, if all examples fit in memory.
 
-    The first epoch comes in the other source's order, later ones in orders of its own. The limit on the size is
-    `data_source_buffer_max_size` in `kinnor.config`, 1 GiB unless it is changed; what is larger is read again in each
-    epoch.
+    The first epoch has the other source's order, later epochs have orders of their own. The size limit is
+    `data_source_buffer_max_size` in `kinnor.config`, by default 1 GiB. A larger source is read again in each epoch.
 
     Args:
-        data_source: The source that is read.
-        shuffle: Whether the examples come in random order.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        data_source: The source to read.
+        shuffle: Whether to shuffle the examples.
+        rng: Random generator of the order; None is `RandomState(313)`.
     """
 
     def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
@@ -325,7 +326,7 @@ class DataSourceWithMemoryCache(DataSource):
         n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
         limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
-        self._loading = threading.RLock()  # Slices read the same source, each in its own thread.
+        self._loading = threading.RLock()  # Slices read the same source, each in a thread of its own.
         self._generation = self._cached_generation = data_source._generation
         self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.unwary() or data_source.shuffle)
         self._turns = -1
@@ -333,7 +334,7 @@ class DataSourceWithMemoryCache(DataSource):
 
     @property
     def _on_memory(self) -> bool:
-        """True if examples are kept; programs of NNabla read it, and set it to False."""
+        """True if examples are cached. Programs of NNabla read it, and set it to False."""
         return self._cache is not None
 
     @_on_memory.setter
@@ -353,6 +354,7 @@ class DataSourceWithMemoryCache(DataSource):
         return self._cached(self._cache, int(self._orders[generation][position]))
 
     def _cached(self, cache: dict[int, Sequence[Any]], index: int) -> Sequence[Any]:
+        """An example from the cache, loaded on first use."""
         if index not in cache:
             with self._loading:
                 if index not in cache:
@@ -360,14 +362,14 @@ class DataSourceWithMemoryCache(DataSource):
         return cache[index]
 
     def close(self) -> None:
-        """Let go of the cache and close the source that was read."""
+        """Release the cache and close the original source."""
         if not self._closed:
             self._data_source.close()
             self._cache = None
         super().close()
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         if self._cache is None:
             self._data_source.reset()
         elif self._order is not None:
@@ -375,7 +377,7 @@ class DataSourceWithMemoryCache(DataSource):
         super().reset()
 
     def _turn(self) -> None:
-        """Take the order that NNabla takes: the first two epochs have that of the source."""
+        """Switch to the next order as NNabla does: the first two epochs have the source's order."""
         self._turns += 1
         is_drawn = self._shuffle and self._turns > 0
         self._order = self._rng.permutation(self._size) if is_drawn else np.arange(self._size)
@@ -385,7 +387,7 @@ class DataSourceWithMemoryCache(DataSource):
             self._data_source.reset()
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
         if self._order is not None:
             return
         if self._cache is None:
@@ -393,11 +395,11 @@ class DataSourceWithMemoryCache(DataSource):
         self._generation += 1
 
     def seek(self, generation: int, position: int) -> None:
-        """Go to a position in the order of an epoch.
+        """Move to a position in the order of an epoch.
 
         Args:
             generation: The epoch, from 0.
-            position: How many of its examples have been read.
+            position: Number of its examples read so far.
         """
         if self._cache is None:
             self._data_source.seek(generation, position)
@@ -405,21 +407,20 @@ class DataSourceWithMemoryCache(DataSource):
 
 
 class SlicedDataSource(DataSource):
-    """A part of another source: its positions from `slice_start` up to `slice_end`.
+    """A slice of another source: its positions from `slice_start` up to, not including, `slice_end`.
 
-    Slices of a shuffled source hold other examples in each epoch, and together always each example once. A source
-    that cannot tell epochs apart (one of your own that does not define `_get_data_of_generation`) is shuffled within
-    the slice instead.
+    Slices of a shuffled source have other examples in each epoch; together they have each example once. A source that
+    does not distinguish epochs, because it does not define `_get_data_of_generation`, is shuffled within each slice.
 
     Args:
-        data_source: The source; it stays in use by others.
+        data_source: The source, which can be shared.
         shuffle: Whether the source is shuffled.
-        rng: What an order within the slice is drawn from; `RandomState(313)` if it is None.
+        rng: Random generator for an order within the slice; None is `RandomState(313)`.
         slice_start: The first position.
-        slice_end: The one after the last position.
+        slice_end: The position after the last one.
 
     Raises:
-        DataError: If there is no such part.
+        DataError: If the slice does not exist.
     """
 
     def __init__(
@@ -441,7 +442,7 @@ class SlicedDataSource(DataSource):
         self._variables = data_source.variables
         self._slice_start = start
         self._slice_end = end
-        # A slice of a cache in memory has no order in NNabla: it gives examples of other slices.
+        # In NNabla a slice of a memory cache has no order of its own: it returns examples of other slices.
         self._as_nnabla = _core.unwary() and not isinstance(data_source, DataSourceWithMemoryCache)
         self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
@@ -454,37 +455,37 @@ class SlicedDataSource(DataSource):
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         position = self._slice_start + int(self._orders[generation][position])
         if self._as_nnabla and isinstance(self._data_source, DrawingDataSource):
-            return self._data_source._get_data(position)  # In the order that its `reset` has drawn.
+            return self._data_source._get_data(position)  # In the order drawn by its `reset`.
         return self._data_source._get_data_of_generation(position, generation)
 
     def reset(self) -> None:
-        """Go back to the first position."""
+        """Return to the first position."""
         if self._as_nnabla:
             self._data_source.reset()
             self._data_source._position = self._slice_start
         super().reset()
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
         self._generation += 1
         if self._as_nnabla:
             self._data_source._generate_order(self._generation)
 
 
 class InterleavedDataSource(DataSource):
-    """Every `step`-th example of another source, in the order of each epoch: the share of one process of `step`.
+    """Every `step`-th example of another source, in the order of each epoch: the share of one of `step` processes.
 
-    All shares together give each example once in an epoch; they differ in length by one at most. What all of them have
-    read after as many examples each is the beginning of the epoch's order, so that another number of processes
-    can go on from there.
+    All shares together have each example once per epoch. Their lengths differ by one at most. After equal numbers of
+    reads, the examples read by all shares are a prefix of the epoch's order. Another number of processes can therefore
+    continue from there.
 
     Args:
-        data_source: The source; it stays in use by others.
+        data_source: The source, which can be shared.
         first: Position of the first example, from 0.
-        step: How many shares there are.
+        step: Number of shares.
 
     Raises:
-        DataError: If there is no such share, or if the source is shuffled and cannot tell epochs apart.
+        DataError: If the share does not exist, or if a shuffled source does not distinguish epochs.
     """
 
     def __init__(self, data_source: DataSource, first: int, step: int) -> None:
@@ -512,5 +513,5 @@ class InterleavedDataSource(DataSource):
         return self._data_source._get_data_of_generation(self._first + position * self._step, generation)
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
         self._generation += 1

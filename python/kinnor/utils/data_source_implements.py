@@ -1,4 +1,4 @@
-"""Sources of examples for common cases."""
+"""Data sources for common cases."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ __all__ = ["CacheDataSource", "ConcatDataSource", "CsvDataSource", "SimpleDataSo
 
 
 class SimpleDataSource(DataSource):
-    """Examples that a function loads: the one at `position` is `load_func(order[position])`.
+    """Examples loaded by a function: the one at `position` is `load_func(order[position])`.
 
-    The function is called once, with 0, to see how many arrays an example has; they are named `x0`, `x1` and so on.
+    The function is called once with 0, to count the arrays of an example. They are named `x0`, `x1` and so on.
 
     Args:
-        load_func: Takes the index of an example, from 0, and returns a tuple of its arrays. Iterators call it in their
-            own thread.
+        load_func: Function from an example's index to a tuple of its arrays. The thread of an iterator calls it.
         num_examples: Number of examples.
-        shuffle: Whether the examples come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        shuffle: Whether to shuffle the examples, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
 
     Raises:
         DataError: If there are no examples, or if the function does not return a tuple.
@@ -63,22 +62,23 @@ class SimpleDataSource(DataSource):
         return self._load_func(int(self._orders[generation][position]))
 
     def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
+        """Move on to the order of the next epoch."""
         self._generation += 1
         if _core.unwary():
             self._generate_order(self._generation)
 
     def _generate_order(self, generation: int) -> None:
+        """Draw the orders up to this generation."""
         self._orders[generation]
 
 
 class ConcatDataSource(DrawingDataSource):
-    """Several sources, one after the other, as one.
+    """Several sources, one after the other, as a single source.
 
     Args:
-        data_source_list: The sources; they have the same variables.
-        shuffle: Whether the examples of all of them come in random order, a new one in each epoch.
-        rng: What the order is drawn from; `RandomState(313)` if it is None.
+        data_source_list: The sources. They have the same variables.
+        shuffle: Whether to shuffle the examples of all sources, in a new order each epoch.
+        rng: Random generator of the order; None is `RandomState(313)`.
 
     Raises:
         DataError: If there are no sources, or if their variables differ.
@@ -104,7 +104,7 @@ class ConcatDataSource(DrawingDataSource):
         return self._data_sources[which]._get_data(index - start)
 
     def close(self) -> None:
-        """Close all the sources."""
+        """Close all sources."""
         if not self._closed:
             for source in self._data_sources:
                 source.close()

@@ -1,6 +1,6 @@
-"""Loaders of what a cell of a CSV data set names: images, sounds, tables, arrays.
+"""Loaders of the files named in cells of a CSV data set: images, audio, tables, arrays.
 
-Knows files, on this machine or at an address, and their formats; knows no data sets. No pickle is loaded.
+Files are local or at a URL. Knows no data sets. Pickled data is never loaded.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 
 
 class FileReader:
-    """Files by names that are relative to a folder, or to the folder that a file is in.
+    """Opens files by names relative to a folder, or relative to the folder of a file.
 
     Args:
-        base_uri: The folder, or the file: a path, or an address (`http:`, `https:`, `file:`).
+        base_uri: The folder or the file: a path, or a URL (`http:`, `https:`, `file:`).
 
     Raises:
-        UnsupportedError: If it is an address of another kind, such as `s3:`.
+        UnsupportedError: If the URL has another scheme, such as `s3:`.
     """
 
     def __init__(self, base_uri: str | os.PathLike[str]) -> None:
@@ -67,6 +67,7 @@ class FileReader:
             )
 
     def _path(self, filename: str | None) -> Path:
+        """The path of a file named relative to the folder."""
         base = Path(self._base_uri)
         if filename is None:
             return base
@@ -76,12 +77,12 @@ class FileReader:
         """Open a file for reading.
 
         Args:
-            filename: Its name; the file that the reader was made of by default.
-            textmode: Whether to read text.
-            encoding: Of the text.
+            filename: Its name; by default the file in `base_uri`.
+            textmode: Whether to open it as text.
+            encoding: Encoding of the text.
 
         Raises:
-            OSError: If it cannot be read.
+            OSError: If the file cannot be read.
         """
         if self._is_address:
             address = self._base_uri if filename is None else urljoin(self._base_uri, filename.replace("\\", "/"))
@@ -93,13 +94,13 @@ class FileReader:
 
     @contextmanager
     def open_cache(self, cache_name: str) -> Iterator[Any]:
-        """A file `.h5` in the folder, open for reading in a `with` block.
+        """Open a `.h5` file of the folder in a `with` block.
 
         Args:
-            cache_name: Its name.
+            cache_name: Name of the file.
 
         Raises:
-            OSError: If it cannot be read.
+            OSError: If the file cannot be read.
             ImportError: If h5py is not installed.
         """
         h5py = needed("FileReader.open_cache", "h5py", ".h5 files", "h5")
@@ -107,10 +108,10 @@ class FileReader:
             yield cache
 
     def listdir(self) -> list[str]:
-        """The names in the folder, in order.
+        """The names of the folder's files, sorted.
 
         Raises:
-            UnsupportedError: If it is at an address: nothing tells what is there.
+            UnsupportedError: If the folder is at a URL, because URLs cannot be listed.
         """
         if self._is_address:
             raise UnsupportedError(f"FileReader.listdir: expected a folder on this machine, got {self._base_uri!r}")
@@ -118,7 +119,7 @@ class FileReader:
 
 
 def get_file_extension(source: str | os.PathLike[str] | IO[Any]) -> str:
-    """The extension of a name, in lower case.
+    """The extension of a name in lower case.
 
     Args:
         source: A path, or a file with a name.
@@ -128,17 +129,17 @@ def get_file_extension(source: str | os.PathLike[str] | IO[Any]) -> str:
 
 
 class ResourceFileReader:
-    """A file, or one that is open, with the ending of its name.
+    """A file by its path, or an open file, with the extension of its name.
 
     Args:
-        source: Path, or a file open for reading bytes; if it has a name, that says the ending.
+        source: Path, or a file open for reading bytes. The name of an open file gives the extension.
 
     Raises:
-        DataError: If it is neither, such as a file that is open for reading text.
+        DataError: If `source` is something else, such as a file open for reading text.
     """
 
     def __init__(self, source: str | os.PathLike[str] | IO[bytes]) -> None:
-        given: Any = source  # which may be of any type
+        given: Any = source  # typed Any, because the caller may pass anything
         if isinstance(given, io.TextIOBase) or not (isinstance(given, (str, os.PathLike)) or hasattr(given, "read")):
             raise DataError(f"ResourceFileReader: expected a path or a file open for reading bytes, got {source!r}")
         self._source = source
@@ -146,10 +147,10 @@ class ResourceFileReader:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """The file for a `with` block, with an attribute `ext`.
+        """Open the file in a `with` block. The file has an attribute `ext`.
 
         Raises:
-            OSError: If it cannot be read.
+            OSError: If the file cannot be read.
         """
         if isinstance(self._source, (str, os.PathLike)):
             with FileReader(self._source).open() as file:
@@ -159,7 +160,7 @@ class ResourceFileReader:
 
 
 class _Named:
-    """A file with the ending of its name."""
+    """An open file with the extension of its name as attribute `ext`."""
 
     def __init__(self, file: IO[bytes], ext: str) -> None:
         self._file, self.ext = file, ext
@@ -174,19 +175,19 @@ class _Named:
 def load_image(
     file: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
 ) -> NDArray[Any]:
-    """An image as networks take it.
+    """Load an image as a network's input.
 
     Args:
         file: Path, or a file open for reading bytes.
-        shape: Colours, height and width; those of the image by default.
-        normalize: Whether to divide by the largest value, so that the result lies within [0, 1].
+        shape: Channels, height and width; by default the image's.
+        normalize: Whether to divide by the largest value of the type, so that the result is in [0, 1].
 
     Returns:
-        Array of shape (colours, height, width).
+        Array of shape (channels, height, width).
 
     Raises:
-        ImageError: If the file is no image.
-        DataError: If it has another number of colours.
+        ImageError: If the file is not an image.
+        DataError: If the image has another number of channels.
     """
     pixels = read_image(file)
     if shape is not None:
@@ -205,19 +206,19 @@ def load_image(
 def load_image_imread(
     file: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, max_range: float = 1.0
 ) -> NDArray[Any]:
-    """An image as networks take it, in another size if wanted.
+    """Load an image as a network's input, optionally resized.
 
     Args:
         file: Path, or a file open for reading bytes.
-        shape: Colours (1 of grey, 3 or 4), height and width; those of the image by default.
-        max_range: What the largest value of a pixel becomes; if negative, the pixels stay `uint8`.
+        shape: Channels (1 for grey, 3 or 4), height and width; by default the image's.
+        max_range: Value for the brightest pixel; if negative, the pixels stay `uint8`.
 
     Returns:
-        Array of shape (colours, height, width).
+        Array of shape (channels, height, width).
 
     Raises:
-        ImageError: If the file is no image.
-        ArgumentError: If the number of colours is another one.
+        ImageError: If the file is not an image.
+        ArgumentError: If the number of channels is another one.
     """
     if shape is not None and len(shape) != 3:
         raise ArgumentError(f"load_image_imread: expected `shape` to be colours, height and width, got {shape}")
@@ -232,15 +233,15 @@ def load_image_imread(
 def load_wav(
     path: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
 ) -> NDArray[Any]:
-    """A sound from a WAV file.
+    """Load a WAV file.
 
     Args:
         path: Path, or a file open for reading bytes.
-        shape: Shape of the array; samples and channels by default.
+        shape: Shape of the result; by default (samples, channels).
         normalize: Without effect.
 
     Raises:
-        DataError: If it has no sound, or one of another size.
+        DataError: If the file has no audio, or if its size differs.
     """
     try:
         samples = auread(path)
@@ -252,15 +253,15 @@ def load_wav(
 def load_audio(
     file: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
 ) -> NDArray[Any]:
-    """A sound with as many samples and channels as wanted.
+    """Load an audio file, resampled to a number of samples and channels.
 
     Args:
         file: Path, or a file open for reading bytes.
-        shape: Samples and channels; those of the sound by default.
+        shape: Samples and channels; by default the file's.
         normalize: Without effect.
 
     Raises:
-        DataError: If it has no sound, or one that does not become one of these channels.
+        DataError: If the file has no audio, or if its channels cannot be converted.
     """
     try:
         samples = auread(file)
@@ -273,15 +274,15 @@ load_audio_pydub = load_audio
 
 
 def load_csv(file: IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """A table of numbers.
+    """Load a CSV table of numbers.
 
     Args:
         file: A file open for reading bytes.
-        shape: Shape of the array; rows and columns by default.
+        shape: Shape of the result; by default (rows, columns).
         normalize: Without effect.
 
     Raises:
-        DataError: If a cell is no number, or if the rows do not have the same length.
+        DataError: If a cell is not a number, or if the rows have different lengths.
     """
     try:
         rows = [row for row in csv.reader(io.StringIO(file.read().decode("utf-8-sig"))) if row]
@@ -294,15 +295,15 @@ def load_csv(file: IO[bytes], shape: Sequence[int] | None = None, normalize: boo
 def load_npy(
     path: str | os.PathLike[str] | IO[bytes], shape: Sequence[int] | None = None, normalize: bool = False
 ) -> NDArray[Any]:
-    """An array of NumPy's.
+    """Load an array from an `.npy` file.
 
     Args:
         path: Path, or a file open for reading bytes.
-        shape: Shape of the array; its own by default.
+        shape: Shape of the result; by default the array's.
         normalize: Without effect.
 
     Raises:
-        DataError: If it is no array of numbers.
+        DataError: If the file is not an array of numbers.
     """
     try:
         found: NDArray[Any] = np.load(path, allow_pickle=False)
@@ -312,6 +313,7 @@ def load_npy(
 
 
 def _name(file: Any) -> Any:
+    """The name of a file for error texts."""
     return getattr(file, "name", file)
 
 
@@ -321,19 +323,19 @@ LOADERS: dict[str, Callable[..., NDArray[Any]]] = {
     ".csv": load_csv,
     ".npy": load_npy,
 }
-"""What reads files with an extension; called with a file, a shape or None, and whether to normalize."""
+"""Loaders by extension. Their arguments are a file, a shape or None, and whether to normalize."""
 
-_load_functions = LOADERS  # NNabla's name, which programs import.
+_load_functions = LOADERS  # The name that programs of NNabla import.
 
 
 def load(ext: str) -> Callable[..., NDArray[Any]]:
-    """The loader of files with an extension.
+    """The loader for an extension.
 
     Args:
         ext: The extension, such as `.png`.
 
     Raises:
-        DataError: If there is none.
+        DataError: If there is no loader for it.
     """
     if ext not in LOADERS:
         raise DataError(f"load: expected one of the extensions {list(LOADERS)}, got {ext!r}")

@@ -1,7 +1,7 @@
-"""Arrays of other libraries without a copy, by way of DLPack.
+"""Exchange of arrays with other libraries through DLPack, without a copy.
 
-Arrays and variables have `__dlpack__` themselves, so that other libraries can take them; this is the way in, and
-NNabla's form of both.
+Arrays and variables have `__dlpack__`, so other libraries can import them. This module imports arrays of other
+libraries, and has NNabla's functions for both directions.
 
     >>> import numpy as np
     >>> theirs = np.zeros(3, np.float32)
@@ -23,18 +23,18 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(a: NdArray, dtype: Any = None, ctx: Any = None) -> Any:
-    """An array as a DLPack capsule, which shares its memory.
+    """Export an array as a DLPack capsule that shares its memory.
 
     Args:
         a: The array.
-        dtype: Type of element to convert it to first.
+        dtype: Element type to convert the array to first.
         ctx: Accepted for NNabla programs; there is one device.
 
     Returns:
-        The capsule, to be taken once.
+        The capsule, which can be imported once.
 
     Raises:
-        BufferError: If DLPack has no such type of element.
+        BufferError: If DLPack does not have this element type.
     """
     if dtype is not None:
         a.cast(dtype)
@@ -42,37 +42,37 @@ def to_dlpack(a: NdArray, dtype: Any = None, ctx: Any = None) -> Any:
 
 
 def from_dlpack(dlp: Any, arr: NdArray | None = None) -> NdArray:
-    """An array over the memory of a DLPack capsule, or of an object that gives one.
+    """Import a DLPack capsule, or an object with `__dlpack__`, as an array that shares the memory.
 
-    Memory that may only be read, or whose elements are not in a row, is copied.
+    Memory that is read-only or not contiguous is copied.
 
     Args:
-        dlp: The capsule, which is used up, or the object.
-        arr: Array of the same shape that is to have the memory instead of a new one.
+        dlp: The capsule, which is consumed, or the object.
+        arr: Array of the same shape to store the memory in, instead of a new array.
 
     Returns:
         The array.
 
     Raises:
         ShapeError: If `arr` has another shape.
-        BufferError: If the memory is that of another device.
+        BufferError: If the memory is on another device.
     """
     try:
         values = np.from_dlpack(Capsule(dlp.__dlpack__() if hasattr(dlp, "__dlpack__") else dlp))
     except BufferError:
         if not hasattr(dlp, "__dlpack__"):
             raise
-        # This form of capsule cannot say that memory is only to be read; that which NumPy asks for can.
+        # This kind of capsule cannot mark memory as read-only. The kind that NumPy asks for can.
         values = np.from_dlpack(dlp).copy()
     except ValueError as error:
         raise RangeError(f"from_dlpack: expected a capsule `dltensor` that was not used yet, got {dlp!r}") from error
     made = NdArray(values.shape) if arr is None else arr
-    made._borrow(values, writable=True)  # what is not had no such capsule
+    made._borrow(values, writable=True)  # read-only memory never comes as this kind of capsule
     return made
 
 
 class Capsule:
-    """A bare capsule in the form that NumPy asks for."""
+    """Wraps a bare capsule for NumPy."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -81,4 +81,4 @@ class Capsule:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # NumPy looks at the device that the capsule itself names.
+        return (1, 0)  # Always the CPU: NumPy checks the device in the capsule itself.

@@ -1,6 +1,6 @@
-"""Files from an address, kept on this machine.
+"""Downloads files and stores them locally.
 
-Knows addresses and files; knows nothing of what is in them.
+Knows URLs and files, but no file contents.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from ..logger import logger
 __all__ = ["DownloadError", "download", "get_data_home", "opened_address"]
 
 BLOCK = 1 << 16
-"""Bytes that are read at once."""
+"""Number of bytes to read in one step."""
 
 SECONDS = 30
-"""That a server may be silent."""
+"""Seconds without data from the server until a download fails."""
 
 
 class DownloadError(Error, URLError):
-    """A file is neither kept on this machine nor to be had from its address."""
+    """The file neither exists locally nor can be downloaded."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def get_data_home() -> str:
-    """The folder that downloaded files are kept in; it is made if it is not there.
+    """The folder of downloaded files. It is created if it does not exist.
 
-    That is `nnabla_data` in the home folder, or what the environment variable `NNABLA_DATA_HOME` says.
+    It is `nnabla_data` in the home folder, or the value of the environment variable `NNABLA_DATA_HOME`.
 
     Returns:
         The path of the folder.
@@ -49,24 +49,23 @@ def get_data_home() -> str:
 def download(
     url: str, output_file: str | os.PathLike[str] | None = None, open_file: bool = True, allow_overwrite: bool = False
 ) -> IO[bytes] | None:
-    """Have a file from an address, unless it is there already.
+    """Download a file, unless it exists locally.
 
-    The file is written whole or not at all. Without a network, put it where it is expected by hand: the error says
-    where.
+    The file is written whole or not at all. Without a network, put the file at the path that the error names.
 
     Args:
-        url: The address: `https:`, `http:`, `ftp:` or `file:`.
-        output_file: Where the file goes; by its name into `get_data_home()` by default.
+        url: The URL: `https:`, `http:`, `ftp:` or `file:`.
+        output_file: Path of the local file; by default its name in `get_data_home()`.
         open_file: Whether to open it for reading bytes.
-        allow_overwrite: Whether to read it again if it is there.
+        allow_overwrite: Whether to download an existing file again.
 
     Returns:
         The open file, or None.
 
     Raises:
-        DownloadError: If it cannot be read. It is a `urllib.error.URLError`, hence an `OSError`.
-        ArgumentError: If the address names no file.
-        OSError: If it cannot be written.
+        DownloadError: If the download fails. It is a `urllib.error.URLError`, hence an `OSError`.
+        ArgumentError: If the URL does not name a file.
+        OSError: If the file cannot be written.
 
     Examples:
         >>> import tempfile
@@ -80,26 +79,26 @@ def download(
     parts = urlsplit(url)
     name = Path(unquote(parts.path)).name
     if not parts.scheme or not name:
-        raise ArgumentError(f"download: expected an address of a file, such as https://host/name, got {url!r}")
+        raise ArgumentError(f"download: expected the URL of a file, such as https://host/name, got {url!r}")
     target = Path(get_data_home(), name) if output_file is None else Path(output_file)
     if allow_overwrite or not target.exists():
         _fetch(url, target)
     else:
-        logger.debug("%s is there already, and not read from %s.", target, url)
+        logger.debug("%s exists and is not downloaded from %s.", target, url)
     return target.open("rb") if open_file else None
 
 
 def opened_address(url: str, instead: str = "") -> Any:
-    """What is at an address, open for reading.
+    """Open a URL for reading.
 
     Args:
-        url: The address.
-        instead: What else would do, for the error.
+        url: The URL.
+        instead: An alternative for the user, appended to the error text.
 
     Raises:
-        DownloadError: If it cannot be read.
+        DownloadError: If the URL cannot be read.
     """
-    from http.client import HTTPException  # With what it brings, too much for an import of data sets.
+    from http.client import HTTPException  # Imported late, because it is slow to import.
     from urllib.request import urlopen
 
     try:
@@ -110,7 +109,8 @@ def opened_address(url: str, instead: str = "") -> Any:
 
 
 def _fetch(url: str, target: Path) -> None:
-    answer = opened_address(url, f" (or one that was put at {target} by hand)")
+    """Download a URL to a local file, whole or not at all."""
+    answer = opened_address(url, f" (or put the file at {target} yourself)")
     target.parent.mkdir(parents=True, exist_ok=True)
     with answer, replacing(target) as temporary, temporary.open("wb") as file:
         length = answer.headers.get("Content-Length")
@@ -126,6 +126,7 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _block(answer: Any, url: str) -> bytes:
+    """Read the next block of a response."""
     from http.client import HTTPException
 
     try:

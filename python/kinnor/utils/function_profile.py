@@ -1,4 +1,4 @@
-"""Where a Python function spends its time, by a profiler of Python's."""
+"""Profiles of Python functions by a Python profiler."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["FunctionProfile", "profile"]
 
 
 class FunctionProfile:
-    """A Python function that is watched while it runs; `profile` makes it, as the attribute `profiler`.
+    """A Python function with a profiler. `profile` creates it as the attribute `profiler`.
 
     Args:
         fn: The function.
-        condition: Takes the arguments of a call, and says whether that call counts; all do by default.
+        condition: Predicate on the arguments: whether to profile the call. All calls by default.
         profile_class: `cProfile.Profile`, or a class like it.
-        print_freq: After how many calls the times are printed; 0 for once, when Python ends.
-        sort_keys: What the table is sorted by, as `pstats.Stats.sort_stats` takes it.
-        print_restrictions: What is printed of it, as `pstats.Stats.print_stats` takes it.
+        print_freq: Number of calls after which the times are printed; 0 prints them once at the end of the process.
+        sort_keys: Sort order of the table, as for `pstats.Stats.sort_stats`.
+        print_restrictions: Rows to print, as for `pstats.Stats.print_stats`.
     """
 
     profiling = False
-    """Whether any function is being watched: one within another is not watched by itself."""
+    """True while any function is profiled. Functions called within it are not profiled separately."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FunctionProfile:
         atexit.register(self._at_end)
 
     def reset_stats(self) -> None:
-        """Forget the times so far."""
+        """Discard the times so far."""
         self._profile = self.profile_class()
         self.ncalls = 0
 
@@ -57,7 +57,7 @@ class FunctionProfile:
         """Print the times so far on standard output.
 
         Args:
-            reset: Whether to forget them afterwards.
+            reset: Whether to discard them afterwards.
         """
         code = getattr(self.fn, "__code__", None)
         where = f"{code.co_filename}:{code.co_firstlineno}, " if code else ""
@@ -68,11 +68,12 @@ class FunctionProfile:
             self.reset_stats()
 
     def _at_end(self) -> None:
+        """Print the times at the end of the process, if there were calls."""
         if self.ncalls:
             self.print_stats()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, and watch it."""
+        """Call the function with profiling."""
         if FunctionProfile.profiling or not (self.condition is None or self.condition(*args, **kwargs)):
             return self.fn(*args, **kwargs)
         FunctionProfile.profiling = True
@@ -93,16 +94,15 @@ def profile(
     sort_keys: Sequence[str] | None = None,
     print_restrictions: Sequence[Any] | None = None,
 ) -> Any:
-    """Watch a Python function: where its calls spend their time is printed.
+    """Profile a Python function and print the times of its calls.
 
     Args:
         fn: The function; without it, a decorator with these arguments is returned.
-        condition: Takes the arguments of a call, and says whether that call counts; all do by default.
+        condition: Predicate on the arguments: whether to profile the call. All calls by default.
         profile_class: `cProfile.Profile`, or a class like it.
-        print_freq: After how many calls the times are printed; 0 for once, when Python ends.
-        sort_keys: What the table is sorted by, as `pstats.Stats.sort_stats` takes it: by default `cumulative`,
-            `time`, `calls`.
-        print_restrictions: What is printed of it, as `pstats.Stats.print_stats` takes it: by default 40 lines.
+        print_freq: Number of calls after which the times are printed; 0 prints them once at the end of the process.
+        sort_keys: Sort order of the table, as for `pstats.Stats.sort_stats`: by default `cumulative`, `time`, `calls`.
+        print_restrictions: Rows to print, as for `pstats.Stats.print_stats`: by default 40 lines.
 
     Returns:
         The function, with a `FunctionProfile` as its attribute `profiler`.

@@ -1,4 +1,4 @@
-"""Learning rates that change with the iteration."""
+"""Learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class BaseLearningRateScheduler:
-    """What every schedule can do; a schedule of your own derives from it."""
+    """The base class of learning-rate schedules."""
 
     def get_learning_rate(self, iter: int) -> float:
         """The learning rate of one iteration.
@@ -37,15 +37,15 @@ class BaseLearningRateScheduler:
 
 
 class PolynomialScheduler(BaseLearningRateScheduler):
-    """Falls to zero as a power: `init_lr (1 - iter / max_iter)^power`.
+    """Polynomial decay to zero: `init_lr (1 - iter / max_iter)^power`.
 
     Args:
-        init_lr: The learning rate at the start.
-        max_iter: The iteration at which it is zero, and from which it stays so.
+        init_lr: Initial learning rate.
+        max_iter: The iteration from which on the learning rate is zero.
         power: The power, zero or more.
 
     Raises:
-        TypeError: If an argument is no number.
+        TypeError: If an argument is not a number.
         ValueError: If `max_iter` is below one, or `power` below zero.
     """
 
@@ -61,14 +61,14 @@ class PolynomialScheduler(BaseLearningRateScheduler):
 
 
 class CosineScheduler(BaseLearningRateScheduler):
-    """Falls to zero along half a cosine: `init_lr (cos(pi iter / max_iter) + 1) / 2`.
+    """Cosine decay to zero: `init_lr (cos(pi iter / max_iter) + 1) / 2`.
 
     Args:
-        init_lr: The learning rate at the start.
-        max_iter: The iteration at which it is zero, and from which it stays so.
+        init_lr: Initial learning rate.
+        max_iter: The iteration from which on the learning rate is zero.
 
     Raises:
-        TypeError: If an argument is no number.
+        TypeError: If an argument is not a number.
         ValueError: If `max_iter` is below one.
     """
 
@@ -82,15 +82,15 @@ class CosineScheduler(BaseLearningRateScheduler):
 
 
 class ExponentialScheduler(BaseLearningRateScheduler):
-    """Is multiplied again and again: `init_lr gamma^floor(iter / iter_interval)`.
+    """Exponential decay: `init_lr gamma^floor(iter / iter_interval)`.
 
     Args:
-        init_lr: The learning rate at the start.
-        gamma: What it is multiplied by.
-        iter_interval: After how many iterations.
+        init_lr: Initial learning rate.
+        gamma: Factor of each decay.
+        iter_interval: Number of iterations between decays.
 
     Raises:
-        TypeError: If an argument is no number.
+        TypeError: If an argument is not a number.
         ValueError: If `iter_interval` is below one.
     """
 
@@ -106,15 +106,15 @@ class ExponentialScheduler(BaseLearningRateScheduler):
 
 
 class StepScheduler(BaseLearningRateScheduler):
-    """Is multiplied at given iterations: by `gamma` for each of `iter_steps` that is reached.
+    """Step decay: the learning rate is multiplied by `gamma` at each iteration of `iter_steps`.
 
     Args:
-        init_lr: The learning rate at the start.
-        gamma: What it is multiplied by.
-        iter_steps: The iterations at which this happens.
+        init_lr: Initial learning rate.
+        gamma: Factor of each decay.
+        iter_steps: The iterations of the decays.
 
     Raises:
-        TypeError: If an argument is no number, or `iter_steps` no list of numbers.
+        TypeError: If an argument is not a number, or if `iter_steps` is not a list of numbers.
 
     Examples:
         >>> schedule = StepScheduler(0.1, 0.5, [100, 200])
@@ -138,14 +138,14 @@ class StepScheduler(BaseLearningRateScheduler):
 
 
 class LinearWarmupScheduler(BaseLearningRateScheduler):
-    """Grows into another schedule: that one's rate times `(iter + 1) / warmup_iter` until `warmup_iter`.
+    """Linear warm-up: another schedule's learning rate times `(iter + 1) / warmup_iter` until `warmup_iter`.
 
     Args:
-        scheduler: The schedule; its own count runs from iteration 0 as well.
-        warmup_iter: For how many iterations the rate grows.
+        scheduler: The other schedule. Its iterations count from 0, too.
+        warmup_iter: Number of iterations of the warm-up.
 
     Raises:
-        TypeError: If `warmup_iter` is no number, or `scheduler` has no learning rate to ask for.
+        TypeError: If `warmup_iter` is not a number, or if `scheduler` is not a schedule.
     """
 
     def __init__(self, scheduler: BaseLearningRateScheduler, warmup_iter: int) -> None:
@@ -161,7 +161,7 @@ class LinearWarmupScheduler(BaseLearningRateScheduler):
 
 
 def _at_least(op: str, name: str, value: Any, least: int) -> Any:
-    """Refuse what is no number, and what is less."""
+    """Return a number. Raises an error if it is not a number, or below `least`."""
     if _check.number(op, name, value) < least:
         raise RangeError(f"{op}: expected `{name}` to be at least {least}, got {value}")
     return value

@@ -1,4 +1,4 @@
-"""Reading networks with what trains, watches and runs them, built and linked, as NNabla does it."""
+"""Loads networks with their optimizers, monitors and executors, built and linked as in NNabla."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ Assignment = OrderedDict[Any, Any]
 
 @dataclass
 class GlobalConfig:
-    """What holds for all networks."""
+    """Settings for all networks."""
 
     default_context: Context
 
 
 @dataclass
 class TrainingConfig:
-    """How long to train, and how often to look at the monitors."""
+    """Duration of the training, and frequency of the monitors."""
 
     max_epoch: int
     iter_per_epoch: int
@@ -73,7 +73,7 @@ class TrainingConfig:
 
 @dataclass
 class Dataset:
-    """A data set; `data_iterator` makes an iterator of it, or is None if none was asked for."""
+    """A data set. `data_iterator` creates an iterator over it, or is None if none was requested."""
 
     uri: str
     cache_dir: str
@@ -83,9 +83,9 @@ class Dataset:
 
 @dataclass
 class Linked:
-    """What feeds a network: data by the variables that take them, and generators of others.
+    """The base of optimizers, monitors and executors: the data sets and generators that fill a network's inputs.
 
-    `network` and what refers to it are there once `link_components` has run.
+    `network` and the attributes with its variables are set by `link_components`.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Linked:
 
 @dataclass
 class Optimizer(Linked):
-    """What trains a network: `target` is run forward and backward, then `solver` updates `parameters`."""
+    """Trains a network: runs `target` forward and backward, then `solver` updates `parameters`."""
 
     solver: Any = None
     scheduler: Any = None
@@ -118,7 +118,7 @@ class Optimizer(Linked):
 
 @dataclass
 class Monitor(Linked):
-    """What watches a network: `target` is run forward, then `monitor_variables` are read."""
+    """Evaluates a network: runs `target` forward, then reads `monitor_variables`."""
 
     monitor_variables: list[NetworkVariable] = field(default_factory=list)
     target: Any = None
@@ -126,9 +126,9 @@ class Monitor(Linked):
 
 @dataclass
 class Executor(Linked):
-    """What runs a network: `forward_target` is run forward, then the keys of `output_assign` are read.
+    """Runs a network: runs `forward_target` forward, then reads the keys of `output_assign`.
 
-    With `need_back_propagation`, `backward_target` is run backward in between; otherwise it is None.
+    With `need_back_propagation`, `backward_target` is run backward between these steps. Otherwise it is None.
     """
 
     num_evaluations: int = 1
@@ -144,12 +144,12 @@ class Executor(Linked):
 
 
 class Info:
-    """What files hold: `networks`, `datasets`, `optimizers`, `monitors`, `executors` by name, `training_config`.
+    """The contents of files: `networks`, `datasets`, `optimizers`, `monitors`, `executors` by name, `training_config`.
 
     Attributes:
-        proto: The message that it was made of.
-        proto_graph: The networks as one graph, in the order of the files.
-        states: States of solvers, as `kinnor.files.network_file` reads them.
+        proto: The message of the files.
+        proto_graph: The networks as one graph description, in the order of the files.
+        states: Solver states, as read by `kinnor.files.network_file`.
     """
 
     networks: OrderedDict[str, ProtoNetwork]
@@ -173,23 +173,23 @@ def load(
     extension: str = ".nntxt",
     context: str | None = None,
 ) -> Info:
-    """Read files, build their networks and link what belongs together. Parameters go into the current scope.
+    """Read files, build their networks and link their components. Parameters go into the current scope.
 
     Args:
         filenames: Path of a `.nnp`, `.nntxt`, `.prototxt`, `.protobuf` or `.h5` file, a file open for reading, or
             several of them.
-        prepare_data_iterator: Whether data sets get iterators; if None, whether there is something to train.
-        batch_size: What stands in the place of the batch, if not what the file says.
+        prepare_data_iterator: Whether data sets get iterators. None creates them if there are optimizers.
+        batch_size: Batch size; the file's by default.
         exclude_parameter: Whether to leave the parameters out.
         parameter_only: Whether to leave everything else out.
         extension: Format of a file object.
-        context: `cpu`, or None for the one that the file says; networks are built in it.
+        context: `cpu`, or None for the context of the file. The networks are built in it.
 
     Returns:
-        What the files hold.
+        The contents of the files.
 
     Raises:
-        NetworkError: If a file is malformed, or if names in it do not fit.
+        NetworkError: If a file is malformed, or if names in it do not match.
         Error: If a network cannot be built.
         OSError: If a file cannot be read.
     """
@@ -214,19 +214,19 @@ def base_load(
     extension: str = ".nntxt",
     context: str | None = None,
 ) -> Info:
-    """Read files as `load` does, but build no network: nothing refers to a variable, solvers have no parameters.
+    """Read files as `load` does, but build no networks: nothing refers to variables, solvers have no parameters.
 
     Args:
-        filenames: As `load` takes them.
-        prepare_data_iterator: Whether data sets get iterators; if None, whether there is something to train.
+        filenames: As in `load`.
+        prepare_data_iterator: Whether data sets get iterators. None creates them if there are optimizers.
         batch_size: Without effect before networks are built.
         exclude_parameter: Whether to leave the parameters out.
         parameter_only: Whether to leave everything else out.
         extension: Format of a file object.
-        context: `cpu`, or None for the one that the file says.
+        context: `cpu`, or None for the context of the file.
 
     Returns:
-        What the files hold.
+        The contents of the files.
 
     Raises:
         NetworkError: If a file is malformed.
@@ -257,7 +257,7 @@ def base_load(
 
 
 def _known(filenames: PathOrFile | Sequence[PathOrFile]) -> list[PathOrFile]:
-    """The files whose ending is that of a format, or which have none: NNabla leaves the others out with a warning."""
+    """The files with a known extension or without one. Others are skipped with a warning, as in NNabla."""
     each: Any = filenames if isinstance(filenames, (list, tuple)) else [filenames]
     found = []
     for file in each:
@@ -270,13 +270,13 @@ def _known(filenames: PathOrFile | Sequence[PathOrFile]) -> list[PathOrFile]:
 
 
 def link_components(info: Info) -> None:
-    """Give optimizers, monitors and executors the variables of networks that were built, and solvers their parameters.
+    """Link optimizers, monitors and executors to the variables of built networks, and set the solvers' parameters.
 
     Args:
-        info: What `base_load` has read, each of whose networks was called.
+        info: The result of `base_load`. Each of its networks must have been called.
 
     Raises:
-        NetworkError: If names do not fit, or if a network was not built.
+        NetworkError: If names do not match, or if a network was not built.
     """
     for optimizer in info.optimizers.values():
         _link_optimizer(info, optimizer)
@@ -287,21 +287,21 @@ def link_components(info: Info) -> None:
 
 
 def restore_optimizer_state(optimizer: Optimizer) -> None:
-    """Give the solver of an optimizer what the files keep of it.
+    """Load the states of an optimizer's solver from the files, if they contain any.
 
     Args:
-        optimizer: The optimizer, whose solver has its parameters.
+        optimizer: The optimizer. Its solver must have its parameters.
 
     Raises:
-        ParameterError: If the states are malformed or those of another solver.
-        GraphError: If one is of a parameter that was not set.
+        ParameterError: If the states are malformed or belong to another solver.
+        GraphError: If a state belongs to a parameter that the solver does not have.
     """
     optimizer.solver.set_states_from_protobuf(optimizer.proto)
     solvers.load_states(optimizer.name, optimizer.solver, optimizer.states)
 
 
 def _context(proto: Any, wanted: str | None) -> Context:
-    """The context of a file, as far as this machine has it."""
+    """The context of a file, restricted to what this machine supports."""
     if wanted is not None and wanted != "cpu":
         raise NetworkError(f"load: expected `context` to be 'cpu', got {wanted!r}")
     backends = list(proto.backends)
@@ -310,7 +310,7 @@ def _context(proto: Any, wanted: str | None) -> Context:
 
 
 def _reader(uri: str, cache_dir: str | None, overwrite_cache: bool) -> partial[DataIterator]:
-    """What reads a data set: a cache of it that is there and is not to be written anew, otherwise the file itself."""
+    """The iterator of a data set: over its cache if that exists and is not to be overwritten, else over the file."""
     if uri.endswith(".cache"):
         return partial(data_iterator_cache, uri)
     if cache_dir and not overwrite_cache and Path(cache_dir, "cache_index.csv").is_file():
@@ -319,6 +319,7 @@ def _reader(uri: str, cache_dir: str | None, overwrite_cache: bool) -> partial[D
 
 
 def _dataset(proto: Any, number: int, prepare: bool) -> Dataset:
+    """Create the data set of a message."""
     if prepare and proto.batch_size < 1:
         raise NetworkError(f"load: expected a batch size of data set {proto.name!r}, got {proto.batch_size}")
     return _create_dataset(
@@ -345,15 +346,15 @@ def _create_dataset(
     prepare_data_iterator: bool,
     dataset_index: int,
 ) -> Dataset:
-    """A data set; programs of NNabla import this under its name and with its arguments.
+    """Create a data set. Programs of NNabla import this function.
 
     Args:
         uri: Path of a CSV file, or of a folder `.cache`.
         batch_size: Examples in a batch.
-        shuffle: Whether they come in random order.
-        no_image_normalization: Whether pixels stay whole numbers.
-        cache_dir: A folder with the same examples as files, which is read if it is there.
-        overwrite_cache: Whether the folder is passed over.
+        shuffle: Whether to shuffle the examples.
+        no_image_normalization: Whether to keep pixels as whole numbers.
+        cache_dir: Folder with a cache of the data set, which is read if it exists.
+        overwrite_cache: Whether to ignore the cache.
         create_cache_explicitly: Without effect: nothing is written.
         prepare_data_iterator: Whether the data set gets an iterator.
         dataset_index: Seed of the random order.
@@ -366,10 +367,11 @@ def _create_dataset(
     return Dataset(uri, cache_dir or "", not no_image_normalization, make)
 
 
-# --- What feeds networks
+# --- Inputs of networks
 
 
 def _network(info: Info, proto: Any) -> ProtoNetwork:
+    """The network that a message refers to."""
     if proto.network_name not in info.networks:
         raise NetworkError(
             f"load: expected one of the networks {list(info.networks)} in {proto.name!r}, got {proto.network_name!r}"
@@ -378,6 +380,7 @@ def _network(info: Info, proto: Any) -> ProtoNetwork:
 
 
 def _feed(info: Info, linked: Linked) -> None:
+    """Link the inputs of a network to data sets and generators."""
     proto = linked.proto
     network = linked.network = _network(info, proto)
     for name in getattr(proto, "dataset_name", ()):
@@ -391,6 +394,7 @@ def _feed(info: Info, linked: Linked) -> None:
 
 
 def _generator(proto: Any) -> Callable[[Sequence[int]], Any]:
+    """The function from a shape to values that a message describes."""
     if proto.type == "Normal":
         return I.NormalInitializer(proto.multiplier)
     if proto.type == "Uniform":
@@ -403,14 +407,14 @@ def _generator(proto: Any) -> Callable[[Sequence[int]], Any]:
 
 
 def matching(network: ProtoNetwork, name: str) -> list[str]:
-    """The variables that a name stands for: itself, or all places of repetitions in braces.
+    """The variables that a name refers to: the variable itself, or all copies if it has repetitions in braces.
 
     Args:
-        network: A network without repetitions.
+        network: A network with unrolled repetitions.
         name: The name, such as `affine{loop}/W`.
 
     Raises:
-        NetworkError: If there is none.
+        NetworkError: If there are no such variables.
     """
     if name in network.parameters or name in network.variables:
         return [name]
@@ -423,6 +427,7 @@ def matching(network: ProtoNetwork, name: str) -> list[str]:
 
 
 def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
+    """The built variables of some nodes."""
     found = [node.variable_instance for node in nodes]
     if not found or any(variable is None for variable in found):
         raise NetworkError("load: expected variables that the network computes, got others or none")
@@ -430,6 +435,7 @@ def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
 
 
 def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
+    """Create an optimizer from a message."""
     made = Optimizer(proto.name, proto, solver=solvers.read(proto.solver), states=states)
     made.scheduler = _scheduler(proto.solver)
     made.order, made.start_iter, made.end_iter = proto.order, proto.start_iter, proto.end_iter
@@ -441,13 +447,14 @@ def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
 
 
 def _rates(made: Optimizer | Executor) -> None:
-    """How fast the parameters move that the message names."""
+    """Set the learning rate multipliers of the parameters named in the message."""
     for held in made.proto.parameter_variable:
         for name in matching(made.network, held.variable_name):
             made.parameter_learning_rate_multipliers[made.network.variable(name)] = held.learning_rate_multiplier
 
 
 def _link_optimizer(info: Info, made: Optimizer) -> None:
+    """Link an optimizer to the variables of its network, and set its solver's parameters."""
     _feed(info, made)
     made.loss_variables = [made.network.variable(held.variable_name) for held in made.proto.loss_variable]
     moving: dict[str, Variable] = {}
@@ -468,6 +475,7 @@ def _link_optimizer(info: Info, made: Optimizer) -> None:
 
 
 def _scheduler(proto: Any) -> BaseLearningRateScheduler:
+    """Create the learning-rate schedule of a solver's message."""
     rate = solvers.learning_rate(proto)
     kind = proto.lr_scheduler_type
     found: BaseLearningRateScheduler = ExponentialScheduler(rate, 1.0, 1)
@@ -494,12 +502,14 @@ def _scheduler(proto: Any) -> BaseLearningRateScheduler:
 
 
 def _link_monitor(info: Info, made: Monitor) -> None:
+    """Link a monitor to the variables of its network."""
     _feed(info, made)
     made.monitor_variables = [made.network.variable(held.variable_name) for held in made.proto.monitor_variable]
     made.target = F.sink(*_instances(made.monitor_variables))
 
 
 def _executor(proto: Any) -> Executor:
+    """Create an executor from a message."""
     made = Executor(proto.name, proto)
     made.num_evaluations = max(proto.num_evaluations, 1)
     made.repeat_evaluation_type = proto.repeat_evaluation_type
@@ -509,6 +519,7 @@ def _executor(proto: Any) -> Executor:
 
 
 def _link_executor(info: Info, made: Executor) -> None:
+    """Link an executor to the variables of its network."""
     _feed(info, made)
     for held in made.proto.output_variable:
         made.output_assign[made.network.variable(held.variable_name)] = [held.type, held.data_name]

@@ -1,6 +1,6 @@
 """Messages of NNabla's files, under NNabla's names: `NNablaProtoBuf`, `Network`, `Function` and the others.
 
-They are classes of the package `protobuf`; `python/kinnor/files/nnabla.proto` lists them.
+They are classes of the package `protobuf`. `python/kinnor/files/nnabla.proto` declares them.
 """
 
 from __future__ import annotations

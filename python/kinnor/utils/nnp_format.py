@@ -1,4 +1,4 @@
-"""The version of the layout of `.nnp` files."""
+"""The version of the `.nnp` format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["nnp_version"]
 
 
 def nnp_version() -> str:
-    """The version that is written.
+    """The version of the format that Kinnor writes.
 
     >>> nnp_version()
     '0.1'

@@ -1,4 +1,4 @@
-"""Networks of `.nnp` files, built with the variables by name, and passes that change them before.
+"""Builds networks of `.nnp` files with access to variables by name, and passes that rewrite networks first.
 
 net = NnpLoader("net.nnp").get_network("net", batch_size=1)
 x, y = net.inputs["x"], net.outputs["y"]
@@ -28,18 +28,18 @@ __all__ = ["NetworkNameError", "NnpLoader", "NnpNetwork", "NnpNetworkPass"]
 
 
 class NetworkNameError(NetworkError, KeyError):
-    """A file has no network of a name."""
+    """The file has no network of this name."""
 
-    __str__ = Exception.__str__  # a KeyError shows its message quoted
+    __str__ = Exception.__str__  # KeyError would quote the message
 
 
 class NnpNetwork:
-    """A network that is built. Its parameters are registered in the current scope, too.
+    """A built network. Its parameters are also registered in the current scope.
 
     Args:
-        proto_network: What describes it.
-        batch_size: What stands in the place of the batch, if not what the file says.
-        callback: An `NnpNetworkPass` that changes it before, or None.
+        proto_network: The description of the network.
+        batch_size: Batch size; the file's by default.
+        callback: An `NnpNetworkPass` that rewrites the network first, or None.
     """
 
     def __init__(self, proto_network: ProtoNetwork, batch_size: int | None, callback: NnpNetworkPass | None) -> None:
@@ -56,31 +56,31 @@ class NnpNetwork:
 
     @property
     def inputs(self) -> dict[str, Variable]:
-        """Variables that no function makes, by name."""
+        """Variables without a parent, by name."""
         return {name: self._variables[name] for name in self.proto_network.inputs}
 
     @property
     def outputs(self) -> dict[str, Variable]:
-        """Variables that no function takes, by name."""
+        """Variables that no function reads, by name."""
         return {name: self._variables[name] for name in self.proto_network.outputs}
 
     @property
     def variables(self) -> dict[str, Variable]:
-        """All variables and parameters, by name."""
+        """All variables and parameters by name."""
         return self._variables
 
 
 class NnpLoader:
-    """A reader of networks.
+    """Reads networks from a file.
 
     Args:
         filepath: Path of a `.nnp`, `.nntxt` or `.prototxt` file, or a file open for reading.
-        scope: The scope that parameters are loaded into; one of its own by default.
+        scope: The scope to load parameters into; by default a new one.
         extension: Format of a file object.
 
     Raises:
         NetworkError: If the file is malformed.
-        OSError: If it cannot be read.
+        OSError: If the file cannot be read.
     """
 
     def __init__(self, filepath: PathOrFile, scope: Scope | None = None, extension: str = ".nntxt") -> None:
@@ -100,13 +100,13 @@ class NnpLoader:
         """Build a network.
 
         Args:
-            name: Its name.
-            batch_size: What stands in the place of the batch, if not what the file says.
-            callback: What changes it before.
+            name: Name of the network.
+            batch_size: Batch size; the file's by default.
+            callback: A pass that rewrites the network first, or None.
 
         Raises:
-            NetworkNameError: If there is no such network: a `KeyError`.
-            NetworkError: If it cannot be built.
+            NetworkNameError: If the network does not exist. It is a `KeyError`.
+            NetworkError: If the network cannot be built.
         """
         if name not in self.network_dict:
             raise NetworkNameError(f"get_network: expected one of {self.get_network_names()}, got {name!r}")
@@ -114,10 +114,10 @@ class NnpLoader:
 
 
 class NnpNetworkPass:
-    """What changes a network before it is built: functions that are called with its nodes.
+    """A pass that rewrites a network before it is built, by callbacks on its nodes.
 
     Args:
-        verbose: Whether changes are printed; from 2 on, whatever is built, too.
+        verbose: Level of messages: 1 prints changes, 2 also prints built nodes.
     """
 
     def __init__(self, verbose: int = 0) -> None:
@@ -129,27 +129,27 @@ class NnpNetworkPass:
         self._verbose = verbose
 
     def verbose(self, *texts: object) -> None:
-        """Print what is changed, if that is wanted.
+        """Print a message about a change, if `verbose` is at least 1.
 
         Args:
-            texts: What to print.
+            texts: Parts of the message.
         """
         if self._verbose:
             print(*texts)
 
     def verbose2(self, *texts: object) -> None:
-        """Print what is built, if that is wanted.
+        """Print a message about a built node, if `verbose` is at least 2.
 
         Args:
-            texts: What to print.
+            texts: Parts of the message.
         """
         if self._verbose > 1:
             print(*texts)
 
-    # --- What a user adds
+    # --- Registration of callbacks
 
     def on_generate_variable(self, name: str) -> Callable[..., Any]:
-        """A decorator of a function that gets a variable or parameter and returns it, changed.
+        """Decorate a callback that receives a variable or parameter and returns it, possibly changed.
 
         Args:
             name: The name of the variable.
@@ -157,7 +157,7 @@ class NnpNetworkPass:
         return _noted(self._variables, name)
 
     def on_generate_function_by_name(self, name: str) -> Callable[..., Any]:
-        """A decorator of a function that gets a function and returns it, changed.
+        """Decorate a callback that receives a function and returns it, possibly changed.
 
         Args:
             name: The name of the function.
@@ -165,7 +165,7 @@ class NnpNetworkPass:
         return _noted(self._functions, ("name", name))
 
     def on_generate_function_by_type(self, name: str) -> Callable[..., Any]:
-        """A decorator of a function that gets each function of a type and returns it, changed.
+        """Decorate a callback that receives each function of a type and returns it, possibly changed.
 
         Args:
             name: The type.
@@ -173,7 +173,7 @@ class NnpNetworkPass:
         return _noted(self._functions, ("type", name))
 
     def on_function_pass_by_name(self, name: str) -> Callable[..., Any]:
-        """A decorator of a function that gets a function, variables by name, and parameters.
+        """Decorate a callback that receives a function, the variables by name, and the parameters.
 
         Args:
             name: The name of the function.
@@ -181,7 +181,7 @@ class NnpNetworkPass:
         return _noted(self._passes, ("name", name))
 
     def on_function_pass_by_type(self, name: str) -> Callable[..., Any]:
-        """A decorator of a function that gets each function of a type, variables by name, and parameters.
+        """Decorate a callback that receives each function of a type, the variables by name, and the parameters.
 
         Args:
             name: The type.
@@ -189,36 +189,37 @@ class NnpNetworkPass:
         return _noted(self._passes, ("type", name))
 
     def drop_function(self, *names: str) -> None:
-        """Leave functions out.
+        """Remove functions.
 
         Args:
-            names: Their names.
+            names: Names of the functions.
         """
         for name in names:
             self.on_function_pass_by_name(name)(lambda f, variables, scope: f.disable())
 
     def remove_and_rewire(self, name: str, i: int = 0, o: int = 0) -> None:
-        """Leave a function out and let one of its inputs take the place of one of its outputs.
+        """Remove a function and connect one of its inputs to the readers of one of its outputs.
 
         Args:
             name: The name of the function.
-            i: Which input.
-            o: Which output.
+            i: Index of the input.
+            o: Index of the output.
         """
 
         @self.on_function_pass_by_name(name)
         def rewire(f: PassFunction, variables: object, scope: object) -> None:
+            """Remove the function and rename the input to the output."""
             taken, made = f.inputs[i], f.outputs[o]
             self.verbose(f"Removing {f.name}: {taken.name} takes the place of {made.name}.")
             made.rewire_on(taken)
             taken.proto.name, made.proto.name = made.proto.name, taken.proto.name
 
     def fix_parameters(self) -> None:
-        """Make all parameters need no gradient."""
+        """Mark all parameters as needing no gradient."""
         self._fix_parameters = True
 
     def use_up_to(self, *names: str) -> None:
-        """Leave out what comes after some variables.
+        """Remove the functions after these variables.
 
         Args:
             names: The names of the variables.
@@ -226,21 +227,22 @@ class NnpNetworkPass:
         self._ends.update(names)
 
     def set_variable(self, name: str, input_var: Variable) -> None:
-        """Put a variable of one's own in the place of one of the network's.
+        """Replace a variable of the network by another variable.
 
         Args:
-            name: The name of that one.
-            input_var: The variable.
+            name: Name of the variable in the network.
+            input_var: The replacement.
         """
 
         @self.on_generate_variable(name)
         def replace(v: PassVariable) -> PassVariable:
+            """Set the replacement and its shape."""
             v.proto.shape.dim[:] = input_var.shape
             v.variable = input_var
             return v
 
     def force_average_pooling_global(self, name: str, by_type: bool = False) -> None:
-        """Make an average pooling take all places of its input.
+        """Make an average pooling global: it covers its whole input.
 
         Args:
             name: The name of the function, or its type.
@@ -250,13 +252,14 @@ class NnpNetworkPass:
 
         @decorate(name)
         def widen(f: PassFunction) -> PassFunction:
+            """Set kernel and stride to the input's spatial shape."""
             shape = f.inputs[0].proto.shape.dim[2:]
             held = f.proto.average_pooling_param
             held.kernel.dim[:], held.stride.dim[:] = shape, shape
             return f
 
     def check_average_pooling_global(self, name: str, by_type: bool = False) -> None:
-        """Refuse a network with an average pooling that does not take all places of its input.
+        """Raise NetworkError if an average pooling does not cover its whole input.
 
         Args:
             name: The name of the function, or its type.
@@ -266,6 +269,7 @@ class NnpNetworkPass:
 
         @decorate(name)
         def check(f: PassFunction) -> PassFunction:
+            """Compare kernel and stride with the input's spatial shape."""
             shape = f.inputs[0].proto.shape.dim[2:]
             held = f.proto.average_pooling_param
             if held.kernel.dim[:] != shape or held.stride.dim[:] != shape:
@@ -276,21 +280,22 @@ class NnpNetworkPass:
             return f
 
     def set_batch_normalization_batch_stat_all(self, batch_stat: bool) -> None:
-        """Make all batch normalizations take their statistics of the batch, or of the training before.
+        """Set the statistics of all batch normalizations: of the batch, or the running ones.
 
         Args:
-            batch_stat: Whether of the batch.
+            batch_stat: Whether to use statistics of the batch.
         """
 
         @self.on_generate_function_by_type("BatchNormalization")
         def choose(f: PassFunction) -> PassFunction:
+            """Set the argument `batch_stat`."""
             f.proto.batch_normalization_param.batch_stat = batch_stat
             return f
 
-    # --- What `ProtoNetwork.promote` calls
+    # --- Methods called by `ProtoNetwork.promote`
 
     def generate_variable(self, v: PassVariable) -> PassVariable:
-        """A variable after the functions that are called with it.
+        """Apply the callbacks of a variable.
 
         Args:
             v: The variable.
@@ -301,7 +306,7 @@ class NnpNetworkPass:
         return found
 
     def generate_function(self, f: PassFunction) -> PassFunction:
-        """A function after the functions that are called with it.
+        """Apply the callbacks of a function.
 
         Args:
             f: The function.
@@ -310,7 +315,7 @@ class NnpNetworkPass:
         return found
 
     def pass_function(self, f: PassFunction, variables: dict[str, PassVariable], scope: Scope) -> None:
-        """Call what is to be called with a function.
+        """Call the callbacks of a function.
 
         Args:
             f: The function.
@@ -321,7 +326,7 @@ class NnpNetworkPass:
         self._apply_function_pass_by_name(f, variables, scope)
 
     def stop_at(self, variables: list[PassVariable]) -> None:
-        """Note which variables the network ends at.
+        """Mark the variables at which the network ends.
 
         Args:
             variables: Inputs of a function.
@@ -330,7 +335,7 @@ class NnpNetworkPass:
             if variable.name in self._ends:
                 variable.stop = True
 
-    # --- What a loader of a program's own calls, by NNabla's names: its nodes have the attributes that ours have
+    # --- Methods called by user-defined loaders, under NNabla's names. Their nodes have the same attributes.
 
     def _apply_generate_variable(self, v: Any) -> Any:
         return self.generate_variable(v)
@@ -348,6 +353,7 @@ class NnpNetworkPass:
         self._pass(("name", f.name), f, variables, param_scope)
 
     def _pass(self, key: tuple[str, str], f: Any, variables: Any, param_scope: Any) -> None:
+        """Call the pass callback of a key, unless the function is disabled."""
         if key in self._passes and not f.disabled:
             self._passes[key](f, variables, param_scope)
 
@@ -356,7 +362,7 @@ class NnpNetworkPass:
 
 
 def _noted(callbacks: dict[Any, Any], key: object) -> Callable[[Any], Any]:
-    """A decorator that notes a function under a key, in the place of one that was noted before."""
+    """Decorate a callback: register it under a key, replacing an earlier one."""
 
     def note(callback: Any) -> Any:
         callbacks[key] = callback

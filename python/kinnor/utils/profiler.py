@@ -1,4 +1,4 @@
-"""How long each function of a graph takes, run by itself, and the graph as a whole."""
+"""Measures the time of each function of a graph, and of the graph as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCALES = {"m": 1e3, "u": 1e6, "n": 1e9}
 
 
 class ProfileStat(NamedTuple):
-    """What was measured of a function; `mean_time` is a number as text, in the time scale of the profiler."""
+    """The measured time of a function. `mean_time` is a number as text, in the profiler's time scale."""
 
     parameter_scope: str | None
     inputs_shape: list[tuple[int, ...]]
@@ -34,14 +34,14 @@ class ProfileStat(NamedTuple):
 
 
 def convert_time_scale(sec: float, format: str = "m") -> float:
-    """Seconds in another unit.
+    """Convert seconds to another unit.
 
     Args:
         sec: Seconds.
-        format: `m` for thousandths, `u` for millionths, `n` for billionths.
+        format: `m` for milliseconds, `u` for microseconds, `n` for nanoseconds.
 
     Raises:
-        ArgumentError: If it is another unit.
+        ArgumentError: If the unit is unknown.
 
     Examples:
         >>> convert_time_scale(1.5, "m")
@@ -53,25 +53,25 @@ def convert_time_scale(sec: float, format: str = "m") -> float:
 
 
 class GraphProfiler:
-    """Measures each function of a graph by itself, forward and backward, then the graph, then a step of training.
+    """Measures each function of a graph, forward and backward, then the whole graph, then training steps.
 
-    The times of functions are the engine's, as in `kinnor.profile(alone=True)`: the graph runs, but not several
-    functions in one pass, so that their times add up to more than a run takes otherwise.
+    The engine measures the functions, as in `kinnor.profile(alone=True)`: functions are not fused. The sum of their
+    times is therefore larger than the time of a normal run.
 
     Args:
-        graph: The variable that the graph computes.
+        graph: The output of the graph.
         device_id: Name of the device; without effect.
         ext_name: Name of the extension; `cpu`.
-        solver: A solver for the steps of training, which do change its parameters; without it there are none.
-        n_run: How often each is measured.
-        max_measure_execution_time: After how many seconds no more is measured of the same.
-        time_scale: Unit of times: `m`, `u` or `n` for thousandths, millionths or billionths of a second.
-        backward_accum: Whether functions by themselves add to all gradients; they are called one by one then. A run of
-            the graph adds where it has to, and overwrites elsewhere.
+        solver: A solver for training steps, which update its parameters. Without it no training is measured.
+        n_run: Number of runs of each measurement.
+        max_measure_execution_time: Seconds after which a measurement stops early.
+        time_scale: Unit of times: `m`, `u` or `n` for milli-, micro- or nanoseconds.
+        backward_accum: Whether each function adds to all gradients; functions are then called one by one. A run of the
+            graph adds only where gradients are summed, and overwrites elsewhere.
 
     Raises:
-        CallError: If `graph` is no variable that a function computes.
-        ArgumentError: If another argument is none.
+        CallError: If `graph` is not a variable with a parent.
+        ArgumentError: If another argument has a wrong value.
 
     Examples:
         >>> import kinnor as nn
@@ -102,13 +102,13 @@ class GraphProfiler:
         self.time_scale, self.backward_accum = time_scale, backward_accum
         self._functions: list[Function] = []
         graph.visit(self._functions.append)
-        # As NNabla calls them: derived classes read them.
+        # NNabla's names of attributes, for derived classes.
         self.name2val = {variable: name for name, variable in get_parameters(grad_only=False).items()}
         self.ext_module = cpu
         self.result: dict[str, Any] = {}
 
     def _measure_execution_time(self, execution: Callable[..., object], *execution_args: Any) -> tuple[str, int]:
-        """The mean time of a call, as text, and of how many calls. Derived classes may measure in another way."""
+        """The mean time of a call as text, and the number of calls. Derived classes may override it."""
         execution(*execution_args)
         start, n = time.perf_counter(), 0
         while n < self.n_run:
@@ -120,23 +120,25 @@ class GraphProfiler:
         return f"{convert_time_scale(mean, self.time_scale):.8g}", n
 
     def _stat(self, f: Function, mean: str, n: int) -> ProfileStat:
+        """The result for a function."""
         name = next((self.name2val[v] for v in f.inputs if v in self.name2val), "")
         scope = name.rpartition("/")[0] or None
         return ProfileStat(scope, [v.shape for v in f.inputs], f.info.args.items(), f.info.type_name, mean, n)
 
     def _alone(self, run: Callable[[], object], backward: bool) -> list[ProfileStat]:
+        """Measure the functions of a run one by one."""
         found = times_alone(run, self.n_run, self.max_measure_execution_time, backward)
         means = {f: convert_time_scale(sum(times) / len(times), self.time_scale) for f, times in found.items()}
         return [self._stat(f, f"{means[f]:.8g}", len(found[f])) for f in self._functions if f in found]
 
     def _time_profiling(self, f: Function, target_process: str) -> None:
-        """Measure a function by itself, for derived classes that measure in another way."""
+        """Measure a single function; for derived classes that override the measurement."""
         accum = ([self.backward_accum] * len(f.inputs),) if target_process == "backward" else ()
         measured = self._measure_execution_time(getattr(f, target_process), f.inputs, f.outputs, *accum)
         self.result[target_process].append(self._stat(f, *measured))
 
     def _measures_otherwise(self) -> bool:
-        """True if a derived class says how a function is measured."""
+        """True if a derived class overrides the measurement of a function."""
         names = ("_time_profiling", "_measure_execution_time")
         return any(getattr(type(self), name) is not getattr(GraphProfiler, name) for name in names)
 
@@ -151,7 +153,7 @@ class GraphProfiler:
         self.result["forward"] = self._alone(self.graph.forward, backward=False)
 
     def time_profiling_backward(self) -> None:
-        """Measure each function backward that has gradients to give."""
+        """Measure each function with gradients to compute backward."""
         self.result["backward"] = []
         if not self.graph.need_grad:
             return
@@ -166,19 +168,19 @@ class GraphProfiler:
             self.result["backward"] = self._alone(self.graph.backward, backward=True)
             return
         self.graph.backward()
-        for f in self._functions:  # by hand, for a run of the graph decides by itself which gradients add up
+        for f in self._functions:  # one by one, because a run of the graph decides which gradients are summed
             if any(v.need_grad for v in f.inputs):
                 self._time_profiling(f, "backward")
 
     def training_function(self) -> None:
-        """A step of training: gradients to zero, forward, backward, update."""
+        """Run a training step: zero gradients, forward, backward, update."""
         self.solver.zero_grad()
         self.graph.forward()
         self.graph.backward()
         self.solver.update()
 
     def time_profiling_whole_graph(self) -> None:
-        """Measure the graph forward and backward, and a step of training if there is a solver."""
+        """Measure the graph forward and backward, and training steps if there is a solver."""
         found = self.result
         found["forward_all"], found["n_run_forward_all"] = self._measure_execution_time(self.graph.forward)
         if self.graph.need_grad:
@@ -190,7 +192,7 @@ class GraphProfiler:
         """Measure everything.
 
         Raises:
-            CallError: If a `kinnor.profile` is being taken.
+            CallError: If a `kinnor.profile` is active.
         """
         self.result = {}
         self.time_profiling_forward()
@@ -198,13 +200,15 @@ class GraphProfiler:
         self.time_profiling_whole_graph()
 
     def get_result(self) -> dict[str, Any]:
-        """What was measured: `forward` and `backward`, a `ProfileStat` for each function; `forward_all`, `backward_all`
-        and `training`, times as text; `n_run_forward_all` and so on, how often.
-        """  # noqa: D205
+        """The measured times.
+
+        `forward` and `backward` have a `ProfileStat` for each function. `forward_all`, `backward_all` and `training`
+        are times as text. `n_run_forward_all` and the like are numbers of runs.
+        """
         return self.result
 
     def print_result(self) -> None:
-        """Print what was measured."""
+        """Print the measured times."""
         print(f"time scale: {self.time_scale}")
         for side in ("forward", "backward"):
             print(f"-----------------{side}--------------------")
@@ -215,11 +219,11 @@ class GraphProfiler:
 
 
 class GraphProfilerCsvWriter:
-    """Writes what a `GraphProfiler` measured as CSV.
+    """Writes the times of a `GraphProfiler` as CSV.
 
     Args:
         gb: The profiler, which has run.
-        file: Where the text goes; standard output by default.
+        file: Destination of the text; by default standard output.
     """
 
     def __init__(self, gb: GraphProfiler, file: IO[str] | None = None) -> None:
@@ -227,17 +231,17 @@ class GraphProfilerCsvWriter:
         self._writer = csv.writer(self.file, lineterminator="\n")
 
     def write_header(self) -> None:
-        """Write how it was measured."""
+        """Write the settings of the measurement."""
         gb = self.gb
         self._writer.writerows([("num. of run", gb.n_run), ("device id", gb.device_id), ("ext name", gb.ext_name)])
         self._writer.writerows([("time scale", gb.time_scale), ("nnabla version", __version__), ()])
 
     def check_same(self, f: ProfileStat, b: ProfileStat) -> bool:
-        """Whether two measurements are of the same function.
+        """True if two measurements are of the same function.
 
         Args:
-            f: The one.
-            b: The other.
+            f: The first measurement.
+            b: The second measurement.
         """
         return (*f[:2], list(f.args_info), f.function_name) == (*b[:2], list(b.args_info), b.function_name)
 

@@ -1,4 +1,4 @@
-"""How far a program is, in a file that another program reads."""
+"""Reports the progress of a program in a file for another program."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ __all__ = ["configure_progress", "progress"]
 
 
 class _Target:
+    """The destination of progress reports: a file and a callback."""
+
     path: Path | None = None
     call: Callable[[str | None, float], object] | None = None
 
@@ -20,11 +22,11 @@ class _Target:
 def configure_progress(
     file_name: str | os.PathLike[str] | None, cb: Callable[[str | None, float], object] | None = None
 ) -> None:
-    """Say where `progress` goes; before that it goes nowhere.
+    """Set the destination of `progress`. Without it nothing is reported.
 
     Args:
-        file_name: Path of the file, which is emptied; None for no file.
-        cb: A function that is called with the state and the progress as well.
+        file_name: Path of the file, which is truncated; None for no file.
+        cb: A function that is also called with the state and the progress.
 
     Raises:
         OSError: If the file cannot be written.
@@ -35,11 +37,11 @@ def configure_progress(
 
 
 def progress(state: str | None, progress: float = 0.0) -> None:
-    """Tell how far the program is: the file has then the state with the progress in per cent, and nothing else.
+    """Report progress: overwrite the file with the state and the progress in percent.
 
     Args:
-        state: What the program does; None empties the file.
-        progress: How much of it is done, from 0 to 1; more is 1.
+        state: The current activity of the program; None empties the file.
+        progress: The completed part, from 0 to 1; larger numbers count as 1.
 
     Raises:
         OSError: If the file cannot be written.

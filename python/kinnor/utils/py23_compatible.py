@@ -1,4 +1,4 @@
-"""The arguments of a Python function, as `inspect.getargspec` once told them."""
+"""The arguments of a Python function in the form of the former `inspect.getargspec`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ArgSpec", "getargspec", "getargspec_py3"]
 
 
 class ArgSpec(NamedTuple):
-    """What a Python function takes by position."""
+    """The positional arguments of a Python function."""
 
     args: list[str]
     varargs: str | None
@@ -21,7 +21,7 @@ class ArgSpec(NamedTuple):
 
 
 def getargspec(func: Callable[..., Any]) -> ArgSpec:
-    """The arguments of a Python function; those by keyword alone are left out.
+    """The arguments of a Python function, without keyword-only arguments.
 
     Args:
         func: The function.

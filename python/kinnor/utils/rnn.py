@@ -1,6 +1,6 @@
-"""Sequences of different lengths, padded and packed, as recurrent layers take them.
+"""Padding and packing of sequences with different lengths, for recurrent layers.
 
-Lengths must be known when these functions are called: sequences are leaves, or `kinnor.set_auto_forward(True)` holds.
+These functions read the lengths immediately: sequences must be leaves, or `kinnor.set_auto_forward(True)` must be set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packe
 
 
 class PackedSequence:
-    """Sequences without padding: the elements of all at the first time step, then those at the second, and so on.
+    """Packed sequences: the elements of all sequences at the first time step, then at the second, and so on.
 
-    `data` has the elements, shape (sum of the lengths, ...), `batch_sizes` how many sequences there are at each time
-    step. If the sequences were sorted, `sorted_indices` says where each came from and `unsorted_indices` where each
-    went; otherwise they are None.
+    `data` has the elements, shape (sum of the lengths, ...). `batch_sizes` has the number of sequences at each time
+    step. For sequences that were sorted, `sorted_indices` has the original position of each sorted sequence, and
+    `unsorted_indices` the inverse. Otherwise both are None.
     """
 
     def __init__(self) -> None:
@@ -38,19 +38,19 @@ class PackedSequence:
 
 
 def pad_sequence(sequences: Sequence[Variable], batch_first: bool = False, padding_value: float = 0.0) -> Variable:
-    """Sequences stacked, those that are shorter than the longest padded at the end.
+    """Stack sequences. Sequences shorter than the longest are padded at the end.
 
     Args:
-        sequences: Variables of shape (time, ...), which differ in time alone.
-        batch_first: Whether the batch is to be the first axis.
-        padding_value: What stands where a sequence has ended.
+        sequences: Variables of shape (time, ...), which differ only in the length of the first axis.
+        batch_first: Whether the batch is the first axis of the result.
+        padding_value: Padding value after the end of a sequence.
 
     Returns:
         Shape (time, batch, ...), or (batch, time, ...) with `batch_first`.
 
     Raises:
-        ArgumentError: If there are no sequences, or if one has no axis.
-        ShapeError: If they differ in another axis than time.
+        ArgumentError: If there are no sequences, or if a sequence has no axes.
+        ShapeError: If the sequences differ in an axis other than time.
 
     Examples:
         >>> a, b = (Variable.from_numpy_array(np.ones(n, np.float32)) for n in (3, 1))
@@ -74,20 +74,20 @@ def pad_sequence(sequences: Sequence[Variable], batch_first: bool = False, paddi
 def pack_padded_sequence(
     padded_sequence: Variable, lengths: Variable, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Padded sequences packed.
+    """Pack padded sequences.
 
     Args:
         padded_sequence: Shape (time, batch, ...), or (batch, time, ...) with `batch_first`.
-        lengths: Length of each, shape (batch,).
+        lengths: Length of each sequence, shape (batch,).
         batch_first: Whether the batch is the first axis.
-        enforce_sorted: Whether the longest come first; otherwise they are sorted here.
+        enforce_sorted: Whether to require the longest sequences first; otherwise this function sorts them.
 
     Returns:
         The packed sequences.
 
     Raises:
-        ShapeError: If the inputs do not fit.
-        ValueError: If the lengths are not sorted and are said to be, or if one is longer than the axis of time.
+        ShapeError: If the shapes of the inputs do not match.
+        ValueError: If `enforce_sorted` is set and the lengths are not sorted, or if a length exceeds the time axis.
     """
     packed = PackedSequence()
     if not enforce_sorted:
@@ -103,20 +103,20 @@ def pack_padded_sequence(
 def pack_sequence(
     sequences: Sequence[Variable], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Sequences packed.
+    """Pack sequences.
 
     Args:
-        sequences: Variables of shape (time, ...), which differ in time alone.
-        batch_first: Which way they are padded on the way; it makes no difference.
-        enforce_sorted: Whether the longest come first; otherwise they are sorted here.
+        sequences: Variables of shape (time, ...), which differ only in the length of the first axis.
+        batch_first: Layout of the padded sequences in between; without effect on the result.
+        enforce_sorted: Whether to require the longest sequences first; otherwise this function sorts them.
 
     Returns:
         The packed sequences.
 
     Raises:
-        ArgumentError: If there are no sequences, or if one has no axis.
-        ShapeError: If they differ in another axis than time.
-        ValueError: If they are not sorted and are said to be.
+        ArgumentError: If there are no sequences, or if a sequence has no axes.
+        ShapeError: If the sequences differ in an axis other than time.
+        ValueError: If `enforce_sorted` is set and the lengths are not sorted.
 
     Examples:
         >>> a, b = (Variable.from_numpy_array(np.full(n, n, np.float32)) for n in (1, 3))
@@ -136,19 +136,19 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Variable, Variable]:
-    """Packed sequences padded, in the order that they had: the inverse of `pack_padded_sequence`.
+    """Pad packed sequences in their original order: the inverse of `pack_padded_sequence`.
 
     Args:
         sequence: The packed sequences.
-        batch_first: Whether the batch is to be the first axis.
-        padding_value: What stands where a sequence has ended.
-        total_length: Length of the axis of time; that of the longest by default.
+        batch_first: Whether the batch is the first axis of the result.
+        padding_value: Padding value after the end of a sequence.
+        total_length: Length of the time axis; by default the length of the longest sequence.
 
     Returns:
-        Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each.
+        The sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each.
 
     Raises:
-        ArgumentError: If nothing is packed, or if `total_length` is too short.
+        ArgumentError: If `sequence` is empty, or if `total_length` is too short.
     """
     if sequence.data is None or sequence.batch_sizes is None:
         raise ArgumentError("pad_packed_sequence: expected packed sequences, got none")

@@ -1,4 +1,4 @@
-"""Writing networks with what trains, watches and runs them, as NNabla does it.
+"""Saves networks with their optimizers, monitors and executors, as in NNabla.
 
 save("net.nnp", {
     "networks": [{"name": "net", "batch_size": 16, "outputs": {"y": y}, "names": {"x": x}}],
@@ -38,30 +38,30 @@ def save(
     include_solver_state: bool = False,
     solver_state_format: str = ".h5",
 ) -> None:
-    """Write networks and what belongs to them; whole or not at all.
+    """Write networks and their components to a file, whole or not at all.
 
     Args:
-        filename: Path, or a file open for writing. `.nnp` is an archive with the parameters; `.nntxt` and `.prototxt`
-            are protobuf's text, `.protobuf` is binary.
-        contents: Lists of dicts, of which each may be left out. `networks`: `name`, `batch_size`, `outputs` and `names`
-            (variables by name). `datasets`: `name`, `uri`, `cache_dir`, `variables`, `shuffle`, `batch_size`,
+        filename: Path, or a file open for writing. `.nnp` is an archive with the parameters. `.nntxt` and `.prototxt`
+            are protobuf text, `.protobuf` is binary.
+        contents: Lists of dicts, all optional. `networks`: `name`, `batch_size`, `outputs` and `names` (variables by
+            name). `datasets`: `name`, `uri`, `cache_dir`, `variables`, `shuffle`, `batch_size`,
             `no_image_normalization`. `optimizers`: `name`, `solver`, `network`, `dataset`, `weight_decay`, `lr_decay`,
-            `lr_decay_interval`, `update_interval`, `data_variables`, `generator_variables`, `loss_variables`; without
+            `lr_decay_interval`, `update_interval`, `data_variables`, `generator_variables`, `loss_variables`. Without
             `networks`, `network` and `dataset` are "None", and the file is for `kinnor.utils.load.base_load`.
             `monitors`: `name`, `network`, `dataset`, `data_variables`, `generator_variables`, `monitor_variables`.
-            `executors`: `name`, `network`, `data`, `output`, `remp`, `generator_variables`. Besides, two dicts:
+            `executors`: `name`, `network`, `data`, `output`, `remp`, `generator_variables`. There are also two dicts:
             `global_config` with `default_context`, and `training_config` with `max_epoch`, `iter_per_epoch` and
             `save_best`.
-        include_params: Whether a file other than `.nnp` holds the parameters of the current scope.
-        variable_batch_size: Whether to put -1 in the place of the batch, so that the network runs with any.
+        include_params: Whether to include the parameters of the current scope in files other than `.nnp`.
+        variable_batch_size: Whether to save the batch size as -1, so that the network runs with any batch size.
         extension: Format of a file object.
-        parameters: Parameters by path, for `.nnp`; by default those of the current scope.
+        parameters: Parameters by path, for `.nnp`; by default the parameters of the current scope.
         parameter_format: Format of the parameters in a `.nnp` file: `.h5` or `.protobuf`.
-        include_solver_state: Whether a `.nnp` file holds what the solvers of `optimizers` keep.
-        solver_state_format: In which format: `.h5` or `.protobuf`.
+        include_solver_state: Whether to include the states of the solvers of `optimizers` in a `.nnp` file.
+        solver_state_format: Format of the solver states: `.h5` or `.protobuf`.
 
     Raises:
-        NetworkError: If the format is unknown, if `contents` does not fit, or if it cannot be held.
+        NetworkError: If the format is unknown, if `contents` is malformed, or if the format cannot store it.
         OSError: If the file cannot be written.
     """
     is_archive = network_file.is_archive(filename, extension)
@@ -79,11 +79,12 @@ def save(
 
 
 def _current() -> Mapping[str, Variable]:
+    """The parameters of the current scope."""
     return parameters.get_parameters(grad_only=False)
 
 
 def _states(contents: Mapping[str, Any], extension: str) -> Iterable[tuple[str, bytes]]:
-    """Names in the archive and bytes of what solvers keep."""
+    """Names and bytes of the archive members with solver states."""
     for held in contents.get("optimizers", ()):
         yield solver_messages.state_file(held["name"], held["solver"], extension)
 
@@ -97,13 +98,13 @@ def create_proto(
     """The `NNablaProtoBuf` message that `save` writes.
 
     Args:
-        contents: As `save` takes it.
-        include_params: Whether it has the parameters of the current scope.
-        variable_batch_size: Whether to put -1 in the place of the batch.
-        save_solver_in_proto: Whether it has what the solvers of `optimizers` keep.
+        contents: As in `save`.
+        include_params: Whether to include the parameters of the current scope.
+        variable_batch_size: Whether to save the batch size as -1.
+        save_solver_in_proto: Whether to include the states of the solvers of `optimizers`.
 
     Raises:
-        NetworkError: If `contents` does not fit, or if a message cannot hold it.
+        NetworkError: If `contents` is malformed, or if a message cannot store it.
     """
     return _described(contents, include_params, variable_batch_size, save_solver_in_proto)[0]
 
@@ -111,7 +112,7 @@ def create_proto(
 def _described(
     contents: Mapping[str, Any], include_params: bool, variable_batch_size: bool, save_solver_in_proto: bool
 ) -> tuple[Any, Mapping[str, Variable]]:
-    """The message of `create_proto`, and what functions of the networks hold beside parameters, by path."""
+    """The message of `create_proto`, and constants in functions of the networks, by path."""
     proto = schema.messages().NNablaProtoBuf()
     try:
         _fill_config(proto, contents)
@@ -140,6 +141,7 @@ def _described(
 
 
 def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
+    """Write the global and training settings into a message."""
     if "global_config" in contents:
         context = contents["global_config"]["default_context"]
         held = proto.global_config.default_context
@@ -151,6 +153,7 @@ def _fill_config(proto: Any, contents: Mapping[str, Any]) -> None:
 
 
 def _network(graph: ProtoGraph, held: Mapping[str, Any]) -> ProtoNetwork:
+    """Describe a network of `contents` and add it to the graph."""
     names = {**held["names"], **held["outputs"]}
     scope = parameters.get_current_parameter_scope().copy()
     own = set(parameters.get_parameters(grad_only=False))
@@ -166,12 +169,14 @@ def _network(graph: ProtoGraph, held: Mapping[str, Any]) -> ProtoNetwork:
 
 
 def _named(graph: ProtoGraph, name: str) -> ProtoNetwork:
+    """A network of the graph by name."""
     if name not in graph.networks:
         raise NetworkError(f"save: expected one of the networks {list(graph.networks)}, got {name!r}")
     return graph.networks[name]
 
 
 def _fill_dataset(proto: Any, held: Mapping[str, Any]) -> str:
+    """Write a data set into a message. Returns its name."""
     for name in ("name", "uri", "shuffle", "batch_size", "no_image_normalization"):
         setattr(proto, name, held[name])
     if held.get("cache_dir") is not None:
@@ -181,6 +186,7 @@ def _fill_dataset(proto: Any, held: Mapping[str, Any]) -> str:
 
 
 def _fill_datasets(proto: Any, held: Mapping[str, Any], datasets: Sequence[str]) -> None:
+    """Write the names of data sets into a message."""
     given = held["dataset"]
     for name in [given] if isinstance(given, str) else list(given or ()):
         if name not in datasets:
@@ -189,6 +195,7 @@ def _fill_datasets(proto: Any, held: Mapping[str, Any], datasets: Sequence[str])
 
 
 def _fill_inputs(proto: Any, held: Mapping[str, Any]) -> None:
+    """Write the data and generators of a network's inputs into a message."""
     for variable, data in held.get("data_variables", {}).items():
         proto.data_variable.add(variable_name=variable, data_name=data)
     for name in held.get("generator_variables", ()):
@@ -198,6 +205,7 @@ def _fill_inputs(proto: Any, held: Mapping[str, Any]) -> None:
 def _fill_optimizer(
     proto: Any, held: Mapping[str, Any], graph: ProtoGraph, datasets: Sequence[str], keeps_states: bool
 ) -> None:
+    """Write an optimizer into a message."""
     solver = held["solver"]
     network = _named(graph, held["network"]) if graph.networks else None
     proto.name = held["name"]
@@ -222,6 +230,7 @@ def _fill_optimizer(
 
 
 def _fill_monitor(proto: Any, held: Mapping[str, Any], graph: ProtoGraph, datasets: Sequence[str]) -> None:
+    """Write a monitor into a message."""
     network = _named(graph, held["network"])
     proto.name, proto.network_name = held["name"], network.name
     _fill_datasets(proto, held, datasets)

@@ -1,4 +1,4 @@
-"""Signatures of Python functions that one may add arguments to."""
+"""Signatures of Python functions to which arguments can be added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SignatureEx"]
 
 
 class SignatureEx(inspect.Signature):
-    """A signature with arguments to add and to drop, and as text.
+    """A signature with methods to add and drop arguments, and to format it as text.
 
     Examples:
         >>> signature = SignatureEx.from_callable(lambda x, n, y=1: x)
@@ -21,14 +21,14 @@ class SignatureEx(inspect.Signature):
     """
 
     def drop_arg(self, argname: str, raise_if_not_found: bool = False) -> SignatureEx:
-        """A signature without an argument.
+        """A copy without an argument.
 
         Args:
-            argname: Its name.
-            raise_if_not_found: Whether it must be there.
+            argname: Name of the argument.
+            raise_if_not_found: Whether to raise KeyError if the argument does not exist.
 
         Raises:
-            KeyError: If it must be there and is not.
+            KeyError: If `raise_if_not_found` is set and the argument does not exist.
         """
         if raise_if_not_found and argname not in self.parameters:
             raise KeyError(f"drop_arg: expected one of {list(self.parameters)}, got {argname!r}")
@@ -42,16 +42,16 @@ class SignatureEx(inspect.Signature):
         default: Any = Parameter.empty,
         annotation: Any = Parameter.empty,
     ) -> SignatureEx:
-        """A signature with one argument more, after the others of its kind.
+        """A copy with one more argument, after the others of its kind.
 
         Args:
-            argname: Its name.
-            kind: Its kind, as in `inspect.Parameter`.
-            default: Its value by default.
-            annotation: Its type.
+            argname: Name of the argument.
+            kind: Kind of the argument, as in `inspect.Parameter`.
+            default: Default value.
+            annotation: Type annotation.
 
         Raises:
-            ValueError: If there is one of that name, or if one without a default would follow one with it.
+            ValueError: If the name exists, or if an argument without a default would follow one with a default.
         """
         new = Parameter(argname, kind, default=default, annotation=annotation)
         found = list(self.parameters.values())
@@ -60,21 +60,21 @@ class SignatureEx(inspect.Signature):
 
     @property
     def has_return_annotation(self) -> bool:
-        """Whether it says what the function returns."""
+        """True if the signature has a return annotation."""
         return self.return_annotation is not self.empty
 
     def format_argument_signature(self) -> str:
-        """The arguments as they stand where the function is defined, without brackets."""
+        """The arguments as in the definition of the function, without parentheses."""
         return str(self.replace(return_annotation=self.empty))[1:-1]
 
     def format_return_annotation(self) -> str:
-        """What the function returns, after an arrow; empty if it does not say."""
+        """The return annotation after an arrow; empty if there is none."""
         if not self.has_return_annotation:
             return ""
         return f" -> {inspect.formatannotation(self.return_annotation)}"
 
     def format_caller_argument_signature(self) -> str:
-        """The arguments as they stand where the function is called with variables of the same names."""
+        """The arguments as in a call of the function with variables of the same names."""
         marks: dict[Any, str] = {
             Parameter.VAR_POSITIONAL: "*{0}",
             Parameter.VAR_KEYWORD: "**{0}",

@@ -1,13 +1,14 @@
-"""NNabla's name for this library: importing this module makes `import nnabla` give Kinnor.
+"""Kinnor under NNabla's names: after this module is imported, `import nnabla` returns Kinnor.
 
-    python -m kinnor.compat.nnabla script.py     # runs a program that was written for NNabla, or -m module, or -c text
-    pytest -p kinnor.compat.nnabla               # runs tests that were
+    python -m kinnor.compat.nnabla script.py     # runs a program for NNabla, also with -m module or -c text
+    pytest -p kinnor.compat.nnabla               # runs tests for NNabla
 
-or `import kinnor.compat.nnabla` before the first `import nnabla`. NNabla's modules that have a counterpart are there
-under their names, found when they are imported; importing any other fails, and says that it is Kinnor that lacks it.
-Inside, NNabla's habits hold where they differ from Kinnor's: forward runs go depth first, functions refuse what is no
-variable with an AssertionError, and mistakes that NNabla lets pass do pass. docs/differences.md lists where it differs
-on purpose.
+A program can also `import kinnor.compat.nnabla` before its first `import nnabla`. NNabla's modules that have a
+counterpart in Kinnor are found on import. The import of any other module fails with an error that says so.
+
+In this mode Kinnor behaves like NNabla: forward runs go depth first, an input that is not a variable is an
+AssertionError, and errors that NNabla does not check are not raised. docs/differences.md lists the intended
+differences.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["STANDINS", "VERSION", "install"]
 
 VERSION = "1.39.0"
-"""NNabla's version whose API this is, for programs that ask for it. Kinnor's own is `nnabla.__kinnor__`."""
+"""The NNabla version of this API, for programs that ask for it. Kinnor's version is `nnabla.__kinnor__`."""
 
 STANDINS = str(Path(__file__).parent / "_standins")
-"""A folder with modules `nnabla` and `nnabla_ext` that import this package."""
+"""Folder with modules `nnabla` and `nnabla_ext` that import this package, for spawned processes."""
 
 ALIASES = {
     "_init": "kinnor.cpu",
@@ -51,8 +52,8 @@ ALIASES = {
     "recompute": "kinnor.modes",
     "utils": "kinnor.utils",
 }
-"""Modules that are called otherwise here. Every other one is the file of its name in this package, if there is one, or
-else Kinnor's own."""
+"""NNabla's modules whose Kinnor modules have another name. Any other module is the file of the same name in this
+package, or else in `kinnor`."""
 
 NATIVE = (
     "autodiff",
@@ -67,17 +68,17 @@ NATIVE = (
     "symbolic",
     "system",
 )
-"""Modules of Kinnor's that NNabla has not."""
+"""Kinnor's modules that NNabla does not have: hidden from `nnabla`."""
 
 CALLABLE = ("auto_forward", "grad", "logger", "recompute")
-"""Names that in `nnabla` itself are an object of the module of that name."""
+"""Names of `nnabla` that are not the module of that name but an object in it."""
 
 EAGER = ("context", "parameter", "testing")
-"""Modules whose names stand in `nnabla` too, where they act otherwise than Kinnor's."""
+"""Modules whose names replace Kinnor's in `nnabla`, because they behave differently."""
 
 
 def origin(name: str) -> str | None:
-    """The module that NNabla's name of a module stands for, if there is one."""
+    """The name of Kinnor's module for a module of NNabla's, or None."""
     path = name.removeprefix("nnabla.")
     if path in ALIASES:
         found = [ALIASES[path]]
@@ -89,35 +90,35 @@ def origin(name: str) -> str | None:
 
 
 def exists(module: str) -> bool:
-    """Whether there is a module of a name."""
+    """True if a module of this name can be imported."""
     if module in sys.modules:
         return True
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # Nor a package that it would be in.
+    except ModuleNotFoundError:  # The package of the module is missing, too.
         return False
 
 
 class Alias(Loader):
-    """Gives a module that is there under another name."""
+    """Loads an existing module under another name."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module, self.spec = module, module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module itself."""
+        """The existing module."""
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is: it keeps its own name."""
+        """Restore the module's own `__spec__`, which the import system has replaced."""
         module.__spec__ = self.spec
 
 
 class Finder(MetaPathFinder):
-    """Finds NNabla's modules by name."""
+    """Finds the modules of `nnabla` on import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """What `import` is to load for a name below `nnabla`; an error that says why there is nothing."""
+        """The spec of a module below `nnabla`. Raises ModuleNotFoundError with the reason if Kinnor lacks it."""
         if name == "nnabla_ext.cpu":
             return spec_from_loader(name, Alias(importlib.import_module("kinnor.cpu")))
         if not name.startswith("nnabla."):
@@ -129,7 +130,7 @@ class Finder(MetaPathFinder):
 
 
 def submodule(name: str) -> Any:
-    """A name of `nnabla` that is not there yet: a module of it, as NNabla imports nearly all of its own."""
+    """`nnabla.__getattr__`: imports a submodule on first use, because NNabla imports nearly all of its own."""
     if name in ("Module", "ProtoVariable", "Sequential"):
         return getattr(kinnor, name)
     if name.startswith("__") or origin(f"nnabla.{name}") is None:
@@ -161,7 +162,7 @@ def install() -> ModuleType:
     sys.modules["nnabla"] = nnabla
     sys.modules["nnabla_ext"] = package("nnabla_ext", "Extensions under the names that NNabla gives them.")
     sys.meta_path.insert(0, Finder())
-    # Processes that `multiprocessing` spawns get this path, and find there what puts the names into place.
+    # Processes that `multiprocessing` spawns inherit this path. The modules in it install the names there.
     sys.path.insert(min(1, len(sys.path)), STANDINS)
     for name in CALLABLE:
         setattr(nnabla, name, getattr(importlib.import_module(f"nnabla.{name}"), name))
@@ -180,14 +181,14 @@ def install() -> ModuleType:
 
 
 def package(name: str, doc: str) -> ModuleType:
-    """A package without files."""
+    """A new package that has no files."""
     module = ModuleType(name, doc)
     module.__path__ = []
     return module
 
 
 def place(name: str, module: ModuleType) -> None:
-    """Make a module known under a name, and as an attribute of the package that the name is in."""
+    """Register a module in `sys.modules` under a name, and as an attribute of its parent package."""
     sys.modules[name] = module
     parent, _, last = name.rpartition(".")
     setattr(sys.modules[parent], last, module)

@@ -11,12 +11,12 @@ from . import STANDINS, install
 
 
 def main() -> None:
-    """Run the program that the arguments name, as Python itself would."""
+    """Run the program named by the command line, as Python itself would."""
     arguments = sys.argv[1:]
     if not arguments:
         sys.exit("usage: python -m kinnor.compat.nnabla (script.py | -m module | -c text) [arguments]")
     install()
-    # Python programs that this one starts are for NNabla as well.
+    # Python processes that the program starts use NNabla's names, too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STANDINS, os.environ.get("PYTHONPATH"))))
     if arguments[0] in ("-m", "-c"):
         if len(arguments) == 1:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def run_text(text: str) -> None:
-    """Run the text of a program as the module `__main__`."""
+    """Run source text as the module `__main__`."""
     module = type(sys)("__main__")
     vars(module).update(__builtins__=__builtins__, __annotations__={})
     sys.modules["__main__"] = module

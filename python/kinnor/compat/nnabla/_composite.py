@@ -1,4 +1,4 @@
-"""Functions that are one in the graph, as in NNabla, and several of Kinnor's inside."""
+"""Functions that are one node of the graph, as in NNabla, and run several of Kinnor's functions inside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Composite", "Einsum"]
 
 
 class Composite(PythonFunction):
-    """A function that runs a graph of its own.
+    """A function that runs an inner graph of other functions.
 
     A subclass defines `name`, `compose` and `min_outputs`.
     """
@@ -32,15 +32,15 @@ class Composite(PythonFunction):
         self.has_seen: list[tuple[NdArray, int]] = []
 
     def compose(self, *inputs: Variable) -> Sequence[Variable]:
-        """The outputs, made of other functions.
+        """Build the inner graph and return its outputs.
 
         Args:
-            *inputs: The inputs that are given.
+            *inputs: The inputs of the inner graph.
         """
         raise NotImplementedError
 
     def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """Build the inner graph, from which the shapes of the outputs follow."""
+        """Build the inner graph and take the output shapes from it."""
         with auto_forward(False):
             self.leaves = [Variable(x.shape, need_grad=True) for x in inputs]
             self.results = list(self.compose(*self.leaves))
@@ -83,20 +83,21 @@ class Composite(PythonFunction):
         grad_outputs: list[Variable],
         propagate_down: list[bool],
     ) -> Sequence[Variable | None]:
-        """Compose the gradients from the gradients of the inner functions."""
+        """Build the gradients as a graph of the inner functions' gradients."""
         wanted = [x for x, is_wanted in zip(inputs, propagate_down, strict=True) if is_wanted]
         found = iter(_core.grad_graph(list(self.compose(*inputs)), wanted, grad_outputs))
         return [next(found) if is_wanted else None for is_wanted in propagate_down]
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Inputs may be read."""
+        """True: gradients may read the inputs."""
         return True
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Outputs are not read."""
+        """False: gradients do not read the outputs."""
         return False
 
     def _forward(self, inputs: list[FunctionVariable]) -> None:
+        """Run the inner graph on the arrays of the inputs."""
         for leaf, x in zip(self.leaves, inputs, strict=True):
             leaf.data = x.data
         if self.end is not None:
@@ -105,15 +106,15 @@ class Composite(PythonFunction):
 
 
 def seen(inputs: list[FunctionVariable]) -> list[tuple[NdArray, int]]:
-    """The arrays of inputs, and how often each was written."""
+    """The arrays of inputs with their versions, to detect later writes."""
     return [(x.data, x.data.modification_count) for x in inputs]
 
 
 class Einsum(Composite):
-    """Einstein's sum.
+    """Einstein summation, as `kinnor.functions.einsum`, in one node.
 
     Args:
-        ctx: The context that it is made for, which is without effect.
+        ctx: A context, without effect.
         equation: As in `kinnor.functions.einsum`.
     """
 
@@ -127,7 +128,7 @@ class Einsum(Composite):
         return "Einsum"
 
     def min_outputs(self) -> int:
-        """One."""
+        """The number of outputs: one."""
         return 1
 
     def compose(self, *inputs: Variable) -> list[Variable]:

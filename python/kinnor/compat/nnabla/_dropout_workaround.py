@@ -1,4 +1,4 @@
-"""The mask that a dropout drew."""
+"""The mask of the last run of a dropout, and the gradient of Dropout that reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def dropout_on(x: Variable | None) -> Function:
-    """The first dropout that takes a variable.
+    """The first Dropout function that has a variable as input.
 
     Raises:
         GraphError: If there is none.
@@ -27,7 +27,7 @@ def dropout_on(x: Variable | None) -> Function:
 
 
 def factors(dropout: Function, shape: tuple[int, ...]) -> Variable:
-    """What the last run of a dropout multiplied each element by."""
+    """The factor of each element in the last run of a dropout: 0 if dropped, else `1 / (1 - p)`."""
     ones, y = Variable(shape), Variable(shape)
     ones.d = 1.0
     dropout.recompute([ones], [y])
@@ -35,14 +35,14 @@ def factors(dropout: Function, shape: tuple[int, ...]) -> Variable:
 
 
 def _get_dropout_mask(dropout_input: Variable) -> Variable:
-    """The elements that the dropout on a variable kept in its last run, as ones among zeros."""
+    """The mask of the last run of the dropout on a variable: 1 for elements that were kept, else 0."""
     mask = factors(dropout_on(dropout_input), dropout_input.shape)
     mask.d = mask.d != 0
     return mask
 
 
 class DropoutFactors(PythonFunction):
-    """The factors of a dropout's last run before this one. It has no inputs, so that the dropout is not run again."""
+    """Outputs the factors of the dropout's last run. It has no inputs, so that its forward run does not rerun it."""
 
     def __init__(self, dropout: Function, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -54,15 +54,15 @@ class DropoutFactors(PythonFunction):
         return "DropoutFactors"
 
     def min_outputs(self) -> int:
-        """One."""
+        """The number of outputs: one."""
         return 1
 
     def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """The output has the shape of the dropout's input."""
+        """Set the output to the shape of the dropout's input."""
         outputs[0].reset_shape(self.shape, True)
 
     def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """Multiply ones by what the dropout drew."""
+        """Copy the factors to the output."""
         outputs[0].d = factors(self.dropout, self.shape).d
 
 
@@ -75,7 +75,7 @@ def dropout_backward(
     p: float = 0.5,
     seed: int = -1,
 ) -> Any:
-    """Gradient of the input of Dropout. It reads what the dropout on the input drew in its last run.
+    """Gradient of Dropout by its input. It uses the mask of the last run of the dropout on that input.
 
     Raises:
         GraphError: If there is no dropout on the input.

@@ -1,4 +1,4 @@
-"""The version and build facts under NNabla's names."""
+"""Version and build facts under NNabla's names."""
 
 from __future__ import annotations
 

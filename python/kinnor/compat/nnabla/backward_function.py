@@ -1,6 +1,6 @@
-"""Gradients of linear functions as functions of their own, which NNabla's programs construct by name.
+"""Gradients of linear functions as classes, which NNabla's programs construct by name.
 
-Each is the graph form of the gradient, built on call, and can be differentiated again.
+A call builds the gradient as a graph, which can be differentiated again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["modules"]
 
 
 class LinearGrad:
-    """What the gradients have in common: the context that they are made for, which is without effect, and arguments."""
+    """The base class of the gradients. It stores the arguments of the function; the context has no effect."""
 
     function: Callable[..., Variable]
     names: Sequence[str]
@@ -29,14 +29,14 @@ class LinearGrad:
         self.ctx, self.args = ctx, {**dict(zip(self.names, args, strict=False)), **kwargs}
 
     def gradients(self, inputs: Sequence[Variable], wanted: Sequence[Variable], gy: Variable) -> Any:
-        """The gradients of the function by some of its inputs."""
+        """The gradients of the function with respect to the inputs in `wanted`."""
         y = type(self).function(*inputs, **self.args)
         found = _core.grad_graph([y], list(wanted), [gy])
         return found[0] if len(found) == 1 else tuple(found)
 
 
 class DataGrad(LinearGrad):
-    """The gradient of the first input, whose shape `xshape` is to be set before: `gx = f(gy[, w])`."""
+    """The gradient of the first input: `gx = f(gy[, w])`. Set its shape `xshape` before the call."""
 
     xshape: tuple[int, ...]
 
@@ -46,7 +46,7 @@ class DataGrad(LinearGrad):
 
 
 class FilterGrad(LinearGrad):
-    """The gradient of the weights, whose shape `wshape` is to be set before: `gw = f(gy, x)`."""
+    """The gradient of the weights: `gw = f(gy, x)`. Set their shape `wshape` before the call."""
 
     wshape: tuple[int, ...]
 
@@ -56,7 +56,7 @@ class FilterGrad(LinearGrad):
 
 
 class ListGrad(LinearGrad):
-    """The gradients of all inputs, whose shapes `xshapes` are to be set before: `(gx0, gx1, ...) = f(gy)`."""
+    """The gradients of all inputs: `(gx0, gx1, ...) = f(gy)`. Set their shapes `xshapes` before the call."""
 
     xshapes: Sequence[tuple[int, ...]]
 
@@ -66,7 +66,7 @@ class ListGrad(LinearGrad):
 
 
 class ResizeGrad(DataGrad):
-    """The gradient of a resize to given lengths. As NNabla's own, it aligns corners unless told otherwise."""
+    """The gradient of a resize to given lengths. It aligns corners by default, as NNabla's does."""
 
     def __init__(self, ctx: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(ctx, None, *args, **kwargs)
@@ -74,7 +74,7 @@ class ResizeGrad(DataGrad):
 
 
 class PoolingGrad(LinearGrad):
-    """The gradient of a pooling's gradient, of an output of the shape `yshape`, to be set before: `ggy = f(ggx, x)`."""
+    """The second gradient of a pooling: `ggy = f(ggx, x)`. Set the output's shape `yshape` before the call."""
 
     yshape: tuple[int, ...]
 
@@ -84,7 +84,7 @@ class PoolingGrad(LinearGrad):
 
 
 class BatchNormalizationBackward:
-    """The gradients of a batch normalization: `(gx[, gbeta][, ggamma]) = f(gy, x[, beta][, gamma], mean, variance)`."""
+    """Gradients of a batch normalization: `(gx[, gbeta][, ggamma]) = f(gy, x[, beta][, gamma], mean, variance)`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class BatchNormalizationBackward:
         self.has_gamma, self.has_beta = not no_scale, not no_bias
 
     def __call__(self, gy: Variable, x: Variable, *others: Variable) -> Any:
-        # All gradients are wanted, also of inputs that need none.
+        # NNabla returns the gradients of all inputs, also of inputs that need none.
         rest = list(others)
         x, *params = (F.identity(v).apply(need_grad=True) for v in (x, *rest[: self.has_beta + self.has_gamma]))
         del rest[: len(params)]
@@ -115,7 +115,7 @@ class BatchNormalizationBackward:
 class FusedBatchNormalizationBackward(Composite):
     """The gradients of a fused batch normalization.
 
-    `(gx, gbeta, ggamma[, gz]) = f(gy, x, beta, gamma, mean, variance, y[, z])`; set `is_add` before the call if there
+    `(gx, gbeta, ggamma[, gz]) = f(gy, x, beta, gamma, mean, variance, y[, z])`. Set `is_add` before the call if there
     is a `z`. No gradients flow to `y` and `z`.
     """
 
@@ -143,7 +143,7 @@ class FusedBatchNormalizationBackward(Composite):
         return type(self).__name__
 
     def min_outputs(self) -> int:
-        """One for each input of the normalization that has a gradient."""
+        """The number of outputs: one for each input of the normalization that has a gradient."""
         return 4 if self.is_add else 3
 
     def compose(self, *inputs: Variable) -> list[Variable]:
@@ -174,7 +174,7 @@ LINEAR: dict[str, dict[str, type[LinearGrad]]] = {
 
 
 def modules() -> dict[str, ModuleType]:
-    """A module for each function, as NNabla has them.
+    """The modules of `nnabla.backward_function`, one for each function.
 
     Returns:
         The modules by name.

@@ -1,4 +1,4 @@
-"""Gradients of functions as graphs, by the name of the function's type."""
+"""The gradient rules of functions by type name. A rule builds the gradient as a graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["register", "registry", "show_registry"]
 
 
 def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Callable[..., Any]:
-    """The rule of one operation as NNabla calls it: a variable for one input, a tuple of them for several."""
+    """The gradient rule of an operation with NNabla's signature. It returns a variable for one input, else a tuple."""
 
     def backward(
         grad_inputs: Sequence[Variable],
@@ -28,10 +28,11 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
         *values: Any,
         **args: Any,
     ) -> Any:
+        """Build the gradients of the operation's inputs as graphs."""
         args.update(zip((info for _, info in arguments), values, strict=False))
         read = [x for x in inputs if x is not None]
         if len(read) < len(inputs):
-            # The function's own inputs, or others of the shape, take the places of those that are not read.
+            # Inputs that the rule does not read are None. The function's own inputs or new variables replace them.
             made_by = next((y.parent for y in outputs if y is not None and y.parent is not None), None)
             others = made_by.inputs if made_by is not None else [Variable(s, need_grad=True) for s in input_shapes]
             read = [other if x is None else x for x, other in zip(inputs, others, strict=True)]
@@ -48,7 +49,7 @@ def rule_of(name: str, type_name: str, arguments: list[tuple[str, str]]) -> Call
 
 
 class Registry(dict[str, "Callable[..., Any]"]):
-    """The rules by type name. An operation that no function makes, and only a gradient is made of, has one as well."""
+    """Gradient rules by type name. Operations that occur only in gradients are found, too."""
 
     def __missing__(self, type_name: str) -> Callable[..., Any]:
         return rule_of(type_name, type_name, [])
@@ -58,18 +59,18 @@ registry = Registry(
     (type_name, rule_of(name, type_name, [(ours, info) for ours, info, *_ in arguments]))
     for name, type_name, _, arguments, _ in _core.declarations()
 )
-"""The rules by type name. `nn.grad` uses the operations' own, and for a PythonFunction the one under its
-name."""
+"""Gradient rules by type name. `nn.grad` reads only the rules of PythonFunctions from it: other operations have
+built-in rules."""
 registry["Dropout"] = dropout_backward
 
 
 def register(name: str, backward_func: Callable[..., Any]) -> None:
-    """Add a rule.
+    """Register a gradient rule.
 
     Args:
         name: The type name.
-        backward_func: Called with the gradients of the outputs, inputs, their shapes, outputs, their shapes, and the
-            arguments by name.
+        backward_func: The rule. Its arguments are the output gradients, inputs, input shapes, outputs, output shapes,
+            and the function's arguments by name.
     """
     registry[name] = backward_func
     RULES[name] = backward_func

@@ -1,4 +1,4 @@
-"""A record of what is cleared after each function that runs: a window on the memory of static graphs."""
+"""Records which inputs and outputs the engine clears after each function, for tests of memory use."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Flags = list[list[tuple[bool, bool]]]
 
 
 def activate_clear_called_flag_recorder() -> None:
-    """Start a new record."""
+    """Start a new recording."""
     _core.record_clear_flags(True)
 
 
 def deactivate_clear_called_flag_recorder() -> None:
-    """Stop, and drop the record."""
+    """Stop recording and drop the record."""
     _core.record_clear_flags(False)
 
 
 def get_input_clear_called_flags() -> Flags:
-    """What is known of inputs.
+    """The recorded flags of inputs.
 
     Returns:
         For each function that ran and each of its inputs, whether data and gradient were cleared.
@@ -34,7 +34,7 @@ def get_input_clear_called_flags() -> Flags:
 
 
 def get_output_clear_called_flags() -> Flags:
-    """What is known of outputs.
+    """The recorded flags of outputs.
 
     Returns:
         For each function that ran and each of its outputs, whether data and gradient were cleared.

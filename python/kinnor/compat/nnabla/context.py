@@ -1,4 +1,4 @@
-"""Contexts as NNabla has them: a default may not be set inside a scope, which it asserts."""
+"""Contexts with NNabla's check: setting the default inside a scope is an AssertionError."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Context", "context_scope", "get_current_context", "set_default_conte
 
 
 def set_default_context(ctx: Context) -> None:
-    """Set the context of every thread that is in no `context_scope`.
+    """Set the context of all threads outside of a `context_scope`.
 
     Args:
         ctx: The new default.

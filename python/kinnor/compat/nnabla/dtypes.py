@@ -1,4 +1,4 @@
-"""NumPy's types of elements by the numbers that NNabla gives them in files."""
+"""Element types of NumPy by their numbers in NNabla's files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["int_to_np_dtype", "np_dtpye_to_int"]
 
-#: The name is NNabla's, as it is spelt there. The numbers are those of NumPy's C interface.
+#: The name is spelled as in NNabla. The numbers are the type numbers of NumPy's C interface.
 np_dtpye_to_int: dict[type, int] = {
     bool: 0,
     np.byte: 1,

@@ -1,4 +1,4 @@
-"""Functions as objects: made with their arguments, called with their inputs, or run by hand on given variables."""
+"""Functions as objects: constructed with arguments, then called with inputs or run step by step by the caller."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Made:
     """A function with its arguments.
 
     Args:
-        ctx: The context that it is made for, which is without effect: that of the call counts.
-        *args: Its arguments, in the order of the function's.
-        **kwargs: Its arguments by name.
+        ctx: Without effect: a call uses the current context.
+        *args: The arguments of the function, in order.
+        **kwargs: The arguments of the function by name.
 
     Attributes:
-        name: The name of its type.
+        name: The type name of the function.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Made:
         self._function: Function | None = None
 
     def __call__(self, *inputs: Any, n_outputs: int = -1, auto_forward: bool = False, outputs: Any = None) -> Any:
-        """What `kinnor.functions` makes of the inputs.
+        """Call the function of `kinnor.functions` with the inputs.
 
         Args:
             *inputs: The inputs.
@@ -54,15 +54,15 @@ class Made:
         return getattr(F, self.made_by)(*inputs, **self.args, **given)
 
     def setup(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
-        """Give outputs the shapes that they have for these inputs. No graph is built of them.
+        """Set the shapes of the outputs for these inputs, without building a graph.
 
         Args:
             inputs: The inputs.
             outputs: The outputs, which are leaves.
 
         Raises:
-            GraphError: If several functions stand for this one, or if it has fewer outputs.
-            Error: If the function does not take these inputs.
+            GraphError: If Kinnor builds this function from several, or if it has fewer outputs.
+            Error: If the function rejects the inputs.
         """
         with auto_forward(False):
             found = self._call([held.get_unlinked_variable(need_grad=held.need_grad) for held in inputs], len(outputs))
@@ -77,10 +77,10 @@ class Made:
         self._function = function
 
     def forward(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
-        """Compute outputs, without a graph.
+        """Compute the outputs, without a graph.
 
         Args:
-            inputs: The inputs, of the shapes that `setup` saw.
+            inputs: The inputs, with the shapes given to `setup`.
             outputs: The outputs.
 
         Raises:
@@ -97,7 +97,7 @@ class Made:
         Args:
             inputs: The inputs of `forward`.
             outputs: The outputs of `forward`, with their gradients.
-            accum: By input, whether to add to its gradient; by default none is added to.
+            accum: For each input, whether to add to its gradient instead of overwriting it; by default False.
 
         Raises:
             GraphError: If `setup` has not run.
@@ -107,10 +107,12 @@ class Made:
         self._ready("backward").backward(inputs, outputs, added)
 
     def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        """Call the function. Returns its outputs as a tuple."""
         made = getattr(F, self.made_by)(*inputs, **self.args)
         return tuple(made) if isinstance(made, (list, tuple)) else (made,)
 
     def _ready(self, what: str) -> Function:
+        """The function that `setup` has created. Raises GraphError if it has not run."""
         if self._function is None:
             raise GraphError(f"{self.name}.{what}: expected `setup` to have run, got a function that is new")
         return self._function

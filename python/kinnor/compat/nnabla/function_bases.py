@@ -1,4 +1,4 @@
-"""NNabla's functions without what it does around them: reductions have other names of arguments here, and so on."""
+"""NNabla's low-level functions, which differ from `nnabla.functions` in names and defaults of arguments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = [*names, "function_api"]
 
 RENAMED = {"axis": "axes", "keepdims": "keep_dims"}
-"""Arguments of reductions, and what they are called here."""
+"""Argument names of NNabla's low-level reductions, and Kinnor's names for them."""
 
 
 def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction whose arguments are called as in NNabla's files.
+    """A reduction with NNabla's argument names `axes` and `keep_dims`.
 
     Args:
-        function: The reduction, of `axis` and `keepdims`.
+        function: The reduction, with arguments `axis` and `keepdims`.
     """
     given = {here: there for there, here in RENAMED.items()}
 
@@ -56,16 +56,16 @@ def interpolate(
     n_outputs: int = -1,
     outputs: Any = None,
 ) -> Variable:
-    """Images of another size: `kinnor.functions.interpolate` without `scale`, with corners that meet by default.
+    """Resize images: `kinnor.functions.interpolate` without `scale`, and with `align_corners=True` by default.
 
     Args:
-        x: Images, whose last axes are those of `output_size`.
-        output_size: Lengths of the axes.
+        x: Images. Their last axes are resized.
+        output_size: New lengths of the resized axes.
         mode: `nearest` or `linear`.
-        align_corners: Whether the first and last elements are at the same places.
-        half_pixel: Whether elements have their places in their middles.
-        half_pixel_for_nn: The same for `nearest`.
-        channel_last: Whether the last axis is that of channels.
+        align_corners: Whether the first and last elements keep their positions.
+        half_pixel: Whether positions are pixel centers.
+        half_pixel_for_nn: `half_pixel` for the mode `nearest`.
+        channel_last: Whether the channels are the last axis.
         n_outputs: Without effect.
         outputs: An array to write into, in a list.
 
@@ -89,13 +89,13 @@ def patch_correlation(
     shift_step: Sequence[int] = (1, 1),
     padding: Sequence[int] = (0, 0, 0, 0),
 ) -> Variable:
-    """Sums of products of patches: `kinnor.functions.patch_correlation` of images whose channels are last.
+    """Patch correlation: `kinnor.functions.patch_correlation` for images with channels last.
 
     Args:
         x1: Images, shape (n, height, width, channels).
         x2: Images of the same shape.
         patch: Height and width of a patch.
-        shift: Largest shift, in either direction, along height and width.
+        shift: Largest shift along height and width, in both directions.
         patch_step: Distance of neighbouring patches.
         shift_step: Distance of neighbouring shifts.
         padding: Zeros above, below, left and right of the images.
@@ -104,7 +104,7 @@ def patch_correlation(
         Array of shape (n, rows, columns, shifts along height, shifts along width).
 
     Raises:
-        ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
-        ArgumentError: If an argument has not as many numbers, or one out of range.
+        ShapeError: If the images differ in shape, do not have four axes, or are smaller than a patch.
+        ArgumentError: If an argument has another number of values, or a value out of range.
     """
     return ours.patch_correlation(x1, x2, patch, shift, patch_step, shift_step, padding, channel_last=True)

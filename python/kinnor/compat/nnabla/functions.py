@@ -1,4 +1,4 @@
-"""Functions as NNabla has them: what is no variable among the inputs is an AssertionError."""
+"""Functions with NNabla's check: an input that is not a variable is an AssertionError."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..., Any]:
-    """A function that asserts that its first `n_inputs` arguments, or all of them, are variables or arrays."""
+    """Wrap a function to assert that its first `n_inputs` arguments, or all of them, are variables or arrays."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Call the function. An error about its inputs becomes an AssertionError."""
         try:
             return function(*args, **kwargs)
         except CallError as error:
@@ -37,14 +38,14 @@ def asserting(function: Callable[..., Any], n_inputs: int | None) -> Callable[..
 
 
 def function_api(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator for a function whose first argument, `ctx`, is the context of the call.
+    """Decorate a function so that its first argument, `ctx`, is the current context.
 
     Args:
-        func: A function of `ctx` and of whatever else.
+        func: A function of `ctx` and further arguments.
 
     Returns:
-        The function without `ctx`, which gets `get_current_context()` there. Its signature does not have it either;
-        `__function_api_base__` is what was decorated.
+        The function without the argument `ctx`: it passes `get_current_context()`. Its attribute
+        `__function_api_base__` is `func`.
 
     Raises:
         TypeError: If the first argument of `func` is not `ctx`.
@@ -55,6 +56,7 @@ def function_api(func: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Call the function with the current context."""
         return func(get_current_context(), *args, **kwargs)
 
     without = signature.replace(parameters=[*signature.parameters.values()][1:])
@@ -64,7 +66,7 @@ def function_api(func: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.wraps(ours.fused_convolution)
 def _fused_convolution(*args: Any, **kwargs: Any) -> Any:
-    """As ours; running statistics may be what another function has computed, which NNabla overwrites too."""
+    """Kinnor's `fused_convolution`. Running statistics may be outputs of other functions, which NNabla overwrites."""
     given = inspect.signature(ours.fused_convolution).bind(*args, **kwargs).arguments
     given["nonlinearity"] = given.get("nonlinearity", "relu") or "identity"
     return _core.functions.fused_convolution(**given)
@@ -72,7 +74,7 @@ def _fused_convolution(*args: Any, **kwargs: Any) -> Any:
 
 @functools.wraps(ours.einsum)
 def _einsum(*x: Any, equation: str = "") -> Any:
-    """As ours, and one function of the graph."""
+    """Kinnor's `einsum` as one node of the graph."""
     if x and all(isinstance(each, Variable) for each in x):
         return Einsum(None, equation)(*x)
     return ours.einsum(*x, equation=equation)
@@ -93,7 +95,7 @@ _replaced = {name: (globals()[name], getattr(ours, name)) for name in __all__}
 
 
 class Functions(ModuleType):
-    """The class of this module: parametric functions call what a program assigns to a name of it, as in NNabla."""
+    """The class of this module: a function that a program replaces here is replaced in parametric functions, too."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

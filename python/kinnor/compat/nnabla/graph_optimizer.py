@@ -1,4 +1,4 @@
-"""Changes of networks that are described, as NNabla names them."""
+"""Changes of described networks (`ProtoNetwork`), under NNabla's names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["rename_variable"]
 
 
 def rename_variable(proto_network: ProtoNetwork, renames: Mapping[str, str]) -> None:
-    """Give variables of a network other names.
+    """Rename variables of a network.
 
     Args:
         proto_network: The network.
         renames: New names by old names.
 
     Raises:
-        NetworkError: If there is no such variable, or one of the new name already.
+        NetworkError: If a variable does not exist, or if a new name is in use.
     """
     for old, new in renames.items():
         proto_network.rename(old, new)

@@ -1,4 +1,4 @@
-"""Swapping of arrays to the host, which here is a budget for memory: see `kinnor.memory_budget`."""
+"""NNabla's interface for swapping arrays to the host. Kinnor sets a memory budget instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SwapInOutScheduler"]
 
 
 class SwapInOutScheduler:
-    """Keeps runs within a number of bytes, as `kinnor.memory_budget` does; nothing is swapped.
+    """Keeps runs within a number of bytes, as `kinnor.memory_budget` does. Nothing is swapped.
 
     Args:
         h_ctx: Context of the host, which is without effect.
@@ -42,7 +42,7 @@ class SwapInOutScheduler:
         self._budget.__enter__()
 
     def end_scheduling(self) -> None:
-        """Leave it."""
+        """Leave the budget."""
         budget, self._budget = self._budget, None
         if budget is not None:
             budget.__exit__(None, None, None)
@@ -56,13 +56,13 @@ class SwapInOutScheduler:
         self.end_scheduling()
 
     def function_pre_hook(self, func: Any) -> None:
-        """Without effect: kept for programs that hand it to runs."""
+        """Without effect: a hook that programs pass to runs."""
 
     def function_post_hook(self, func: Any) -> None:
-        """Without effect: kept for programs that hand it to runs."""
+        """Without effect: a hook that programs pass to runs."""
 
     def update_pre_hook(self) -> None:
-        """Without effect: kept for programs that hand it to solvers."""
+        """Without effect: a hook that programs pass to solvers."""
 
     def update_post_hook(self) -> None:
-        """Without effect: kept for programs that hand it to solvers."""
+        """Without effect: a hook that programs pass to solvers."""

@@ -1,4 +1,4 @@
-"""Normalizations, and what NNabla's tests take from their module."""
+"""Normalizations, and the private helpers of NNabla's module that NNabla's tests import."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = [
 
 
 def _force_list(axis: int | Sequence[int]) -> Sequence[int]:
-    """A sequence of axes from one or several."""
+    """The axes as a sequence; a single axis becomes a list of one."""
     return axis if isinstance(axis, Iterable) else [axis]
 
 
 def _get_axes_excluding(ndim: int, axes: int | Sequence[int]) -> list[int]:
-    """The axes that are not among these, which may be counted from the end."""
+    """All axes except these. Negative axes count from the end."""
     left_out = {axis % ndim for axis in _force_list(axes)}
     return [axis for axis in range(ndim) if axis not in left_out]
 
 
 def _apply_affine(x: Any, scale: Any = None, bias: Any = None) -> Any:
-    """`x * scale + bias`, of which either may be missing."""
+    """`x * scale + bias`. Scale and bias are optional."""
     x = x if scale is None else x * scale
     return x if bias is None else x + bias

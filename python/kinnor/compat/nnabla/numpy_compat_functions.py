@@ -1,4 +1,4 @@
-"""Functions as NumPy has them."""
+"""Functions with NumPy's behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters as NNabla has them: with `no_grad`, and assertions about arguments."""
+"""Parameters with NNabla's behaviour: `no_grad`, and assertions about arguments."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def get_parameter_or_create(
     need_grad: bool = True,
     as_need_grad: bool | None = None,
 ) -> Variable:
-    """The parameter of a name in the current scope, made if it is not there.
+    """The parameter of a name in the current scope. It is created if it does not exist.
 
     Args:
-        name: Its name; slashes make scopes.
-        shape: Its shape, if it is to be made.
-        initializer: What gives it its values: an initializer or an array.
-        need_grad: Whether it is trained.
-        as_need_grad: Whether the variable that is returned needs a gradient, as `need_grad` by default.
+        name: Name; slashes separate scopes.
+        shape: Shape of a new parameter.
+        initializer: Initial values of a new parameter: an initializer or an array.
+        need_grad: Whether a new parameter needs a gradient.
+        as_need_grad: Whether the returned variable needs a gradient; `need_grad` by default.
 
     Returns:
         The parameter.
 
     Raises:
-        AssertionError: If it is to be made and neither shape nor array says how large.
-        ValueError: If it has another shape.
+        AssertionError: If the parameter is new and neither `shape` nor an array gives its shape.
+        ValueError: If the existing parameter has another shape.
     """
     if shape is None and initializer is None:
         assert ours.get_parameter(name) is not None, f"get_parameter_or_create: expected a shape for '{name}', got none"
@@ -54,7 +54,7 @@ def get_parameter_or_create(
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are variables of the module in NNabla."""
+    """Module variables of NNabla's that change: computed on each access."""
     if name == "current_no_grad":
         return not autodiff.is_grad_enabled()
     if name == "current_scope":
@@ -71,12 +71,12 @@ def load_parameters(
 
     Args:
         path: Path, or a file open for reading bytes.
-        proto: A message that gets the parameters as well.
-        needs_proto: Whether to make such a message.
+        proto: A message to which the parameters are added as well.
+        needs_proto: Whether to create such a message.
         extension: Format of a file that is open.
 
     Returns:
-        `proto`, or the message that was made, or None.
+        `proto`, or the new message, or None.
 
     Raises:
         ParameterError: If the file is malformed, or if a shape differs.
@@ -90,17 +90,21 @@ def load_parameters(
 
 
 def set_parameter_from_proto(proto: Any) -> None:
-    """Put the parameters of a message into the current scope, all or none.
+    """Copy the parameters of a message to the current scope, all or none.
 
     Args:
         proto: `NNablaProtoBuf` of `nnabla.utils.nnabla_pb2`.
 
     Raises:
-        ParameterError: If one has no name, values that do not fit its shape, or another shape than the parameter of
-            that name which is there.
+        ParameterError: If a parameter has no name, has values that do not match its shape, or has another shape than
+            the existing parameter of that name.
         ImportError: If protobuf is not installed.
     """
-    from kinnor.files import parameter_file, parameter_protobuf, schema  # Not on import, which it would make longer.
+    from kinnor.files import (
+        parameter_file,
+        parameter_protobuf,
+        schema,
+    )  # Imported late, to keep the import of Kinnor short.
 
     op = "set_parameter_from_proto"
     message = schema.messages().NNablaProtoBuf()

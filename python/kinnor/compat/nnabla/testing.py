@@ -1,4 +1,4 @@
-"""Comparing arrays, and noting what a run clears."""
+"""Comparison of arrays, and the recorder of what a run clears."""
 
 from __future__ import annotations
 

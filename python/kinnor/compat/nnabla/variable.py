@@ -1,4 +1,4 @@
-"""Where NNabla has `Variable` and `Context`."""
+"""The module `nnabla.variable`: `Variable` and `Context`."""
 
 from __future__ import annotations
 

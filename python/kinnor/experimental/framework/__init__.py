@@ -1,4 +1,4 @@
-"""Training loops in parts: what is done in each iteration, in each evaluation, and round them."""
+"""Building blocks of training loops: update steps, evaluation, and the loop over epochs."""
 
 from .evaluator import Evaluator
 from .trainer import Trainer

@@ -1,4 +1,4 @@
-"""One evaluation."""
+"""Evaluation of a graph over a number of batches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Evaluator"]
 
 
 class Evaluator:
-    """Feeds and runs a graph for evaluation a number of times.
+    """Runs a graph for evaluation, a fixed number of times.
 
     Args:
-        eval_data_feeder: Called with epoch and iteration, to put data into the inputs.
-        eval_graph_forward: Called with epoch and iteration, to run.
-        eval_callback_on_start: Called with the epoch before; one or a list.
-        eval_callback_on_finish: Called with the epoch after; one or a list.
+        eval_data_feeder: Called with epoch and iteration, to fill the inputs.
+        eval_graph_forward: Called with epoch and iteration, to run the graph.
+        eval_callback_on_start: Called with the epoch before the first iteration; a function or a list.
+        eval_callback_on_finish: Called with the epoch after the last iteration; a function or a list.
         val_iter: Number of iterations.
     """
 
@@ -36,10 +36,10 @@ class Evaluator:
         self.val_iter = val_iter
 
     def evaluate(self, e: int) -> None:
-        """Evaluate.
+        """Run the evaluation.
 
         Args:
-            e: The epoch, for the callbacks.
+            e: The epoch, passed to the callbacks.
         """
         each(self.eval_callback_on_start, e)
         for i in range(self.val_iter):

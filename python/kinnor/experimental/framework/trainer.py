@@ -10,9 +10,9 @@ __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Calls the methods of a worker in the order of a training.
+    """Trains a worker: calls its methods in a fixed order.
 
-    The worker says what is done: `load_checkpoint` (which returns the first epoch), `training_prepare`,
+    The worker defines the steps: `load_checkpoint` (which returns the first epoch), `training_prepare`,
     `save_model_at_start`, `max_epoch`, `iter_per_epoch`, `epoch_loop_start(e)`, `evaluate_at_epoch_start(e)`,
     `iter_loop_start(i, e)`, `update_in_iteration(i, e)`, `iter_loop_end(i, e)`, `epoch_loop_end(e)`,
     `save_checkpoint_at_epoch_end(e)`, `evaluate_at_training_end`, `save_model_at_end`, `training_complete` and `brief`.
@@ -45,9 +45,9 @@ class Trainer:
         worker.training_complete()
 
     def brief(self) -> Any:
-        """A summary.
+        """A summary of the training.
 
         Returns:
-            That of the worker.
+            The result of the worker's `brief`.
         """
         return self.worker.brief()

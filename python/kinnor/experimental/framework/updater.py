@@ -1,4 +1,4 @@
-"""One step of a training."""
+"""One update step of a training."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ Callbacks: TypeAlias = "Callable[..., Any] | Sequence[Callable[..., Any]]"
 
 
 def each(callbacks: Callbacks, *args: Any) -> None:
-    """Call a function, or each of several."""
+    """Call a function, or each function of a list, with the same arguments."""
     for callback in [callbacks] if callable(callbacks) else callbacks:
         callback(*args)
 
 
 class Updater:
-    """Feeds data, runs forward and backward, perhaps several times, sums gradients up and has the solver step.
+    """Takes an update step: feeds data, runs forward and backward, sums gradients over processes, updates.
 
-    Functions are called with the iteration `i`, the epoch `e` and, in forward and backward runs, the number of the run;
-    where callbacks are, one function or a list may be given.
+    The functions get the iteration `i` and the epoch `e`. Functions of forward and backward runs also get the number of
+    the run. A callback is a function or a list of functions.
 
     Args:
         train_data_feeder: Puts data into the inputs.
         solver_zero_grad: Sets gradients to zero.
-        solver_update: Has the solver step.
-        loss_forward: Runs forward.
-        loss_backward: Runs backward.
+        solver_update: Runs the solver's update.
+        loss_forward: Runs the loss forward.
+        loss_backward: Runs the loss backward.
         loss_forward_callback_on_start: Called before a forward run.
-        loss_forward_callback_on_finish: Called after it.
+        loss_forward_callback_on_finish: Called after a forward run.
         loss_backward_callback_on_start: Called before a backward run.
-        loss_backward_callback_on_finish: Called after it.
-        comm_all_reduce_callback_on_start: Called before gradients of several processes are summed up.
-        comm_all_reduce: Sums them up.
-        comm_all_reduce_callback_on_finish: Called after it.
-        solver_update_callback_on_start: Called before the solver's step.
-        solver_update_callback_on_finish: Called after it.
-        accum_grad: Number of runs of a step, whose gradients add up.
+        loss_backward_callback_on_finish: Called after a backward run.
+        comm_all_reduce_callback_on_start: Called before the gradients are summed over processes.
+        comm_all_reduce: Sums the gradients over processes.
+        comm_all_reduce_callback_on_finish: Called after the gradients are summed over processes.
+        solver_update_callback_on_start: Called before the solver's update.
+        solver_update_callback_on_finish: Called after the solver's update.
+        accum_grad: Number of forward and backward runs in a step; their gradients are summed.
         comm: The communicator; None for a single process.
-        grads: The gradients that it sums up.
+        grads: The gradients to sum over processes.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Updater:
         """Take a step.
 
         Args:
-            i: The iteration, for the functions.
-            e: The epoch, for the functions.
+            i: The iteration, passed to the functions.
+            e: The epoch, passed to the functions.
         """
         self.solver_zero_grad(i, e)
         for run in range(self.accum_grad):

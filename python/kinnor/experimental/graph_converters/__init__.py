@@ -1,4 +1,4 @@
-"""Graphs made anew from graphs: for evaluation, with other orders of axes, with fewer functions."""
+"""Graph rewriting: converts a graph for evaluation, to another memory layout, or to fewer functions."""
 
 from .batch_norm_batchstat import BatchNormBatchStatModifier
 from .batch_normalization_folding import (

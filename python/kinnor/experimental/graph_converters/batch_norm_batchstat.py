@@ -1,4 +1,4 @@
-"""Batch normalizations by their running statistics."""
+"""Switches batch normalizations to their running statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BatchNormBatchStatModifier"]
 
 
 class BatchNormBatchStatModifier(FunctionModifier):
-    """Has batch normalizations use their running statistics instead of the batch's, as for evaluation."""
+    """Makes batch normalizations use their running statistics instead of the batch's, as in evaluation."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
         """See `FunctionModifier.modify`."""

@@ -1,4 +1,4 @@
-"""Batch normalizations folded into the layers beside them, for evaluation."""
+"""Folds batch normalizations into neighbouring layers, for evaluation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 
 
 class BatchNormBase:
-    """What modifiers of batch normalizations have in common."""
+    """Functions shared by the modifiers of batch normalizations."""
 
     def connect(self, f: Function, x: Variable, w: Variable, b: Variable | None) -> Any:
-        """The same layer with another weight and bias.
+        """Connect the same layer with another weight and bias.
 
         Args:
             f: The layer.
@@ -43,24 +43,24 @@ class BatchNormBase:
 
 
 class AddBiasModifier(FunctionModifier, BatchNormBase):
-    """Gives a bias of zeros to layers without one that stand beside a batch normalization."""
+    """Adds a bias of zeros to layers without one that are next to a batch normalization."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
         """See `FunctionModifier.modify`."""
         beside = is_a(f.inputs[0].parent, "BatchNormalization") or is_a(only_reader(f), "BatchNormalization")
         if not is_a(f, *PRODUCTS) or len(inputs) == 3 or not beside:
             return None
-        b = registered(self.get_parameter_scope(inputs[1]), "b", np.zeros(_maps(f)))
+        b = registered(self.get_parameter_scope(inputs[1]), "b", np.zeros(_bias_shape(f)))
         return self.connect(f, inputs[0], inputs[1], b)
 
 
 class BatchNormalizationFoldingModifierInner(FunctionModifier, BatchNormBase):
-    """Folds batch normalizations into the layers before them, whose outputs nobody else takes.
+    """Folds batch normalizations into the layers before them. No other function may read the layer's output.
 
-    The new parameters are `w-folded` and `b-folded`, in the scope of the layer's.
+    The new parameters are `w-folded` and `b-folded`, in the scope of the layer's parameters.
 
     Args:
-        channel_last: Without effect: layers say it.
+        channel_last: Without effect: taken from the layers' arguments.
     """
 
     def __init__(self, channel_last: bool = False) -> None:
@@ -74,7 +74,7 @@ class BatchNormalizationFoldingModifierInner(FunctionModifier, BatchNormBase):
         if follower is None or not _is_folded(f, follower):
             return None
         how = normalization(follower)
-        how = how.repeated(int(np.prod(_maps(f))) // how.scale.size)
+        how = how.repeated(int(np.prod(_bias_shape(f))) // how.scale.size)
         b = how.shift if len(f.inputs) < 3 else how.shift + how.scale * f.inputs[2].d.ravel()
         scope = self.get_parameter_scope(f.inputs[1])
         w = registered(scope, "w-folded", scaled(f, how.scale, outputs=True), f.inputs[1])
@@ -82,13 +82,13 @@ class BatchNormalizationFoldingModifierInner(FunctionModifier, BatchNormBase):
 
 
 class BatchNormalizationFoldingOppositeModifierInner(FunctionModifier, BatchNormBase):
-    """Folds batch normalizations into the layers after them, if these are all that takes their outputs.
+    """Folds batch normalizations into the layers after them. No other function may read the normalization's output.
 
-    A layer that pads its input is left alone, unless the normalization shifts nothing: it would have to pad with other
-    numbers than zero.
+    A layer that pads its input is not folded unless the shift is zero: its padding is zero, but a
+    normalized zero is not.
 
     Args:
-        channel_last: Without effect: layers say it.
+        channel_last: Without effect: taken from the layers' arguments.
     """
 
     def __init__(self, channel_last: bool = False) -> None:
@@ -98,13 +98,13 @@ class BatchNormalizationFoldingOppositeModifierInner(FunctionModifier, BatchNorm
         """See `FunctionModifier.modify`."""
         if is_a(f, "BatchNormalization"):
             follower = only_reader(f)
-            return inputs[0] if follower is not None and _takes_in(follower, f) else None
+            return inputs[0] if follower is not None and _absorbs(follower, f) else None
         before = f.inputs[0].parent if f.inputs else None
-        if before is None or only_reader(before) != f or not _takes_in(f, before):
+        if before is None or only_reader(before) != f or not _absorbs(f, before):
             return None
         how = normalization(before)
         shifted = scaled(f, how.shift, outputs=False)
-        # In a transposed convolution nothing is shifted, or it would not be folded.
+        # A transposed convolution is folded only if the shift is zero: its bias stays.
         if f.info.type_name == "Affine":
             b = shifted.sum(0).ravel()
         else:
@@ -120,8 +120,8 @@ def BatchNormalizationFoldingModifier(opposite: bool = False, channel_last: bool
     """Modifiers that fold batch normalizations into the layers before them, or after them.
 
     Args:
-        opposite: Whether into those after them.
-        channel_last: Without effect: layers say it.
+        opposite: Whether to fold into the layers after them.
+        channel_last: Without effect: taken from the layers' arguments.
 
     Returns:
         Modifiers for `GraphConverter`.
@@ -140,8 +140,8 @@ def BatchNormalizationFoldingModifier(opposite: bool = False, channel_last: bool
     return [AddBiasModifier(), inner(channel_last)]
 
 
-def _maps(f: Function) -> tuple[int, ...]:
-    """The shape of a layer's bias."""
+def _bias_shape(f: Function) -> tuple[int, ...]:
+    """The shape of a layer's bias: its output channels."""
     shape = f.inputs[1].shape
     if f.info.type_name == "Affine":
         return tuple(shape[1:])
@@ -151,29 +151,31 @@ def _maps(f: Function) -> tuple[int, ...]:
 
 
 def _as_bias(f: Function, b: NDArray[Any]) -> NDArray[Any]:
-    return np.broadcast_to(b, (int(np.prod(_maps(f))),)).reshape(_maps(f))
+    """Values with the shape of a layer's bias."""
+    return np.broadcast_to(b, (int(np.prod(_bias_shape(f))),)).reshape(_bias_shape(f))
 
 
 def _channel_axis(f: Function, v: Variable) -> int:
-    """The axis of the maps of a layer's input or output."""
+    """The channel axis of a layer's input or output."""
     return v.ndim - 1 if f.info.args.get("channel_last", False) else int(f.info.args["base_axis"])
 
 
 def _is_folded(f: Function | None, follower: Function) -> bool:
-    """Whether a batch normalization goes into the layer before it."""
+    """True if a batch normalization can be folded into the layer before it."""
     if f is None or not is_a(f, *PRODUCTS) or not is_a(follower, "BatchNormalization") or only_reader(f) != follower:
         return False
     axes = [axis % f.outputs[0].ndim for axis in follower.info.args["axes"]]
     return axes == [_channel_axis(f, f.outputs[0])]
 
 
-def _takes_in(f: Function, before: Function) -> bool:
-    """Whether a layer takes the batch normalization before it in."""
+def _absorbs(f: Function, before: Function) -> bool:
+    """True if a layer can absorb the batch normalization before it."""
     if not is_a(f, *PRODUCTS) or not is_a(before, "BatchNormalization") or f.inputs[0] != before.outputs[0]:
         return False
     axes = [axis % f.inputs[0].ndim for axis in before.info.args["axes"]]
     if axes != [_channel_axis(f, f.inputs[0])]:
         return False
     padded = any(f.info.args.get("pad", ())) and f.info.type_name == "Convolution"
-    # A transposed convolution adds each input at several places: all of a border would have to be there.
+    # A transposed convolution sums inputs over overlapping windows. Border elements have fewer of them, so a
+    # constant bias is wrong there.
     return not (padded or f.info.type_name == "Deconvolution") or not np.any(normalization(before).shift)

@@ -1,4 +1,4 @@
-"""Batch normalizations as one multiplication and one addition, for evaluation."""
+"""Replaces batch normalizations by a multiplication and an addition, for evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BatchNormalizationSelfFoldingModifier"]
 
 
 class BatchNormalizationSelfFoldingModifier(FunctionModifier):
-    """Makes `c0 x + c1` of batch normalizations; `c0` and `c1` are new parameters, numbered.
+    """Replaces batch normalizations by `c0 x + c1`. `c0` and `c1` are new, numbered parameters.
 
     Args:
         name: The scope of the parameters.

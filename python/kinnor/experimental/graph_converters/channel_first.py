@@ -1,4 +1,4 @@
-"""Graphs on images with the channels first."""
+"""Converts graphs on images to channels first."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["ChannelFirstModifier"]
 
 
 class ChannelFirstModifier(ChannelOrderModifier):
-    """Turns a graph on images of shape (n, height, width, channels) to one on (n, channels, height, width).
+    """Converts a graph on images of shape (n, height, width, channels) to shape (n, channels, height, width).
 
-    Weights and statistics are turned as well, into new parameters in the scopes of the old ones.
+    Weights and statistics are transposed into new parameters, in the scopes of the old ones.
 
     Args:
-        inputs: The images that the graph takes.
-        inputs_cf: What takes their places; by default variables with their values.
+        inputs: The images that the graph reads.
+        inputs_cf: The channels-first images to use instead; by default new variables with the transposed values.
 
     Attributes:
-        inputs_cf: What takes their places.
+        inputs_cf: The channels-first images of the converted graph.
     """
 
     last = False

@@ -1,4 +1,4 @@
-"""Graphs on images with the channels last."""
+"""Converts graphs on images to channels last."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["ChannelLastModifier"]
 
 
 class ChannelLastModifier(ChannelOrderModifier):
-    """Turns a graph on images of shape (n, channels, height, width) to one on (n, height, width, channels).
+    """Converts a graph on images of shape (n, channels, height, width) to shape (n, height, width, channels).
 
-    Weights and statistics are turned as well, into new parameters in the scopes of the old ones.
+    Weights and statistics are transposed into new parameters, in the scopes of the old ones.
 
     Args:
-        inputs: The images that the graph takes.
-        inputs_cl: What takes their places; by default variables with their values.
+        inputs: The images that the graph reads.
+        inputs_cl: The channels-last images to use instead; by default new variables with the transposed values.
 
     Attributes:
-        inputs_cl: What takes their places.
+        inputs_cl: The channels-last images of the converted graph.
     """
 
     last = True

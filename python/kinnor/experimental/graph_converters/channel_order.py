@@ -1,4 +1,4 @@
-"""What turning a graph from channels first to channels last, and back, has in common."""
+"""The base class of the modifiers between channels first and channels last."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _POINTS = ("Convolution", "Deconvolution")
 
 
 class ChannelOrderModifier(FunctionModifier):
-    """Turns a graph on images from one order of axes to the other.
+    """Converts a graph on images from one memory layout to the other.
 
-    Weights and statistics are turned as well, into new parameters in the scopes of the old ones.
+    Weights and statistics are transposed into new parameters, in the scopes of the old ones.
 
     Args:
-        inputs: The images that the graph takes.
-        turned: What takes their places; by default variables with their values.
+        inputs: The images that the graph reads.
+        turned: The transposed images to use instead; by default new variables with the transposed values.
     """
 
     last: bool
@@ -38,7 +38,7 @@ class ChannelOrderModifier(FunctionModifier):
         super().__init__()
         self._suffix = "cl" if self.last else "cf"
         if turned is None:
-            turned = [Variable.from_numpy_array(np.ascontiguousarray(self._turned(v.d))) for v in inputs]
+            turned = [Variable.from_numpy_array(np.ascontiguousarray(self._transposed(v.d))) for v in inputs]
         self._turned_inputs, self._images = list(turned), dict(zip(inputs, turned, strict=True))
         self._made.update(self._images)
 
@@ -54,7 +54,7 @@ class ChannelOrderModifier(FunctionModifier):
         if kind == "BatchNormalization":
             names = [*(() if args["no_bias"] else ("beta",)), *(() if args["no_scale"] else ("gamma",)), "mean", "var"]
             own = [self._parameter(v, name) for v, name in zip(f.inputs[1:], names, strict=True)]
-            return self._normalized(inputs[0], dict(zip(names, own, strict=True)), args)
+            return self._batch_normalization(inputs[0], dict(zip(names, own, strict=True)), args)
         if kind in _POOLING:
             return self._call_function(kind, inputs, {**args, "channel_last": self.last})
         if kind == "Concatenate":
@@ -65,30 +65,32 @@ class ChannelOrderModifier(FunctionModifier):
         return None
 
     def finish_up(self) -> None:
-        """Make ready for another graph on the same images."""
+        """Reset the modifier for another graph on the same images."""
         super().finish_up()
         self._made.update(self._images)
 
-    def _normalized(self, x: Variable, own: dict[str, Any], args: dict[str, Any]) -> Any:
+    def _batch_normalization(self, x: Variable, own: dict[str, Any], args: dict[str, Any]) -> Any:
+        """The batch normalization with its channel axis moved."""
         own["variance"] = own.pop("var")
         own.update({name: args[name] for name in ("decay_rate", "eps", "batch_stat")})
         return F.batch_normalization(x, axes=[self._axis(axis) for axis in args["axes"]], **own)
 
     def _axis(self, axis: int) -> int:
-        """Where an axis of an image goes."""
+        """The new position of an axis of an image."""
         axis %= 4
         return ([0, 3, 1, 2] if self.last else [0, 2, 3, 1])[axis]
 
-    def _turned(self, values: Any) -> Any:
+    def _transposed(self, values: Any) -> Any:
+        """Values transposed to the new memory layout."""
         return values.transpose([0, 2, 3, 1] if self.last else [0, 3, 1, 2])
 
     def _parameter(self, v: Variable, name: str) -> Variable:
-        """A parameter with its axes turned."""
-        values = np.ascontiguousarray(self._turned(v.d))
+        """A new parameter with the transposed values of another."""
+        values = np.ascontiguousarray(self._transposed(v.d))
         return registered(self.get_parameter_scope(v), f"{name}_{self._suffix}", values, v)
 
     def _rows(self, image: tuple[int, ...], w: Variable) -> Variable:
-        """The weight of an affine transformation of images, its rows turned."""
+        """The weight of an affine layer on images, with its rows in the order of the new layout."""
         order = (1, 2, 0) if self.last else (2, 0, 1)
         rows = np.arange(np.prod(image)).reshape(image).transpose(order).ravel()
         return registered(self.get_parameter_scope(w), f"W_{self._suffix}", w.d[rows], w)

@@ -1,4 +1,4 @@
-"""Batch normalization, addition and activation as one function."""
+"""Fuses batch normalization, addition and activation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["FusedBatchNormalizationModifier"]
 
 
 class FusedBatchNormalizationModifier(FunctionModifier):
-    """Makes one function of a batch normalization, an addition to its output and a ReLU.
+    """Fuses a batch normalization, an addition to its output and a ReLU into one function.
 
-    The parameters are those of the batch normalization.
+    The fused function uses the parameters of the batch normalization.
     """
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:

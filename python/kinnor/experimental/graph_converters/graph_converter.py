@@ -1,4 +1,4 @@
-"""Graphs made anew from graphs, with some functions changed on the way."""
+"""Graph rewriting: rebuilds a graph function by function, with some functions replaced."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["FunctionModifier", "GraphConverter"]
 
 
 class FunctionModifier:
-    """What becomes of each function of a graph; subclasses define `modify`.
+    """Rewrites the functions of a graph. Subclasses define `modify`.
 
-    It is called with the functions in the order in which they run, and remembers what stands for which variable.
+    The functions come in the order of a forward run. The modifier maps each old variable to its replacement.
 
     Attributes:
-        outputs: What the last function became.
+        outputs: The replacement of the last function's outputs.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> import kinnor.experimental.graph_converters as GC
@@ -41,11 +41,11 @@ class FunctionModifier:
         self.outputs: list[Variable] = []
 
     def init_map_func_inputs(self, f: Function, inputs: Sequence[Variable]) -> None:
-        """Give a function other inputs than its own; the rest stays.
+        """Set the inputs that a function has in the new graph; the other inputs stay.
 
         Args:
             f: The function.
-            inputs: The first of its inputs, or all.
+            inputs: The first inputs, or all.
         """
         self._given[f] = list(inputs)
 
@@ -56,19 +56,19 @@ class FunctionModifier:
             v: The parameter.
 
         Returns:
-            The path of the scope; empty if it is no parameter.
+            The path of the scope; empty if the variable is not a parameter.
         """
         found = (key for key, parameter in get_parameters(grad_only=False).items() if parameter == v)
         return next(found, "").rpartition("/")[0]
 
     def __call__(self, f: Function) -> None:
-        """Make what stands for a function.
+        """Rewrite a function: call `modify` and record its outputs.
 
         Args:
             f: The function.
 
         Raises:
-            TypeError: If `modify` gives something else than a variable, variables or None.
+            TypeError: If `modify` returns something else than a variable, variables or None.
         """
         given = self._given.get(f, [])
         own = f.inputs[len(given) :]
@@ -82,40 +82,40 @@ class FunctionModifier:
         self._made.update(zip(f.outputs, outputs, strict=False))
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """What stands for a function.
+        """Build the replacement of a function.
 
         Args:
             f: The function of the graph.
-            inputs: What stands for its inputs.
+            inputs: The replacements of its inputs.
 
         Returns:
-            A variable, or None for the same function on these inputs.
+            A variable, or None to copy the function with these inputs.
         """
 
     def _modify_as_same(self, f: Function, inputs: list[Variable]) -> Any:
-        """The same function on other inputs."""
+        """Copy a function with other inputs."""
         return f(*inputs)
 
     def _call_function(self, type_name: str, inputs: Sequence[Variable], args: dict[str, Any]) -> Any:
-        """A function by the name of its type, with arguments as `info.args` has them."""
+        """Call a function by its type name, with arguments named as in `info.args`."""
         name, arguments = _functions()[type_name]
         named = {ours: args[info] for ours, info in arguments if info in args}
         return getattr(F, name)(*inputs, **named)
 
     def __finish__(self) -> None:
-        """Forget what concerned one graph: called after each."""
+        """Forget the current graph; called after each graph."""
 
     def finish_up(self) -> None:
-        """Make ready for another graph."""
+        """Reset the modifier for another graph."""
         self._made, self._given = {}, {}
         self.__finish__()
 
 
 class GraphConverter:
-    """Makes a graph anew, by one modifier after another.
+    """Rebuilds a graph with modifiers, one after the other.
 
     Args:
-        modifiers: The modifiers, or lists of them.
+        modifiers: The modifiers. Lists of modifiers are flattened.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> import kinnor.experimental.graph_converters as GC
@@ -130,13 +130,13 @@ class GraphConverter:
         self._modifiers = list(_flat(modifiers))
 
     def convert(self, o: Variable | Sequence[Variable]) -> Any:
-        """The graph of one output or several, made anew.
+        """Rebuild the graph of one output or of several.
 
         Args:
             o: The output, or a list or tuple of them.
 
         Returns:
-            What stands for it, or a list of them.
+            The new output, or a list of new outputs.
         """
         outputs = [o] if isinstance(o, Variable) else list(o)
         for modifier in self._modifiers:
@@ -148,6 +148,7 @@ class GraphConverter:
 
 
 def _flat(modifiers: Any) -> Any:
+    """Yields the modifiers in nested lists."""
     for modifier in modifiers:
         if isinstance(modifier, (list, tuple)):
             yield from _flat(modifier)
@@ -156,7 +157,7 @@ def _flat(modifiers: Any) -> Any:
 
 
 def _functions() -> dict[str, tuple[str, list[tuple[str, str]]]]:
-    """By type: the function, and its arguments' names beside those of `info.args`."""
+    """By type name: the Python function, and pairs of its argument names and the names in `info.args`."""
     if not _FUNCTIONS:
         for name, type_name, _, arguments, _ in declarations():
             _FUNCTIONS[type_name] = name, [(ours, info) for ours, info, *_ in arguments]

@@ -1,4 +1,4 @@
-"""Graphs as they are, on other inputs."""
+"""Copies graphs onto other inputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["IdentityModifier"]
 
 
 class IdentityModifier(FunctionModifier):
-    """Copies a graph, with other leaves in the place of some.
+    """Copies a graph and replaces some of its leaves.
 
     Args:
-        inputs: What takes the place of each leaf.
-        copy_value: Whether to give these the values and gradients of those.
+        inputs: The replacement of each leaf.
+        copy_value: Whether to copy values and gradients of the leaves to their replacements.
 
     Raises:
         ShapeError: If values are to be copied and the shapes differ.

@@ -1,4 +1,4 @@
-"""Graphs whose parameters need no gradient."""
+"""Converts graphs to parameters that need no gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NoGradModifier"]
 
 
 class NoGradModifier(FunctionModifier):
-    """Uses the parameters of a graph without a gradient; their values stay shared."""
+    """Replaces the parameters of a graph by variables that need no gradient and share their values."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
         """See `FunctionModifier.modify`."""

@@ -1,4 +1,4 @@
-"""Layers without the output maps that matter least."""
+"""Prunes output maps of layers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["PruningModifier"]
 
 _AXES = {"Affine": 1, "Convolution": 0, "Deconvolution": 1, "DepthwiseConvolution": 0, "DepthwiseDeconvolution": 0}
-"""The axis of the output maps in the weight of each layer."""
+"""The axis of the output maps in the weight of each layer type."""
 
 
 class PruningModifier(FunctionModifier):
-    """Sets weights of output maps to zero whose sum of squares is not above a threshold, and their bias.
+    """Sets weight and bias of an output map to zero if the sum of its squared weights is at most a threshold.
 
-    The new parameters are `w-pruned` and `b-pruned`, in the scope of the layer's.
+    The new parameters are `w-pruned` and `b-pruned`, in the scope of the layer's parameters.
 
     Args:
         pruning_threshold: The threshold.
-        functions_to_prune: Types of the layers.
-        channel_last: Whether the maps are the last axis of the weight of transposed convolutions.
+        functions_to_prune: Types of the layers to prune.
+        channel_last: Whether the output maps are the last weight axis of transposed convolutions.
     """
 
     def __init__(

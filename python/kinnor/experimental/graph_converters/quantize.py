@@ -1,4 +1,4 @@
-"""Graphs for quantization-aware training: with recorders of ranges, and then with the rounding that these lead to."""
+"""Rewrites graphs for quantization-aware training: first inserts recorders of ranges, then quantization."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["QuantizeNonQNNToRecordingModifier", "QuantizeRecordingToTrainingModifier"]
 
 PAIRS = ("Add2", "Sub2", "Mul2", "Div2", "Pow2")
-"""Types whose two inputs are both activations."""
+"""Function types whose two inputs are both activations."""
 SHARING = ("Add2", "Concatenate")
-"""Types whose inputs all have one scale."""
+"""Function types whose inputs share one scale."""
 WITH_BIAS = ("Affine", "Convolution", "Deconvolution", "DepthwiseConvolution", "DepthwiseDeconvolution")
-"""Types whose third input is a bias, in units of the products of the first two."""
+"""Function types whose third input is a bias, quantized with the product of the scales of the first two."""
 
 
 class _Quantization(FunctionModifier):
-    """What both modifiers ask: how functions are numbered, and which of their inputs are activations."""
+    """The base class of both modifiers: numbers the functions and tells activations from parameters."""
 
     def __init__(self, functions_ranks: Mapping[Function, int], config: Any = None) -> None:
         super().__init__()
@@ -51,27 +51,27 @@ class _Quantization(FunctionModifier):
         return self.functions_ranks.get(f, -1)
 
     def _scope(self, f: Function) -> str:
-        """Where the parameters of what is recorded around a function are."""
+        """The scope of the recorded ranges of a function."""
         return f"{f.info.type_name}-{self.get_function_rank(f)}"
 
     @staticmethod
     def _activations(f: Function, inputs: Sequence[Variable]) -> int:
-        """How many of the inputs of a function are activations: parameters come after them."""
+        """The number of inputs that are activations; parameters follow them."""
         kind = f.info.type_name
         return len(inputs) if kind in ("Concatenate", "Stack") else 2 if kind in PAIRS else 1
 
 
 class QuantizeNonQNNToRecordingModifier(_Quantization):
-    """Puts recorders of ranges before functions, or around them.
+    """Inserts recorders of ranges before functions, or also after them.
 
-    What is recorded are parameters in a scope by the function's type and number, such as `Convolution-3/M-x0` of the
-    first activation and `Convolution-3/M-w0` of the weight. `Add2` and `Concatenate` record into one place for all
-    their inputs.
+    A recorder stores ranges as parameters, in a scope named after the function's type and number. `Convolution-3/M-x0`
+    is the range of the first activation, `Convolution-3/M-w0` of the weight. `Add2` and `Concatenate` record one range
+    for all their inputs.
 
     Args:
         functions_ranks: The number of each function, as `kinnor.utils.qnn.FunctionsRankRecorder` finds it.
-        config: A `kinnor.utils.qnn.QATConfig`; by default one as it is made.
-        training: Whether runs record. Otherwise the recorders pass on what they are given.
+        config: A `kinnor.utils.qnn.QATConfig`; by default a new one.
+        training: Whether runs record. Otherwise the recorders only pass their input on.
 
         >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
         >>> import kinnor.experimental.graph_converters as GC
@@ -91,20 +91,20 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         self._kind = self._config.recorder_activation().name()
 
     def check(self, f: Function) -> bool:
-        """Whether recorders come before a function.
+        """True if the inputs of a function are recorded.
 
         Args:
             f: The function.
 
         Returns:
-            False for those that the configuration leaves out, and for batch normalizations.
+            False for functions that the configuration excludes, and for batch normalizations.
         """
         chosen = self._config.record_layers
         if is_a(f, "Sink", "BatchNormalization") or (chosen and not is_a(f, *chosen)):
             return False
         first, last = self._config.skip_inputs_layers, self._config.skip_outputs_layers
-        skipped = (is_a(f, *first) and not _meets(f, first, _before)) or (
-            is_a(f, *last) and not _meets(f, last, _after)
+        skipped = (is_a(f, *first) and not _leads_to(f, first, _before)) or (
+            is_a(f, *last) and not _leads_to(f, last, _after)
         )
         return not skipped
 
@@ -120,18 +120,19 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         return after if isinstance(y, (list, tuple)) else after[0]
 
     def _recorded_for(self, f: Function, place: int, h: Variable) -> Variable:
-        """An output, recorded for the function that takes it first."""
+        """Insert a recorder after an output, under the name of the function that reads it first."""
         readers = f.outputs[place].function_references
         return self._record(h, self._scope(readers[0]), "x0") if readers else h
 
     def _record(self, x: Variable, scope: str, name: str, weight: bool = False) -> Variable:
+        """Insert a recorder after a variable."""
         recorder = self._config.recorder_weight if weight else self._config.recorder_activation
         with parameter_scope(scope):
             made: Variable = recorder()(x, axes=self._axes, training=self._training, name=name)
         return made
 
     def _recorded(self, f: Function, inputs: list[Variable]) -> list[Variable]:
-        """The inputs of a function behind recorders; an activation that has one keeps it."""
+        """The inputs of a function behind recorders. An activation that already has a recorder keeps it."""
         activations = self._activations(f, inputs)
         found = []
         for place, x in enumerate(inputs[:activations]):
@@ -147,28 +148,29 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         return found
 
     def _shared(self, f: Function, inputs: list[Variable], recorded: list[Variable]) -> list[Variable]:
-        """Behind recorders that share the place of the input that is computed first."""
+        """Recorders of the inputs of a function that share the range of the input that is computed first."""
         if not is_a(f, *SHARING):
             return recorded
         ranks = [inputs[0].rank, *(x.rank for x in recorded[1:])]
         first = ranks.index(min(ranks))
-        scope = self.get_parameter_scope(_maker(recorded[first]).inputs[1])
+        scope = self.get_parameter_scope(_parent_of(recorded[first]).inputs[1])
         return [
-            x if place == first else self._record(_maker(x).inputs[0], scope, "x0") for place, x in enumerate(recorded)
+            x if place == first else self._record(_parent_of(x).inputs[0], scope, "x0")
+            for place, x in enumerate(recorded)
         ]
 
 
 class QuantizeRecordingToTrainingModifier(_Quantization):
-    """Puts `quantize_linear` and `dequantize_linear` where ranges were recorded; the recorders must have been removed.
+    """Inserts `quantize_linear` and `dequantize_linear` where ranges were recorded. Remove the recorders before.
 
-    A bias is rounded to the product of the scales of the activation and the weight.
+    A bias is quantized with the product of the scales of the activation and the weight.
 
     Args:
         functions_ranks: The number of each function, the same as when ranges were recorded.
-        config: A `kinnor.utils.qnn.QATConfig`; by default one as it is made.
+        config: A `kinnor.utils.qnn.QATConfig`; by default a new one.
 
     Raises:
-        UnsupportedError: If the configuration wants anything but `PrecisionMode.SIM_QNN`.
+        UnsupportedError: If `precision_mode` is not `PrecisionMode.SIM_QNN`.
     """
 
     def __init__(self, functions_ranks: Mapping[Function, int], config: Any = None) -> None:
@@ -190,6 +192,7 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return self._quantized_output(f, 0, y)
 
     def _quantize(self, x: Variable, scale: Any, zero_point: Any) -> Variable:
+        """Quantize a variable; unchanged if `scale` is None."""
         if scale is None:
             return x
         config = self._config
@@ -198,14 +201,14 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return made
 
     def _levels(self, recorder: Any, x: Variable, scope: str, name: str) -> Any:
-        """The scale and zero point of what was recorded; None if nothing was."""
+        """Scale and zero point of a recorded range; None if no range was recorded."""
         config = self._config
         how = {"axes": self._axes, "narrow_range": config.narrow_range, "round_method": config.pow2.value}
         with parameter_scope(scope):
             return recorder.get_scale_zeropoint(x, name=name, **how)
 
     def _quantized_inputs(self, f: Function, inputs: list[Variable]) -> list[Variable]:
-        """The inputs of a function, leaves of them quantized: others are where they are computed."""
+        """The inputs of a function with leaves and parameters quantized. Other inputs are quantized as outputs."""
         config, scope, activations = self._config, self._scope(f), self._activations(f, inputs)
         found = []
         for place, x in enumerate(inputs[:activations]):
@@ -219,33 +222,33 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return self._with_bias(f, found, scope)
 
     def _with_bias(self, f: Function, inputs: list[Variable], scope: str) -> list[Variable]:
-        """The same, with the bias in units of the products."""
+        """The inputs with the bias quantized by the product of the scales."""
         if not is_a(f, *WITH_BIAS) or len(inputs) != 3 or not all(is_a(v.parent, "QuantizeLinear") for v in inputs):
             return inputs
-        (_, sx, zero), (_, sw, _), (bias, *_) = (_maker(v).inputs for v in inputs)
+        (_, sx, zero), (_, sw, _), (bias, *_) = (_parent_of(v).inputs for v in inputs)
         with parameter_scope(scope):
             scale = get_parameter_or_create("scale-b", (1,), np.reshape(sx.d * sw.d, 1), False)
             zero_point = get_parameter_or_create("zeropoint-b", (1,), np.reshape(zero.d, 1), False)
         return [*inputs[:2], bias if self._config.skip_bias else self._quantize(bias, scale, zero_point)]
 
     def _shared(self, f: Function, inputs: list[Variable]) -> list[Variable]:
-        """The inputs of a function, by one scale where they must have one: that of the input that is computed first."""
+        """The inputs of a function, quantized with the scale of the input that is computed first if they share one."""
         if not is_a(f, *SHARING):
             return inputs
         ranked = [(x.rank, place) for place, x in enumerate(inputs) if place == 0 or is_a(x.parent, "DequantizeLinear")]
         first = min(ranked)[1]
         if not is_a(inputs[first].parent, "DequantizeLinear"):
-            return [_plain(x) if place != first else x for place, x in enumerate(inputs)]
-        scale, zero_point = _maker(inputs[first]).inputs[1:3]
+            return [_unquantized(x) if place != first else x for place, x in enumerate(inputs)]
+        scale, zero_point = _parent_of(inputs[first]).inputs[1:3]
         return [
             x
             if place == first
-            else F.dequantize_linear(self._quantize(_plain(x), scale, zero_point), scale, zero_point)
+            else F.dequantize_linear(self._quantize(_unquantized(x), scale, zero_point), scale, zero_point)
             for place, x in enumerate(inputs)
         ]
 
     def _quantized_output(self, f: Function, place: int, h: Variable) -> Variable:
-        """An output by the scale that was recorded for one of those that take it; that of a graph stays as it is."""
+        """An output quantized with the range that a reader of it recorded. Outputs of the graph stay as they are."""
         for reader in f.outputs[place].function_references:
             if is_a(reader, "Sink"):
                 return h
@@ -257,39 +260,41 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
         return h
 
 
-def _maker(v: Variable) -> Function:
-    """The function that computes a variable, where one does."""
+def _parent_of(v: Variable) -> Function:
+    """The function that computes a variable, which must have one."""
     f = v.parent
     assert f is not None
     return f
 
 
 def _dequantized(x: Variable) -> Variable:
-    """What was quantized in its own unit again, once for all that take it."""
+    """The dequantized value of a quantized variable. All its readers share one `dequantize_linear`."""
     made = next((f.outputs[0] for f in x.function_references if is_a(f, "DequantizeLinear")), None)
     if made is not None:
         return made
     if not is_a(x.parent, "QuantizeLinear"):
         return x
-    scale, zero_point = _maker(x).inputs[1:3]
+    scale, zero_point = _parent_of(x).inputs[1:3]
     return F.dequantize_linear(x, scale, zero_point)
 
 
-def _plain(x: Variable) -> Variable:
-    """What was quantized, as it was before."""
-    return _maker(_maker(x).inputs[0]).inputs[0] if is_a(x.parent, "DequantizeLinear") else x
+def _unquantized(x: Variable) -> Variable:
+    """The variable before `quantize_linear` and `dequantize_linear`, if it went through them."""
+    return _parent_of(_parent_of(x).inputs[0]).inputs[0] if is_a(x.parent, "DequantizeLinear") else x
 
 
 def _before(f: Function) -> list[Function]:
+    """The functions that compute the inputs of a function."""
     return [x.parent for x in f.inputs if x.parent is not None]
 
 
 def _after(f: Function) -> list[Function]:
+    """The functions that read the first output of a function."""
     return list(f.outputs[0].function_references)
 
 
-def _meets(f: Function, types: Sequence[str], step: Any) -> bool:
-    """Whether there is a function of some types on the way from a function to one end of its graph."""
+def _leads_to(f: Function, types: Sequence[str], step: Any) -> bool:
+    """True if a path from a function, followed by `step`, leads to a function of one of these types."""
     seen, ahead = set(), step(f)
     while ahead:
         g = ahead.pop()

@@ -1,4 +1,4 @@
-"""Graphs without some functions."""
+"""Removes functions from graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RemoveFunctionModifier"]
 
 
 class RemoveFunctionModifier(FunctionModifier):
-    """Puts the first input of functions of some types in the place of their output.
+    """Removes functions of some types: their first input replaces their output.
 
     Args:
         rm_funcs: The types, such as `Dropout`.

@@ -1,4 +1,4 @@
-"""Graphs for evaluation."""
+"""Converts graphs of training to graphs of evaluation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["TestModeModifier"]
 
 
 def TestModeModifier(rm_funcs: Sequence[str] = ()) -> list[FunctionModifier]:
-    """Modifiers that make a graph for evaluation of one for training.
+    """Modifiers that convert a graph of training to a graph of evaluation.
 
-    Batch normalizations use their running statistics, and functions of some types go.
+    Batch normalizations use their running statistics, and functions of some types are removed.
 
     Args:
         rm_funcs: Types of functions to remove, such as `Dropout`.

@@ -1,4 +1,4 @@
-"""Batch normalization, addition and activation as functions of their own."""
+"""Splits fused batch normalizations into batch normalization, addition and activation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["UnfusedBatchNormalizationModifier"]
 
 
 class UnfusedBatchNormalizationModifier(FunctionModifier):
-    """Makes three functions of a fused batch normalization; the parameters are its own."""
+    """Splits a fused batch normalization into three functions, which use its parameters."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
         """See `FunctionModifier.modify`."""

@@ -25,9 +25,9 @@ class Affine(Module):
     """Affine transformation: `y = x W + b`.
 
     Args:
-        n_inmaps: Number of inputs.
-        n_outmaps: Number of outputs, or their shape, whose product is taken.
-        base_axis: First axis of the inputs.
+        n_inmaps: Number of input features.
+        n_outmaps: Number of output features, or a shape whose product is the number.
+        base_axis: First axis of the features.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether the parameters need no gradient.
@@ -56,7 +56,7 @@ class Affine(Module):
         self.base_axis = base_axis
 
     def __call__(self, inp: Variable) -> Variable:
-        """The output.
+        """Apply the layer.
 
         Args:
             inp: Input, shape (*batch, *inputs).

@@ -25,15 +25,15 @@ class BatchNormalization(Module):
         n_features: Number of channels.
         n_dims: Number of axes of the input.
         axes: The axis of the channels, as a list of one.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
-        batch_stat: Without effect: calls say it with `test`.
+        decay_rate: Decay rate of the running statistics.
+        eps: Small number added to the variance.
+        batch_stat: Without effect: the argument `test` of a call decides.
         output_stat: Whether to return mean and variance of the batch, too.
         fix_parameters: Whether shift and scale need no gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
 
     Raises:
-        RangeError: If `axes` is not one.
+        RangeError: If `axes` does not have one element.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class BatchNormalization(Module):
         self.axes, self.decay_rate, self.eps, self.output_stat = axes, decay_rate, eps, output_stat
 
     def __call__(self, inp: Variable, test: bool = False) -> Any:
-        """The output.
+        """Apply the layer.
 
         Args:
-            inp: Input, `n_dims` axes.
+            inp: Input with `n_dims` axes.
             test: Whether to use the running statistics.
 
         Returns:
@@ -82,9 +82,9 @@ class BatchNorm1d(BatchNormalization):
     Args:
         n_features: Number of channels.
         axes: The axis of the channels, as a list of one.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
-        batch_stat: Without effect: calls say it with `test`.
+        decay_rate: Decay rate of the running statistics.
+        eps: Small number added to the variance.
+        batch_stat: Without effect: the argument `test` of a call decides.
         output_stat: Whether to return mean and variance of the batch, too.
         fix_parameters: Whether shift and scale need no gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
@@ -110,9 +110,9 @@ class BatchNorm2d(BatchNormalization):
     Args:
         n_features: Number of channels.
         axes: The axis of the channels, as a list of one.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
-        batch_stat: Without effect: calls say it with `test`.
+        decay_rate: Decay rate of the running statistics.
+        eps: Small number added to the variance.
+        batch_stat: Without effect: the argument `test` of a call decides.
         output_stat: Whether to return mean and variance of the batch, too.
         fix_parameters: Whether shift and scale need no gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
@@ -138,9 +138,9 @@ class BatchNorm3d(BatchNormalization):
     Args:
         n_features: Number of channels.
         axes: The axis of the channels, as a list of one.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
-        batch_stat: Without effect: calls say it with `test`.
+        decay_rate: Decay rate of the running statistics.
+        eps: Small number added to the variance.
+        batch_stat: Without effect: the argument `test` of a call decides.
         output_stat: Whether to return mean and variance of the batch, too.
         fix_parameters: Whether shift and scale need no gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.

@@ -21,19 +21,19 @@ __all__ = ["Deconv1d", "Deconv2d", "Deconv3d", "DeconvNd", "Deconvolution"]
 
 
 class Deconvolution(Module):
-    """Transposed convolution: what the gradient of a convolution does to its output, plus a bias.
+    """Transposed convolution: the gradient of a convolution by its input, applied to this layer's input, plus a bias.
 
     Args:
         inmaps: Number of input maps.
         outmaps: Number of output maps.
         kernel: Shape of the filters; (3, 3) for images.
-        pad: Size added to the input, or cut off the output of a transposed one, at both ends of each spatial axis.
-        stride: Distance of neighbours; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are treated apart.
+        pad: Size cut off the output at both ends of each spatial axis; by default 0.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether the parameters need no gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
@@ -66,13 +66,13 @@ class Deconvolution(Module):
         self.base_axis, self.pad, self.stride, self.dilation, self.group = base_axis, pad, stride, dilation, group
 
     def __call__(self, inp: Variable) -> Variable:
-        """The output.
+        """Apply the layer.
 
         Args:
             inp: Input, shape (*batch, inmaps, *spatial).
 
         Returns:
-            Array of shape (*batch, outmaps, *spatial of the output).
+            Array of shape (*batch, outmaps, *output spatial).
         """
         return F.deconvolution(inp, self.W, self.b, self.base_axis, self.pad, self.stride, self.dilation, self.group)
 

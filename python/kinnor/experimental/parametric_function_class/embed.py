@@ -1,4 +1,4 @@
-"""A learned vector for each index, as a class."""
+"""Embedding as a class."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Embed(Module):
         self.W = parameter(w_init, shape, not fix_parameters)
 
     def __call__(self, inp: Variable) -> Variable:
-        """The vectors.
+        """Look up the vectors of indices.
 
         Args:
             inp: Indices, any shape.

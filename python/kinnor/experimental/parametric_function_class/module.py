@@ -1,4 +1,4 @@
-"""Objects whose attributes are parameters."""
+"""The base class of layers: objects whose attributes are parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Module", "parameter"]
 
 
 class Module:
-    """An object whose variables among its attributes are its parameters, and whose modules among them are parts of it.
+    """A layer or model. Attributes that are variables are its parameters, attributes that are modules its submodules.
 
     >>> import kinnor as nn
     >>> from kinnor.experimental.parametric_function_classes import Affine, Module
@@ -36,10 +36,10 @@ class Module:
     """
 
     def get_parameters(self, grad_only: bool = True) -> Parameters:
-        """Its parameters and those of its parts.
+        """The parameters of the module and its submodules.
 
         Args:
-            grad_only: Whether to leave out those that need no gradient.
+            grad_only: Whether to leave out parameters that need no gradient.
 
         Returns:
             Variables by path.
@@ -52,11 +52,11 @@ class Module:
         return found
 
     def get_modules(self, memo: set[Module] | None = None, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """It and its parts, each once.
+        """The module and its submodules, each once.
 
         Args:
-            memo: Modules to leave out, to which those that are found are added.
-            prefix: Its own path.
+            memo: Modules to leave out. Modules that are found are added to it.
+            prefix: Path of this module.
 
         Yields:
             Path and module.
@@ -71,22 +71,22 @@ class Module:
                 yield from value.get_modules(memo, f"{prefix}/{name}" if prefix else name)
 
     def save_parameters(self, path: PathOrFile, grad_only: bool = False) -> None:
-        """Save its parameters.
+        """Save the parameters of the module and its submodules.
 
         Args:
-            path: Path that says the format, or a file open for writing bytes.
-            grad_only: Whether to leave out those that need no gradient.
+            path: Path whose extension is the format, or a file open for writing bytes.
+            grad_only: Whether to leave out parameters that need no gradient.
         """
         save_parameters(path, self.get_parameters(grad_only))
 
     def load_parameters(self, path: PathOrFile) -> None:
-        """Load its parameters from a file that `save_parameters` wrote; nothing changes if it does not fit.
+        """Load the parameters from a file that `save_parameters` wrote. Nothing changes if a parameter does not match.
 
         Args:
-            path: Path that says the format, or a file open for reading bytes.
+            path: Path whose extension is the format, or a file open for reading bytes.
 
         Raises:
-            ParameterError: If one is not in the file, or has another shape.
+            ParameterError: If a parameter is not in the file, or has another shape there.
         """
         scope: Scope = OrderedDict()
         with parameter_scope("", scope):
@@ -104,7 +104,7 @@ class Module:
 
 
 def parameter(init: Any, shape: Sequence[int], need_grad: bool) -> Variable:
-    """A variable with initial values, of an initializer or an array."""
+    """A variable with initial values from an initializer or an array."""
     values = init if isinstance(init, np.ndarray) else init(list(shape))
     variable = Variable(tuple(shape), need_grad)
     variable.d = values

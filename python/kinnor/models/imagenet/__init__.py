@@ -1,4 +1,4 @@
-"""Networks that tell the classes of ImageNet apart."""
+"""Image classification networks for ImageNet."""
 
 from .alexnet import AlexNet
 from .base import ImageNetBase

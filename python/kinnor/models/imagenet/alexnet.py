@@ -1,4 +1,4 @@
-"""The network that began it."""
+"""AlexNet."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AlexNet(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         h = x
         layers = ((96, 11, 4, 0, 1), (256, 5, 1, 2, 2), (384, 3, 1, 1, 1), (384, 3, 1, 1, 2), (256, 3, 1, 1, 2))

@@ -1,4 +1,4 @@
-"""What networks for ImageNet have in common: inputs, weights from files or at random, and how far they go."""
+"""The base class of networks for ImageNet: inputs, stages, and weights from files or random weights."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ __all__ = ["ImageNetBase", "Stages"]
 
 
 class ImageNetBase(Model):
-    """A network that tells 1,000 classes of images apart.
+    """A network that classifies images into 1,000 classes.
 
-    Its weights are those of NNabla's file of the network, which is looked for in the folder `imagenet` of
-    `kinnor.models.utils.get_model_home()`; or those of another file; or random ones.
+    NNabla's file with the weights is expected in the folder `imagenet` of `kinnor.models.utils.get_model_home()`.
+    Weights can also come from another file, or be random.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        FileNotFoundError: If there is no such file. The message says where it was expected.
+        FileNotFoundError: If the file does not exist. The message contains the expected path.
     """
 
     FILE: ClassVar[str] = ""
     """Name of NNabla's file."""
     NETWORK: ClassVar[str] = "Training"
-    """Name in it of the network."""
+    """Name of the network in the file."""
     INPUT: ClassVar[str] = "InputX"
-    """Name of the input in it."""
+    """Name of the input in the file."""
     KEYS: ClassVar[Mapping[str, str]] = {}
-    """Names in it of the stages that one may stop at."""
+    """Names in the file of the stages that a user can stop at."""
     AUGMENTATION: ClassVar[str] = "ImageAugmentationX"
-    """Name in it of the function that is taken out."""
+    """Name in the file of a function that is always removed."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ()
-    """Names in it of functions that are taken out but for training."""
+    """Names in the file of functions that are removed except in training."""
     TOWERS: ClassVar[tuple[str, ...]] = ()
-    """Names in it of functions that classify halfway and are left out."""
+    """Names in the file of auxiliary classifiers, which are removed."""
     POOLING: ClassVar[str | None] = None
-    """Name in it of the pooling that is global."""
+    """Name in the file of the global pooling."""
     POOLS_EVERYWHERE: ClassVar[bool] = False
-    """Whether each average pooling in it is global, that of `POOLING` being one of many."""
+    """Whether every average pooling in the file is global, not only `POOLING`."""
     FOLDER = "imagenet"
 
     def __init__(self, weights: str | Path | None = "file") -> None:
@@ -58,10 +58,10 @@ class ImageNetBase(Model):
 
     @property
     def category_names(self) -> list[str]:
-        """The names of the classes, a line each of `category_names.txt` beside the files of the networks.
+        """The names of the classes: the lines of `category_names.txt` in the folder of the files.
 
         Raises:
-            FileNotFoundError: If there is no such file.
+            FileNotFoundError: If the file does not exist.
         """
         return self._expected("category_names.txt").read_text().splitlines()
 
@@ -79,21 +79,22 @@ class ImageNetBase(Model):
         """Build the network.
 
         Args:
-            input_var: Images, shape (n, 3, height, width); by default one of the shape that the network is made for.
-            use_from: Not used.
-            use_up_to: The stage to stop at; `KEYS` names them.
-            training: Whether batch normalizations use the batch, dropouts drop and parameters need gradients.
-            force_global_pooling: Whether the last pooling takes the whole image, however large it is.
-            check_global_pooling: Whether to refuse images that the last pooling does not take whole.
+            input_var: Images, shape (n, 3, height, width); by default a new variable of the network's default shape.
+            use_from: Without effect.
+            use_up_to: The stage to stop at, one of `KEYS`.
+            training: Whether batch normalizations use batch statistics, dropout is active and parameters need
+                gradients.
+            force_global_pooling: Whether the last pooling covers the whole image, for any size.
+            check_global_pooling: Whether to reject images that the last pooling does not cover.
             returns_net: Whether to return the network of the file instead of its output.
-            verbose: How much to tell of the reading of the file.
+            verbose: Amount of messages while the file is read.
 
         Returns:
             The output of the stage.
 
         Raises:
-            RangeError: If there is no such stage.
-            NetworkError: If the last pooling of a file does not take the images whole, which is a `ValueError`.
+            RangeError: If the stage does not exist.
+            NetworkError: If the last pooling of a file does not cover the images. It is also a `ValueError`.
         """
         x = self.get_input_var(input_var)
         if use_up_to not in self.KEYS:
@@ -110,22 +111,22 @@ class ImageNetBase(Model):
         return stages.values[use_up_to]
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """Build the network with weights of its own; subclasses define it.
+        """Build the network with its own weights. Subclasses define it.
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
 
         Raises:
-            UnsupportedError: If there is no builder.
+            UnsupportedError: If the subclass does not define it.
         """
-        raise UnsupportedError(f"{type(self).__name__}: expected weights from a file, there is no builder without")
+        raise UnsupportedError(f"{type(self).__name__}: expected weights from a file, because it has no builder")
 
     def _from_file(
         self, x: Variable, use_up_to: str, training: bool, global_pooling: tuple[bool, bool], verbose: int
     ) -> Any:
-        """The network of the file."""
+        """Build the network of the file."""
         from ...utils.nnp_graph import NnpNetworkPass
 
         change = NnpNetworkPass(verbose)
@@ -151,7 +152,7 @@ class ImageNetBase(Model):
         return self.nnp.get_network(self.NETWORK, batch_size=x.shape[0], callback=change)
 
     def _load_nnp(self, rel_name: str | Path, rel_url: str | None = None) -> None:
-        """Read a file: one of NNabla's by its name, or any by its path."""
+        """Read one of NNabla's files by its name, or any file by its path."""
         from ...utils.nnp_graph import NnpLoader
 
         self.nnp = NnpLoader(str(self._expected(rel_name)))

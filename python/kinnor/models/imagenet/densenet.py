@@ -1,4 +1,4 @@
-"""Networks of which each layer takes all before it."""
+"""DenseNet: each layer reads the outputs of all layers before it in its block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DenseNet"]
 
 
 class DenseNet(ImageNetBase):
-    """DenseNet of 161 layers, each of which adds 48 channels.
+    """DenseNet with 161 layers and growth rate 48.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
@@ -43,12 +43,13 @@ class DenseNet(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         fixed = not training
 
         def activated(h: Variable, name: str) -> tuple[Variable, Variable]:
+            """Batch normalization and its ReLU. Returns both."""
             h = PF.batch_normalization(h, batch_stat=training, fix_parameters=fixed, name=name)
             return h, F.relu(h)
 

@@ -1,4 +1,4 @@
-"""Inception of the third version, from NNabla's file."""
+"""Inception v3, from NNabla's file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["InceptionV3"]
 
 
 class InceptionV3(ImageNetBase):
-    """Inception of the third version.
+    """Inception v3.
 
     Args:
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.

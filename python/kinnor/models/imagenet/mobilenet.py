@@ -1,4 +1,4 @@
-"""Networks for small machines: a filter for each channel, then combinations of channels."""
+"""MobileNets: depthwise separable convolutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MobileNet", "MobileNetV2"]
 
 
 class MobileNet(ImageNetBase):
-    """MobileNet of the first version.
+    """MobileNet v1.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
@@ -43,8 +43,8 @@ class MobileNet(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         h = F.relu(normalized(x, 32, 3, 2, "conv1", training))
         layers = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1))
@@ -57,7 +57,7 @@ class MobileNet(ImageNetBase):
 
 
 class MobileNetV2(ImageNetBase):
-    """MobileNet of the second version, whose units add to their inputs.
+    """MobileNet v2, with inverted residual units.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
@@ -81,8 +81,8 @@ class MobileNetV2(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         h = F.relu6(normalized(x, 32, 3, 2, "conv1", training))
         groups = (

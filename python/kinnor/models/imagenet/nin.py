@@ -1,4 +1,4 @@
-"""Networks in networks."""
+"""Network in network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NIN"]
 
 
 class NIN(ImageNetBase):
-    """Network in network: convolutions by 1 x 1 after each larger one, and no affine layer.
+    """Network in network: 1 x 1 convolutions after each larger convolution, and no affine layer.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
@@ -44,8 +44,8 @@ class NIN(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         h = x
         groups = ((96, 11, 4, 0), (256, 5, 1, 2), (384, 3, 1, 1), (1024, 3, 1, 1))

@@ -1,4 +1,4 @@
-"""Residual networks, and what others of their kind are made of."""
+"""Residual networks, and the base class of related networks."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["ResNet", "ResNet18", "ResNet34", "ResNet50", "ResNet101", "ResNet152
 
 
 class Residual(ImageNetBase):
-    """Networks of four groups of residual units, after a convolution by 7 x 7 and a pooling.
+    """Residual network: a 7 x 7 convolution, a pooling, and four groups of residual units.
 
     Attributes:
         units: Number of units in each group.
-        bottleneck: Whether a unit has three convolutions, of which the outer ones change the number of channels.
+        bottleneck: Whether a unit has three convolutions; the 1 x 1 convolutions reduce and restore the channels.
     """
 
     POOLING = "AveragePooling"
     GROUPS: ClassVar[int] = 1
-    """Groups of channels of the convolution in the middle."""
+    """Groups of channels of the middle convolution."""
     WIDTH: ClassVar[float] = 1
-    """Channels in the middle, as a multiple of those of a ResNet."""
+    """Width of the middle convolution relative to a ResNet."""
 
     units: Sequence[int]
     bottleneck: bool
@@ -42,8 +42,8 @@ class Residual(ImageNetBase):
 
         Args:
             x: Images.
-            training: Whether batch normalizations use the batch.
-            stages: Where the values of stages are noted.
+            training: Whether batch normalizations use batch statistics.
+            stages: Records the outputs of stages.
         """
         h = F.relu(normalized(x, 64, 7, 2, "conv1", training))
         h = F.max_pooling(h, (3, 3), (2, 2), pad=(1, 1))
@@ -60,7 +60,7 @@ class Residual(ImageNetBase):
         stages.note("classifier", PF.affine(h, 1000, fix_parameters=not training, name="fc"))
 
     def _unit(self, x: Variable, channels: int, stride: int, training: bool) -> Variable:
-        """A unit before its last activation."""
+        """A residual unit without its last activation."""
         if self.bottleneck:
             middle = int(channels * self.WIDTH)
             h = F.relu(normalized(x, middle, 1, 1, "conv1", training))
@@ -82,8 +82,8 @@ class ResNet(Residual):
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        RangeError: If there is none of so many layers.
-        FileNotFoundError: If there is no such file.
+        RangeError: If there is no network with this number of layers.
+        FileNotFoundError: If the file does not exist.
 
     Source:
         He, Zhang, Ren, Sun: Deep residual learning for image recognition, 2016.
@@ -102,7 +102,7 @@ class ResNet(Residual):
         101: (3, 4, 23, 3),
         152: (3, 8, 36, 3),
     }
-    """Units in each group, by the number of layers."""
+    """Units in each group, by number of layers."""
 
     def __init__(self, num_layers: int = 18, weights: str | Path | None = "file") -> None:
         name = type(self).__name__
@@ -178,7 +178,7 @@ class ResNet152(ResNet):
 def normalized(
     x: Variable, channels: int, kernel: int, stride: int, name: str, training: bool, group: int = 1
 ) -> Variable:
-    """A convolution that keeps the size, but for the stride, and a batch normalization."""
+    """A convolution with 'same' padding and a stride, and a batch normalization."""
     pad, step, shape = (kernel // 2,) * 2, (stride,) * 2, (kernel,) * 2
     with parameter_scope(name):
         h = PF.convolution(x, channels, shape, pad, step, group=group, with_bias=False, fix_parameters=not training)

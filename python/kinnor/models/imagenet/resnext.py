@@ -15,7 +15,7 @@ __all__ = ["ResNeXt", "ResNeXt50", "ResNeXt101"]
 
 
 class ResNeXt(Residual):
-    """ResNeXt of 50 or 101 layers, 32 groups of 4 channels.
+    """ResNeXt with 50 or 101 layers, and 32 groups of 4 channels.
 
     Args:
         num_layers: Number of layers.
@@ -34,7 +34,7 @@ class ResNeXt(Residual):
         "lastconv+relu": "ReLU_25_RepeatStart_4[1]",
     }
     LAYERS: ClassVar[Mapping[int, Sequence[int]]] = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
-    """Units in each group, by the number of layers."""
+    """Units in each group, by number of layers."""
 
     def __init__(self, num_layers: int = 50, weights: str | Path | None = "file") -> None:
         if num_layers not in self.LAYERS:

@@ -18,11 +18,11 @@ class ShuffleNet(ImageNetBase):
     """ShuffleNet.
 
     Args:
-        scaling_factor: How wide it is, in tenths of the paper's: 10, 5 or 20.
+        scaling_factor: Width in tenths of the paper's network: 10, 5 or 20.
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
 
     Raises:
-        RangeError: If there is no file of such a width.
+        RangeError: If there is no file for this width.
 
     Source:
         Zhang, Zhou, Lin, Sun: ShuffleNet: An extremely efficient convolutional neural network for mobile devices, 2018.
@@ -57,7 +57,7 @@ class ShuffleNet(ImageNetBase):
 
 
 class ShuffleNet10(ShuffleNet):
-    """ShuffleNet, as wide as the paper's.
+    """ShuffleNet with the width of the paper.
 
     Args:
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
@@ -68,7 +68,7 @@ class ShuffleNet10(ShuffleNet):
 
 
 class ShuffleNet05(ShuffleNet):
-    """ShuffleNet, half as wide.
+    """ShuffleNet with half the width of the paper.
 
     Args:
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
@@ -79,7 +79,7 @@ class ShuffleNet05(ShuffleNet):
 
 
 class ShuffleNet20(ShuffleNet):
-    """ShuffleNet, twice as wide.
+    """ShuffleNet with twice the width of the paper.
 
     Args:
         weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.

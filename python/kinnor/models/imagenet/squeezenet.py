@@ -1,4 +1,4 @@
-"""Networks with few parameters."""
+"""SqueezeNet, a network with few parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SqueezeNet(ImageNetBase):
     """SqueezeNet.
 
     Args:
-        version: `v1.0` or `v1.1`, which is quicker.
+        version: `v1.0`, or `v1.1`, which needs fewer operations.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Source:
@@ -52,8 +52,8 @@ class SqueezeNet(ImageNetBase):
 
         Args:
             x: Images.
-            training: As of the call.
-            stages: Where the values of stages are noted.
+            training: Argument of the call.
+            stages: Records the outputs of stages.
         """
         fixed, first = not training, self.version == "v1.0"
         maps, kernel = (96, (7, 7)) if first else (64, (3, 3))
@@ -77,7 +77,7 @@ class SqueezeNet(ImageNetBase):
 
 
 class SqueezeNetV10(SqueezeNet):
-    """SqueezeNet of the first version.
+    """SqueezeNet v1.0.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
@@ -88,7 +88,7 @@ class SqueezeNetV10(SqueezeNet):
 
 
 class SqueezeNetV11(SqueezeNet):
-    """SqueezeNet of the quicker version.
+    """SqueezeNet v1.1.
 
     Args:
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.

@@ -1,4 +1,4 @@
-"""Networks of plain convolutions."""
+"""VGG networks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class VGG(ImageNetBase):
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        RangeError: If there is none of so many layers.
-        FileNotFoundError: If there is no such file.
+        RangeError: If there is no network with this number of layers.
+        FileNotFoundError: If the file does not exist.
 
     Source:
         Simonyan, Zisserman: Very deep convolutional networks for large-scale image recognition, 2015.
@@ -36,7 +36,7 @@ class VGG(ImageNetBase):
 
     INPUT = "TrainingInput"
     LAYERS: ClassVar[Mapping[int, Sequence[int]]] = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3)}
-    """Convolutions before each pooling, by the number of layers."""
+    """Convolutions before each pooling, by number of layers."""
 
     def __init__(self, num_layers: int = 11, weights: str | Path | None = "file") -> None:
         if num_layers not in self.LAYERS:
@@ -59,8 +59,8 @@ class VGG(ImageNetBase):
 
         Args:
             x: Images.
-            training: Whether dropouts drop.
-            stages: Where the values of stages are noted.
+            training: Whether dropout is active.
+            stages: Records the outputs of stages.
         """
         h, place = x, 0
         for group, n in enumerate(self.LAYERS[self.num_layers]):

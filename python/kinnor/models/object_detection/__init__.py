@@ -1,4 +1,4 @@
-"""Networks that find objects in images."""
+"""Object detection networks."""
 
 from .base import ObjectDetection
 from .yolov2 import YoloV2

@@ -1,4 +1,4 @@
-"""What networks that find objects have in common."""
+"""The base class of object detection networks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["ObjectDetection"]
 
 
 class ObjectDetection(BuiltModel):
-    """A network that finds objects in images.
+    """A network that detects objects in images.
 
     Args:
         file: NNabla's file of the network.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
     """
 
     FOLDER = "object_detection"

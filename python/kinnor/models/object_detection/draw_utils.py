@@ -1,4 +1,4 @@
-"""Boxes drawn on images."""
+"""Draws bounding boxes on images."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["DrawBoundingBoxes", "checked_image"]
 
 LINE = 15
-"""Pixels that a label takes."""
+"""Height of a label in pixels."""
 
 
 def checked_image(op: object, img: Any) -> NDArray[Any]:
-    """An image of bytes and three channels.
+    """Check that an image is an array of bytes with three channels.
 
     Args:
-        op: What takes it, or its name.
-        img: What it was given.
+        op: The caller or its name, for the error text.
+        img: The image to check.
 
     Returns:
         Array of `uint8`, shape (height, width, 3).
 
     Raises:
-        ArgumentError: If it is something else.
+        ArgumentError: If `img` is something else.
     """
     found = np.asarray(img)
     if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
@@ -42,14 +42,14 @@ def checked_image(op: object, img: Any) -> NDArray[Any]:
 
 
 class DrawBoundingBoxes:
-    """A copy of an image, and boxes with labels on it.
+    """Draws labelled boxes on a copy of an image.
 
     Args:
         img: Array of `uint8`, shape (height, width, 3).
-        colors: A colour of three numbers for each class.
+        colors: Three numbers for each class: red, green, blue.
 
     Raises:
-        ArgumentError: If the image is another array.
+        ArgumentError: If the image has another type or shape.
         ImportError: If Pillow is not installed.
     """
 
@@ -59,12 +59,12 @@ class DrawBoundingBoxes:
         self._colors = colors
 
     def draw(self, bbox: Sequence[int], det_ind: int, label: str) -> None:
-        """Draw a box.
+        """Draw a box with its label.
 
         Args:
-            bbox: Left, top, right and bottom.
-            det_ind: The class, whose colour it gets.
-            label: What stands above it, or in it at the top of the image.
+            bbox: Left, top, right and bottom in pixels.
+            det_ind: The class, which selects the colour.
+            label: Text above the box, or inside it at the top of the image.
         """
         color, (left, top) = self._colors[det_ind], bbox[:2]
         self._pen.rectangle(tuple(bbox), outline=color)

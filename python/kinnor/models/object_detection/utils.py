@@ -1,4 +1,4 @@
-"""Images as detectors take them, and boxes as images take them."""
+"""Preparation of images for detectors, and conversion and drawing of their boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 GREY = 127
-"""What fills the rest of a letterbox."""
+"""Fill colour of a letterbox."""
 
 
 def draw_bounding_boxes(
@@ -34,21 +34,21 @@ def draw_bounding_boxes(
     colors: Sequence[tuple[int, int, int]] | None = None,
     thresh: float = 0.5,
 ) -> NDArray[Any]:
-    """Draw the boxes in which there is something.
+    """Draw the boxes whose scores reach a threshold.
 
     Args:
         img: Array of `uint8`, shape (height, width, 3).
-        bboxes: A row for each box: middle, width and height in pixels, how sure it is, and a score for each class.
+        bboxes: A row for each box: center, width and height in pixels, objectness, and a score for each class.
         names: Names of the classes.
-        colors: A colour of three numbers for each class; by default some.
-        thresh: Score from which a class is shown.
+        colors: Three numbers for each class; by default a built-in palette.
+        thresh: Lowest score to draw.
 
     Returns:
-        Array as `img`. What is shown is logged.
+        A copy of `img` with the boxes. The drawn classes are logged.
 
     Raises:
-        ArgumentError: If the image is another array.
-        ShapeError: If a row has not five numbers and one for each class.
+        ArgumentError: If the image has another type or shape.
+        ShapeError: If a row does not have five numbers and one for each class.
     """
     rows = np.asarray(bboxes)
     if rows.ndim != 2 or rows.shape[1] != 5 + len(names):
@@ -73,20 +73,20 @@ def draw_bounding_boxes(
 def apply_inverse_letterbox_coordinate_transform(
     bboxes: NDArray[Any], im_w: int, im_h: int, letterbox_w: float, letterbox_h: float
 ) -> NDArray[Any]:
-    """Boxes in a letterbox as boxes in the image.
+    """Convert boxes from letterbox coordinates to image coordinates.
 
     Args:
-        bboxes: A row for each box, which begins with its middle, width and height, as shares of the letterbox.
+        bboxes: A row for each box. It begins with center, width and height relative to the letterbox.
         im_w: Width of the image.
         im_h: Height of the image.
-        letterbox_w: The share of the letterbox's width that the image takes.
-        letterbox_h: The same of its height.
+        letterbox_w: Width of the image inside the letterbox, relative to the letterbox.
+        letterbox_h: Height of the image inside the letterbox, relative to the letterbox.
 
     Returns:
-        The rows, with these four in pixels of the image.
+        The rows with these four numbers in pixels of the image.
 
     Raises:
-        ShapeError: If rows have less than four numbers.
+        ShapeError: If a row has less than four numbers.
 
     Examples:
         >>> import numpy as np
@@ -106,7 +106,7 @@ def apply_inverse_letterbox_coordinate_transform(
 
 
 def letterbox(img_orig: NDArray[Any], h: int, w: int) -> tuple[NDArray[Any], int, int]:
-    """Make an image fit into a frame, with grey beside it.
+    """Resize an image to fit into a frame, with grey bars at its sides.
 
     Args:
         img_orig: Array of `uint8`, shape (height, width, 3).
@@ -114,10 +114,10 @@ def letterbox(img_orig: NDArray[Any], h: int, w: int) -> tuple[NDArray[Any], int
         w: Width of the frame.
 
     Returns:
-        Array of shape (h, w, 3), and the width and height that the image has in it.
+        Array of shape (h, w, 3), and the width and height of the image inside the frame.
 
     Raises:
-        ArgumentError: If the image is another array.
+        ArgumentError: If the image has another type or shape.
         ImportError: If Pillow is not installed.
     """
     image = checked_image("letterbox", img_orig)
@@ -130,7 +130,7 @@ def letterbox(img_orig: NDArray[Any], h: int, w: int) -> tuple[NDArray[Any], int
 
 
 class LetterBoxTransform:
-    """An image in a frame, and the way back for boxes.
+    """An image resized into a letterbox, with the inverse transform for boxes.
 
     Args:
         image: Array of `uint8`, shape (height, width, 3).
@@ -138,12 +138,12 @@ class LetterBoxTransform:
         width: Width of the frame.
 
     Attributes:
-        image: The framed image.
-        new_w: The width that the image has in it.
-        new_h: The height that the image has in it.
+        image: The letterboxed image.
+        new_w: Width of the image inside the frame.
+        new_h: Height of the image inside the frame.
 
     Raises:
-        ArgumentError: If the image is another array.
+        ArgumentError: If the image has another type or shape.
         ImportError: If Pillow is not installed.
     """
 
@@ -153,16 +153,16 @@ class LetterBoxTransform:
         self.im_h, self.im_w = image.shape[:2]
 
     def inverse_coordinate_transform(self, coords: NDArray[Any]) -> NDArray[Any]:
-        """Boxes in the frame as boxes in the image; see `apply_inverse_letterbox_coordinate_transform`.
+        """Convert boxes to image coordinates; see `apply_inverse_letterbox_coordinate_transform`.
 
         Args:
-            coords: A row for each box, which begins with its middle, width and height, as shares of the frame.
+            coords: A row for each box. It begins with center, width and height relative to the frame.
 
         Returns:
-            The rows, with these four in pixels of the image.
+            The rows with these four numbers in pixels of the image.
 
         Raises:
-            ShapeError: If rows have less than four numbers.
+            ShapeError: If a row has less than four numbers.
         """
         return apply_inverse_letterbox_coordinate_transform(
             coords, self.im_w, self.im_h, self.new_w / self.width, self.new_h / self.height

@@ -1,4 +1,4 @@
-"""YOLOv2: boxes and classes from one pass over an image."""
+"""YOLOv2: a single-pass object detector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANCHORS = {
     "voc": ((1.3221, 1.73145), (3.19275, 4.00944), (5.05587, 8.09892), (9.47112, 4.84053), (11.2364, 10.0071)),
     "coco": ((0.57273, 0.677385), (1.87446, 2.06253), (3.33843, 5.47434), (7.88282, 3.52778), (9.77052, 9.16828)),
 }
-"""Widths and heights that boxes start from, in cells of the grid, by data set: those of the authors' settings."""
+"""Anchor widths and heights in grid cells, by data set, from the authors' settings."""
 DARKNET = (
     ((32, 3),),
     ((64, 3),),
@@ -32,25 +32,24 @@ DARKNET = (
     ((512, 3), (256, 1), (512, 3), (256, 1), (512, 3)),
     ((1024, 3), (512, 1), (1024, 3), (512, 1), (1024, 3)),
 )
-"""Channels and kernels of the layers of Darknet-19, in groups with a pooling after each but the last."""
+"""Channels and kernel sizes of the layers of Darknet-19. A pooling follows each group except the last."""
 
 
 class YoloV2(ObjectDetection):
-    """YOLOv2, which divides an image into cells of 32 x 32 and looks for five boxes around each.
+    """YOLOv2: predicts five boxes for each 32 x 32 cell of an image.
 
-    Images have elements 0 to 255, and a height and width that are multiples of 32. The stage `detection` has shape
-    (n, 5 * cells, 5 + classes): the middle, width and height of each box as shares of the image's, how sure it is that
-    there is an object, and how likely each class is. `convdetect` is the convolution before, `lastconv` the layer
-    before that. Parameters have the names of the example for NNabla that wrote NNabla's files: `c1` to `c18`,
-    `c18_19`, `c18_20`, `c13_14`, `c21` and `detection`.
+    Images have values 0 to 255. Their height and width are multiples of 32. The stage `detection` has shape
+    (n, 5 * cells, 5 + classes). A row has center, width and height of a box relative to the image, the objectness, and
+    the class probabilities. The stage `convdetect` is the convolution before it, `lastconv` the layer before that.
+    Parameters have the names of NNabla's files: `c1` to `c18`, `c18_19`, `c18_20`, `c13_14`, `c21` and `detection`.
 
     Args:
         dataset: `"voc"` for 20 classes, or `"coco"` for 80.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        RangeError: If there is no such data set.
-        FileNotFoundError: If there is no such file.
+        RangeError: If the data set is unknown.
+        FileNotFoundError: If the file does not exist.
 
     Source:
         Redmon, Farhadi: YOLO9000: Better, faster, stronger, 2017.
@@ -73,16 +72,16 @@ class YoloV2(ObjectDetection):
         super().__init__(f"yolov2-{dataset}.nnp", weights)
 
     def get_input_var(self, input_var: Variable | None) -> Variable:
-        """The input of the network.
+        """The input variable of the network.
 
         Args:
-            input_var: Images, shape (n, 3, height, width); None for one of the shape that the network is made for.
+            input_var: Images, shape (n, 3, height, width); None creates one of the network's default shape.
 
         Returns:
             The variable.
 
         Raises:
-            ShapeError: If it has another shape, or one of no whole cells.
+            ShapeError: If `input_var` has another shape, or if height or width is not a multiple of 32.
         """
         x = super().get_input_var(input_var)
         if any(length % 32 for length in x.shape[2:]):
@@ -94,8 +93,8 @@ class YoloV2(ObjectDetection):
 
         Args:
             x: Images.
-            training: Whether batch normalizations use the batch.
-            stages: Where the values of stages are noted.
+            training: Whether batch normalizations use batch statistics.
+            stages: Records the outputs of stages.
         """
         h, number, fine = x * (1 / 255), 0, x
         for group, layers in enumerate(DARKNET):
@@ -113,7 +112,7 @@ class YoloV2(ObjectDetection):
         stages.note("detection", self._boxes(h))
 
     def _boxes(self, h: Variable) -> Variable:
-        """What the last convolution says of boxes and classes."""
+        """Decode the output of the last convolution into boxes, objectness and class probabilities."""
         n, maps, height, width = h.shape
         h = F.reshape(h, (n, 5, maps // 5, height, width))
         columns = F.reshape(F.arange(0, width), (1, 1, 1, 1, width))
@@ -130,7 +129,7 @@ class YoloV2(ObjectDetection):
 
 
 def _layer(x: Variable, channels: int, kernel: int, name: str, training: bool) -> Variable:
-    """A convolution that keeps height and width, a batch normalization and an activation."""
+    """A convolution with 'same' padding, a batch normalization and an activation."""
     pad, fixed = (kernel // 2, kernel // 2), not training
     with parameter_scope(name):
         h = PF.convolution(x, channels, (kernel, kernel), pad, with_bias=False, fix_parameters=fixed)
@@ -139,10 +138,10 @@ def _layer(x: Variable, channels: int, kernel: int, name: str, training: bool) -
 
 
 def _folded(x: Variable) -> Variable:
-    """Half the height and width and four times the channels, in the order that Darknet has them.
+    """Space-to-depth by 2: half the height and width, four times the channels, in Darknet's order.
 
-    Darknet takes the array for one of a quarter of the channels and twice the height and width, and trained weights
-    count on it.
+    Darknet reads the array as one with a quarter of the channels and twice the height and width. Trained weights depend
+    on this order.
     """
     n, channels, height, width = x.shape
     h = F.reshape(x, (n, channels // 4, height, 2, width, 2))
@@ -151,6 +150,6 @@ def _folded(x: Variable) -> Variable:
 
 
 def _anchors(lengths: Sequence[float], cells: int) -> Variable:
-    """Lengths as shares of the image, by functions alone: a network of these has no other inputs than the image."""
+    """Anchor lengths relative to the image, computed by functions, so that the image is the network's only input."""
     y: Variable = F.reshape(F.concatenate(*(F.constant(n / cells, (1,)) for n in lengths), axis=0), (1, -1, 1, 1, 1))
     return y

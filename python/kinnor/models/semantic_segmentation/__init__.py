@@ -1,4 +1,4 @@
-"""Networks that say of each pixel what it belongs to."""
+"""Semantic segmentation networks."""
 
 from .base import SemanticSegmentation
 from .deeplabv3plus import DeepLabV3plus

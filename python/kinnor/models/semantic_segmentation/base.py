@@ -1,4 +1,4 @@
-"""What networks that divide images have in common."""
+"""The base class of semantic segmentation networks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["SemanticSegmentation"]
 
 
 class SemanticSegmentation(BuiltModel):
-    """A network that says of each pixel what it belongs to.
+    """A network that classifies each pixel of an image.
 
     Args:
         file: NNabla's file of the network.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        FileNotFoundError: If there is no such file.
+        FileNotFoundError: If the file does not exist.
     """
 
     FOLDER = "semantic_segmentation"
 
     @property
     def category_names(self) -> list[str]:
-        """The names of the classes 1 to 20; class 0 is what is behind."""
+        """The names of classes 1 to 20. Class 0 is the background."""
         return list(VOC)

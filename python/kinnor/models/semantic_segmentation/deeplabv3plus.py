@@ -1,4 +1,4 @@
-"""DeepLabv3+: an encoder of dilated convolutions, and a decoder that sharpens its borders."""
+"""DeepLabv3+: an encoder of dilated convolutions, and a decoder that refines object borders."""
 
 from __future__ import annotations
 
@@ -19,27 +19,25 @@ __all__ = ["DeepLabV3plus"]
 
 CLASSES = 21
 FINE, COARSE = 1e-5, 1e-3
-"""What batch normalizations add to variances: outside of the backbone, and in it."""
+"""Epsilon of batch normalizations: outside of the backbone, and in the backbone."""
 
 
 class DeepLabV3plus(SemanticSegmentation):
-    """DeepLabv3+ on Xception-65.
+    """DeepLabv3+ with the backbone Xception-65.
 
-    Images have elements -1 to 1. The stage `segmentation` has shape (n, 21, height, width), a score for each class;
-    `lastconv` is the last batch normalization before it, a quarter as high and wide, and `lastconv+relu` the same after
-    its activation. Parameters have the names of the example for NNabla that wrote NNabla's files: those of the
-    backbone begin with `xception_65`, others with `aspp0` to `aspp3`, `image_pooling`, `concat_projection` and
-    `decoder`.
+    Images have values -1 to 1. The stage `segmentation` has shape (n, 21, height, width), a score for each class. The
+    stage `lastconv` is the last batch normalization before it, with a quarter of the height and width. The stage
+    `lastconv+relu` is its activation. Parameters have the names of NNabla's files. In the backbone they begin with
+    `xception_65`, elsewhere with `aspp0` to `aspp3`, `image_pooling`, `concat_projection` and `decoder`.
 
     Args:
-        dataset: `"voc"`, or `"voc-coco"` for weights that were trained on COCO before.
-        output_stride: 16, or 8 for convolutions in the pyramid that are dilated by 12, 24 and 36 instead of 6, 12
-            and 18.
+        dataset: `"voc"`, or `"voc-coco"` for weights pretrained on COCO.
+        output_stride: 16 or 8. The dilation rates of the pyramid are 6, 12 and 18, or with stride 8 twice as large.
         weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
 
     Raises:
-        RangeError: If there is no such data set or stride.
-        FileNotFoundError: If there is no such file.
+        RangeError: If the data set or the stride is unknown.
+        FileNotFoundError: If the file does not exist.
 
     Source:
         Chen, Zhu, Papandreou, Schroff, Adam: Encoder-decoder with atrous separable convolution for semantic image
@@ -62,8 +60,8 @@ class DeepLabV3plus(SemanticSegmentation):
 
         Args:
             x: Images.
-            training: Whether batch normalizations use the batch.
-            stages: Where the values of stages are noted.
+            training: Whether batch normalizations use batch statistics.
+            stages: Records the outputs of stages.
         """
         with parameter_scope("xception_65"):
             low, h = _xception(x, training)
@@ -84,7 +82,7 @@ class DeepLabV3plus(SemanticSegmentation):
         stages.note("segmentation", F.interpolate(h, output_size=x.shape[2:], mode="linear"))
 
     def _pyramid(self, x: Variable, training: bool) -> Variable:
-        """What surrounds each place, near and far."""
+        """Atrous spatial pyramid pooling: convolutions with several dilation rates, and image-level features."""
         with parameter_scope("aspp0"):
             parts = [F.relu(_normalized(x, 256, training))]
         for place in (1, 2, 3):
@@ -118,7 +116,7 @@ def _separable(
     inner: bool = False,
     outer: bool = True,
 ) -> Variable:
-    """A convolution of each channel by itself and one across channels, with activations after one of them or both."""
+    """A depthwise and a pointwise convolution; `inner` and `outer` add an activation after each."""
     fixed = not training
     with parameter_scope("depthwise"):
         pad, step = (rate, rate), (stride, stride)
@@ -133,7 +131,7 @@ def _separable(
 def _unit(
     x: Variable, maps: tuple[int, int, int], training: bool, stride: int = 1, rate: int = 1, last: bool = False
 ) -> tuple[Variable, Variable]:
-    """Three separable convolutions, and what the second of them gives before its activation."""
+    """Three separable convolutions. Also returns the second one's output before its activation."""
     h, second = x if last else F.relu(x), x
     for place, n in enumerate(maps):
         with parameter_scope(f"separable_conv{place + 1}"):
@@ -145,7 +143,7 @@ def _unit(
 
 
 def _xception(x: Variable, training: bool) -> tuple[Variable, Variable]:
-    """Features a quarter and a sixteenth as high and wide as the image."""
+    """The backbone: features at 1/4 and at 1/16 of the image size."""
     low = x
     with parameter_scope("entry_flow"):
         with parameter_scope("1"):
@@ -170,11 +168,12 @@ def _xception(x: Variable, training: bool) -> tuple[Variable, Variable]:
 
 
 def _shortcut(x: Variable, maps: int, training: bool, stride: int) -> Variable:
+    """A 1 x 1 convolution and a batch normalization."""
     with parameter_scope("shortcut"):
         return _normalized(x, maps, training, 1, stride, COARSE)
 
 
 def _before(y: Variable) -> Variable:
-    """What an activation was given."""
+    """The input of an activation."""
     f = y.parent
     return y if f is None else f.inputs[0]

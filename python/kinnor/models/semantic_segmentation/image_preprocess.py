@@ -1,4 +1,4 @@
-"""Images as networks take them that divide images."""
+"""Preprocessing of images for semantic segmentation networks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ __all__ = ["cast", "pad", "preprocess_image_and_label", "resize", "zero_mean_uni
 
 
 def _checked(what: str, image: NDArray[Any]) -> NDArray[Any]:
+    """Raise ShapeError if an image does not have three axes."""
     if np.ndim(image) != 3:
         raise ShapeError(f"{what}: expected an image of shape (height, width, channels), got shape {np.shape(image)}")
     return np.asarray(image)
 
 
 def resize(image: NDArray[Any], desired_size: tuple[int, int]) -> NDArray[Any]:
-    """An image as large as fits into a frame, in its own proportions.
+    """Resize an image to the largest size that fits into a frame. The aspect ratio is kept.
 
     Args:
-        image: Array of shape (height, width, channels). One channel is taken for classes, between which there is
-            nothing.
+        image: Array of shape (height, width, channels). An image with one channel holds class numbers: it is resized
+            without interpolation.
         desired_size: Height and width of the frame.
 
     Returns:
         Array of shape (height, width, channels).
 
     Raises:
-        ShapeError: If it is no such array.
+        ShapeError: If `image` has another shape.
         ImportError: If Pillow is not installed.
     """
     image = _checked("resize", image)
@@ -44,7 +45,7 @@ def resize(image: NDArray[Any], desired_size: tuple[int, int]) -> NDArray[Any]:
 
 
 def zero_mean_unit_range(image: NDArray[Any]) -> NDArray[Any]:
-    """Elements from 0 to 255 as elements from -1 to 1.
+    """Scale values from the range 0 to 255 to the range -1 to 1.
 
     Args:
         image: Array of any shape.
@@ -59,7 +60,7 @@ def zero_mean_unit_range(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def cast(image: NDArray[Any]) -> NDArray[Any]:
-    """An array of `float32`.
+    """Convert an array to `float32`.
 
     Args:
         image: Array of any shape.
@@ -68,18 +69,18 @@ def cast(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def pad(image: NDArray[Any], desired_size: tuple[int, int] = (513, 513), value: float | None = None) -> NDArray[Any]:
-    """An image with a border below and to the right.
+    """Pad an image at the bottom and at the right.
 
     Args:
         image: Array of shape (height, width, channels).
-        desired_size: The least height and width of the result.
-        value: What the border has; 127.5 by default.
+        desired_size: Minimum height and width of the result.
+        value: Padding value; 127.5 by default.
 
     Returns:
         Array of shape (height, width, channels).
 
     Raises:
-        ShapeError: If it is no such array.
+        ShapeError: If `image` has another shape.
     """
     image = _checked("pad", image)
     below, right = (max(wanted - length, 0) for wanted, length in zip(desired_size, image.shape[:2], strict=True))
@@ -87,7 +88,7 @@ def pad(image: NDArray[Any], desired_size: tuple[int, int] = (513, 513), value: 
 
 
 def preprocess_image_and_label(image: NDArray[Any], target_width: int = 513, target_height: int = 513) -> NDArray[Any]:
-    """An image that fills a frame as far as its proportions allow, with elements from -1 to 1.
+    """Resize an image into a frame, pad it, and scale its values to the range -1 to 1.
 
     Args:
         image: Array of shape (height, width, channels), elements 0 to 255.
@@ -98,7 +99,7 @@ def preprocess_image_and_label(image: NDArray[Any], target_width: int = 513, tar
         Array of shape (target_height, target_width, channels).
 
     Raises:
-        ShapeError: If it is no such array.
+        ShapeError: If `image` has another shape.
         ImportError: If Pillow is not installed.
     """
     size = target_height, target_width

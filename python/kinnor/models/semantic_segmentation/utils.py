@@ -1,4 +1,4 @@
-"""From an image to what a network takes, and from its classes to a picture."""
+"""Preprocessing of images, and postprocessing of predicted classes into pictures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["ProcessImage", "get_color", "post_process_image", "pre_process_image", "save_image"]
 
 BEYOND = ((224, 224, 192), (0, 0, 0))
-"""Colours of what is beyond the classes: borders, and nothing."""
+"""Colours for values beyond the classes: borders and void."""
 
 
 def get_color() -> NDArray[Any]:
-    """A colour for each of the 21 classes of Pascal VOC, and two more.
+    """The colours of the 21 classes of Pascal VOC, and two more.
 
     Returns:
         Array of shape (23, 3), elements 0 to 255.
@@ -32,36 +32,36 @@ def get_color() -> NDArray[Any]:
         >>> get_color()[[0, 1, 15]].tolist()
         [[0, 0, 0], [128, 0, 0], [192, 128, 128]]
     """
-    # Bits 0, 1 and 2 of a class are the upper bits of red, green and blue, bits 3 and on the ones below.
+    # Bits 0, 1 and 2 of a class are the highest bits of red, green and blue. Bits 3 and above are the next lower ones.
     classes = np.arange(21)[:, None] >> np.arange(3)
     return np.concatenate([(classes & 1) * 128 + (classes >> 3 & 1) * 64, BEYOND])
 
 
 def pre_process_image(image: NDArray[Any], target_h: int, target_w: int) -> NDArray[Any]:
-    """An image as a network takes it.
+    """Prepare an image as the input of a network.
 
     Args:
         image: Array of shape (height, width, channels), elements 0 to 255.
-        target_h: Height that the network is made for.
-        target_w: Width that it is made for.
+        target_h: Height of the network's input.
+        target_w: Width of the network's input.
 
     Returns:
         Array of shape (1, channels, target_h, target_w).
 
     Raises:
-        ShapeError: If it is no such array.
+        ShapeError: If `image` has another shape.
         ImportError: If Pillow is not installed.
     """
     return np.transpose(preprocess_image_and_label(image, target_w, target_h), (2, 0, 1))[None]
 
 
 def post_process_image(output: NDArray[Any], image: NDArray[Any], target_size: tuple[int, int]) -> NDArray[Any]:
-    """Classes of a network's pixels as classes of an image's.
+    """Convert the predicted classes of the network's input to classes of the image's pixels.
 
     Args:
         output: Array of shape (target height, target width).
         image: The image, shape (height, width, channels).
-        target_size: Height and width that it was framed with.
+        target_size: Height and width of the network's input.
 
     Returns:
         Array of shape (height, width).
@@ -79,16 +79,16 @@ def post_process_image(output: NDArray[Any], image: NDArray[Any], target_size: t
 
 
 def save_image(image_path: str | os.PathLike[str], label: NDArray[Any], color_map: NDArray[Any] | None = None) -> None:
-    """Write classes as a picture.
+    """Write class numbers as a coloured picture.
 
     Args:
-        image_path: The file; its ending says the format.
+        image_path: The file. Its extension selects the format.
         label: The class of each pixel, shape (height, width).
-        color_map: A colour for each class, shape (classes, 3); those of `get_color` by default.
+        color_map: A colour for each class, shape (classes, 3); by default `get_color()`.
 
     Raises:
-        ShapeError: If `label` has other axes.
-        IndexRangeError: If there is no colour for a class.
+        ShapeError: If `label` does not have two axes.
+        IndexRangeError: If a class has no colour.
         OSError: If the file cannot be written.
         ImportError: If Pillow is not installed.
     """
@@ -103,12 +103,12 @@ def save_image(image_path: str | os.PathLike[str], label: NDArray[Any], color_ma
 
 
 class ProcessImage:
-    """An image on its way through a network.
+    """Pre- and postprocessing of one image.
 
     Args:
         image: Array of shape (height, width, channels), elements 0 to 255.
-        target_h: Height that the network is made for.
-        target_w: Width that it is made for.
+        target_h: Height of the network's input.
+        target_w: Width of the network's input.
     """
 
     def __init__(self, image: NDArray[Any], target_h: int, target_w: int) -> None:
@@ -116,11 +116,11 @@ class ProcessImage:
         self.target_size = (target_h, target_w)
 
     def pre_process(self) -> NDArray[Any]:
-        """The image as the network takes it; see `pre_process_image`."""
+        """The image as the network's input; see `pre_process_image`."""
         return pre_process_image(self.image, self.target_h, self.target_w)
 
     def post_process(self, output: NDArray[Any]) -> NDArray[Any]:
-        """Classes of the network's pixels as classes of the image's; see `post_process_image`.
+        """Convert the predicted classes to the image's pixels; see `post_process_image`.
 
         Args:
             output: Array of shape (target_h, target_w).
@@ -132,10 +132,10 @@ class ProcessImage:
         return self.post_proc
 
     def save_segmentation_image(self, path: str | os.PathLike[str], color_map: NDArray[Any] | None = None) -> None:
-        """Write the classes as a picture; see `save_image`.
+        """Write the predicted classes as a picture; see `save_image`.
 
         Args:
-            path: The file; its ending says the format.
+            path: The file. Its extension selects the format.
             color_map: A colour for each class, shape (classes, 3).
         """
         save_image(path, self.post_proc, color_map)

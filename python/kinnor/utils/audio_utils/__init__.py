@@ -1,6 +1,6 @@
-"""Sounds from files and to files, by NNabla's names: the package soundfile reads and writes them.
+"""Reads and writes audio files, under NNabla's names. The package soundfile does the work: the extra `audio`.
 
-Knows samples and channels; knows no data sets. The extra `audio` installs soundfile.
+Knows samples and channels, but no data sets.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ __all__ = [
 ]
 
 KINDS = {"PCM_U8": "int16", "PCM_S8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32"}
-"""As what soundfile reads whole numbers; others are `float32`."""
+"""Types that soundfile returns for whole-number formats; other formats become `float32`."""
 
 WRITTEN = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT"}
-"""How samples of a type stand in a file."""
+"""The file format of samples by element type."""
 
 
 class AudioError(Error, ValueError):
-    """A file has no sound that can be read."""
+    """The file has no audio that can be read."""
 
 
 def set_backend(backend: str) -> None:
-    """Say what reads and writes sounds: `"soundfile"`; NNabla's `"pydub"` is taken for it.
+    """Set the package that reads and writes audio: `"soundfile"`, or NNabla's `"pydub"` as a synonym.
 
     Args:
         backend: The name.
 
     Raises:
-        ArgumentError: If it is another name.
+        ArgumentError: If the name is unknown.
     """
     backend_manager.backend = backend
 
 
 def get_backend() -> str:
-    """The name of what reads and writes sounds, as it was set.
+    """The name of the backend, as it was set.
 
     >>> get_backend()
     'soundfile'
@@ -71,7 +71,7 @@ def get_backend() -> str:
 
 
 def get_available_backends() -> list[str]:
-    """The names that `set_backend` takes: none if soundfile is not installed."""
+    """The backends that can be set; empty if soundfile is not installed."""
     return backend_manager.get_available_backends()
 
 
@@ -81,22 +81,22 @@ def auread(
     raw_format_param: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> NDArray[Any]:
-    """Read a sound from a file: WAV, FLAC, OGG, AIFF or what else soundfile knows, or bare samples.
+    """Read an audio file: WAV, FLAC, OGG, AIFF, another format of soundfile, or raw samples.
 
     Args:
         path: Path, or a file open for reading bytes.
         channel_first: Whether the result has shape (channels, samples) instead of (samples, channels).
-        raw_format_param: What is in a file `.raw` of bare samples: `sample_width`, the bytes of a sample (1, 2 or 4),
-            `channels`, and `frame_rate`, samples a second.
-        **kwargs: None.
+        raw_format_param: Format of a file `.raw`: `sample_width` in bytes (1, 2 or 4), `channels`, and `frame_rate` in
+            samples per second.
+        **kwargs: Not accepted.
 
     Returns:
-        The samples: `uint8` of 8 bits, around 128, `int16` of 16 bits, `int32` of 24 and 32 bits, `float32` of others.
+        The samples: `uint8` (centered at 128) for 8 bits, `int16` for 16, `int32` for 24 and 32, else `float32`.
 
     Raises:
-        AudioError: If the file has no sound that can be read.
-        ArgumentError: If it has bare samples, and it is not said which.
-        OSError: If it cannot be opened.
+        AudioError: If the file has no audio that can be read.
+        ArgumentError: If the file has raw samples and `raw_format_param` is missing or wrong.
+        OSError: If the file cannot be opened.
         ImportError: If soundfile is not installed.
 
     Examples:
@@ -122,7 +122,7 @@ def auread(
                 samples = found.read(dtype=KINDS.get(found.subtype, "float32"), always_2d=True)
                 if found.subtype in ("PCM_U8", "PCM_S8"):
                     samples = ((samples >> 8) + 128).astype(np.uint8)
-        except RuntimeError as error:  # soundfile's own derives from it.
+        except RuntimeError as error:  # the base class of soundfile's errors
             raise AudioError(f"auread: expected a sound, got {name or path}: {error}") from error
     return np.ascontiguousarray(samples.T) if channel_first else samples
 
@@ -131,6 +131,7 @@ auload = auread
 
 
 def _bare(file: IO[bytes], told: Mapping[str, int] | None) -> NDArray[Any]:
+    """Read raw samples."""
     wanted = {"sample_width", "channels", "frame_rate"}
     kinds = {1: np.uint8, 2: np.int16, 4: np.int32}
     if told is None or not wanted <= set(told) or told["sample_width"] not in kinds or told["channels"] < 1:
@@ -151,19 +152,19 @@ def ausave(
     frame_rate: int = 48000,
     **kwargs: Any,
 ) -> None:
-    """Write a sound to a file, whole or not at all.
+    """Write an audio file, whole or not at all.
 
     Args:
-        path: The file; its ending says the format: `.wav`, `.flac`, `.ogg` or what else soundfile knows.
-        audio_arr: The samples, shape (samples, channels): `uint8` around 128, `int8`, `int16`, `uint16` (taken for
-            `int16`, as in NNabla), `int32`, or `float32` from -1 to 1.
+        path: The file. Its extension selects the format: `.wav`, `.flac`, `.ogg` or another of soundfile's.
+        audio_arr: The samples, shape (samples, channels): `uint8` centered at 128, `int8`, `int16`, `uint16` (treated
+            as `int16`, as in NNabla), `int32`, or `float32` from -1 to 1.
         channel_first: Whether the shape is (channels, samples).
-        frame_rate: Samples a second.
-        **kwargs: None.
+        frame_rate: Samples per second.
+        **kwargs: Not accepted.
 
     Raises:
-        ArgumentError: If the samples are others, or the ending is not that of a format.
-        AudioError: If the format has no such samples.
+        ArgumentError: If the samples have another type, or if the extension is unknown.
+        AudioError: If the format cannot store these samples.
         OSError: If the file cannot be written.
         ImportError: If soundfile is not installed.
     """
@@ -176,7 +177,7 @@ def ausave(
     kind = Path(path).suffix.lstrip(".").upper()
     kind = {"AIF": "AIFF", "OGA": "OGG"}.get(kind, kind)
     if kind not in soundfile.available_formats():
-        raise ArgumentError(f"ausave: expected an ending of a format such as .wav, got {os.fspath(path)!r}")
+        raise ArgumentError(f"ausave: expected an audio file extension such as .wav, got {os.fspath(path)!r}")
     if samples.dtype == np.int8:
         samples = (samples.astype(np.int16) + 128).astype(np.uint8)
     elif samples.dtype.kind == "u" and samples.dtype.itemsize > 1:
@@ -187,13 +188,13 @@ def ausave(
     if subtype is None:
         raise ArgumentError(f"ausave: expected one of the types {list(WRITTEN)}, got {samples.dtype}")
     if not soundfile.check_format(kind, subtype):
-        subtype = None  # The format's own, such as that of Vorbis.
+        subtype = None  # The default of the format, such as Vorbis.
     content = io.BytesIO()
     try:
         soundfile.write(content, samples, frame_rate, subtype=subtype, format=kind)
     except (RuntimeError, TypeError, ValueError) as error:
         raise AudioError(f"ausave: expected samples that {kind} has, got {samples.dtype}: {error}") from error
-    # What the system says of the file does not come through soundfile.
+    # soundfile does not report the system's error, so open the file here first.
     with replacing(path) as temporary:
         Path(temporary).write_bytes(content.getbuffer())
 
@@ -202,22 +203,22 @@ auwrite = ausave
 
 
 def auresize(audio_arr: NDArray[Any], size: Sequence[int], channel_first: bool = False, **kwargs: Any) -> NDArray[Any]:
-    """A sound with another number of samples and channels.
+    """Resample audio to another number of samples and channels.
 
-    Values between samples are interpolated linearly: the sound becomes as long as it was at `n / n_samples` of the
-    rate. Several channels become one by their mean; one becomes several by repetition.
+    Samples are interpolated linearly: the sampling rate becomes `n / n_samples` of the old rate. Several channels are
+    averaged into one; one channel is repeated.
 
     Args:
         audio_arr: The samples, shape (samples, channels).
         size: Samples and channels of the result.
         channel_first: Whether the shapes are (channels, samples); `size` keeps its order.
-        **kwargs: None.
+        **kwargs: Not accepted.
 
     Returns:
         The samples, of the same type.
 
     Raises:
-        ArgumentError: If it would make several channels of several others, or if an argument is another one.
+        ArgumentError: If both numbers of channels are above one and differ, or if an argument is wrong.
 
     Examples:
         >>> auresize(np.array([[0, 10], [100, 110], [200, 210], [300, 310]], np.int16), (2, 1)).tolist()
@@ -243,14 +244,14 @@ def auresize(audio_arr: NDArray[Any], size: Sequence[int], channel_first: bool =
 
 
 def minmax_auto_scale(audio_arr: NDArray[Any], out_datatype: DTypeLike) -> NDArray[Any]:
-    """A sound stretched to all the values of a type.
+    """Scale audio to the full range of a type.
 
     Args:
-        audio_arr: The samples; of a sound of one value, zeros become the smallest value and others the largest.
-        out_datatype: The type, of at most 4 bytes.
+        audio_arr: The samples. If all are equal, zeros become the smallest value and others the largest.
+        out_datatype: The type, with at most 4 bytes.
 
     Raises:
-        ArgumentError: If it is a larger type.
+        ArgumentError: If the type is larger.
 
     Examples:
         >>> minmax_auto_scale(np.array([-1.0, 0.0, 1.0]), np.uint8)
@@ -265,6 +266,7 @@ def minmax_auto_scale(audio_arr: NDArray[Any], out_datatype: DTypeLike) -> NDArr
 
 
 def _samples(op: str, samples: Any, channel_first: bool) -> NDArray[Any]:
+    """Check samples. Returns them with shape (samples, channels)."""
     if not isinstance(samples, np.ndarray) or samples.ndim != 2 or 0 in samples.shape:
         told = samples.shape if isinstance(samples, np.ndarray) else type(samples).__name__
         raise ArgumentError(f"{op}: expected an array of samples and channels, got {told}")

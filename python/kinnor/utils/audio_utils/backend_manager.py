@@ -1,4 +1,4 @@
-"""The backend that reads and writes sounds: soundfile."""
+"""The choice of the audio backend: soundfile."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ..._core import ArgumentError
 __all__ = ["AudioUtilsBackendManager", "backend_manager"]
 
 NAMES = ("soundfile", "pydub")
-"""The backend, and what NNabla's programs call theirs."""
+"""Accepted names of the backend: its own, and NNabla's."""
 
 
 class AudioUtilsBackendManager:
-    """Answers what reads and writes sounds."""
+    """Stores the name of the audio backend."""
 
     def __init__(self) -> None:
         self._name = NAMES[0]
 
     @property
     def backend(self) -> str:
-        """The name of the one in use, as it was set."""
+        """The name of the backend, as it was set."""
         return self._name
 
     @backend.setter
@@ -30,9 +30,9 @@ class AudioUtilsBackendManager:
         self._name = name
 
     def get_available_backends(self) -> list[str]:
-        """The names that it goes by, if it is installed."""
+        """The names of the backend, if it is installed."""
         return list(NAMES) if find_spec("soundfile") else []
 
 
 backend_manager = AudioUtilsBackendManager()
-"""The one that this program uses."""
+"""The manager of this process."""

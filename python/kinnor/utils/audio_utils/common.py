@@ -1,4 +1,4 @@
-"""Ranges of samples."""
+"""Scaling of samples between ranges."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["normalize_intensity", "rescale_intensity"]
 
 
 def normalize_intensity(audio_arr: NDArray[Any], input_low: float, input_high: float) -> NDArray[Any]:
-    """Samples mapped to [0, 1]: `(x - low) / (high - low)`; where `high` is `low`, zeros if both are zero, else ones.
+    """Scale samples to [0, 1]: `(x - low) / (high - low)`. If `high == low`, the result is 0 if both are 0, else 1.
 
     Args:
         audio_arr: The samples.
-        input_low: What becomes 0.
-        input_high: What becomes 1.
+        input_low: Value that becomes 0.
+        input_high: Value that becomes 1.
 
     Examples:
         >>> normalize_intensity(np.array([0, 5, 10]), 0, 10)
         array([0. , 0.5, 1. ])
     """
     values = np.asarray(audio_arr, np.float64)
-    low, high = float(input_low), float(input_high)  # The difference of whole numbers may not fit into their type.
+    low, high = float(input_low), float(input_high)  # The difference of integers may overflow their type.
     return (values - low) / (high - low) if low != high else np.full_like(values, low != 0)
 
 
@@ -37,15 +37,15 @@ def rescale_intensity(
     output_high: float = 255,
     output_type: DTypeLike | None = None,
 ) -> NDArray[Any]:
-    """Samples mapped from one range to another.
+    """Scale samples from one range to another.
 
     Args:
         audio_arr: The samples.
-        input_low: What becomes `output_low`.
-        input_high: What becomes `output_high`.
+        input_low: Value that becomes `output_low`.
+        input_high: Value that becomes `output_high`.
         output_low: Lower end of the result.
         output_high: Upper end of the result.
-        output_type: Type of the result; that of `audio_arr` by default.
+        output_type: Type of the result; by default the type of `audio_arr`.
 
     Examples:
         >>> rescale_intensity(np.array([0.0, 127.5, 255.0]), output_low=-1, output_high=1)

@@ -1,4 +1,4 @@
-"""Canonical polyadic decomposition: an array as a sum of products of vectors, one for each axis."""
+"""Canonical polyadic decomposition: an array as a sum of outer products of vectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ALS"]
 
 
 class ALS:
-    """Alternating least squares: the factors of one axis are solved for while the others stay, in turns.
+    """Alternating least squares: solves for the factors of one axis at a time while the others stay fixed.
 
     >>> import numpy as np
     >>> x = np.einsum("i,j,k->ijk", [1.0, 2.0], [3.0, 1.0, 2.0], [1.0, 0.5])
@@ -36,16 +36,16 @@ class ALS:
         dtype: DTypeLike = np.float32,
         rng: RandomState | None = None,
     ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-        """Take an array apart: `X[i, j, ...] = sum_r scale[r] A[i, r] B[j, r] ...`, as nearly as it can be.
+        """Approximate an array: `X[i, j, ...] = sum_r scale[r] A[i, r] B[j, r] ...`.
 
         Args:
-            X: The array, two axes or more.
-            rank: Number of products.
-            max_iter: Iterations at most.
-            stopping_criterion: Change of the fit below which they end; a negative one never does.
+            X: The array, with two axes or more.
+            rank: Number of terms.
+            max_iter: Maximum number of iterations.
+            stopping_criterion: Change of the fit at which iterations stop; a negative number never stops them.
             lambda_reg: Weight of an L2 penalty on the factors.
-            dtype: Type of the first factors.
-            rng: Generator of the first factors; by default one with the seed 313.
+            dtype: Type of the initial factors.
+            rng: Random generator of the initial factors; by default one with the seed 313.
 
         Returns:
             The factors, one matrix of shape (length, rank) for each axis, and the scale, shape (rank,).
@@ -74,7 +74,7 @@ class ALS:
     def _axis(
         self, x: NDArray[Any], factors: list[Any], axis: int, lambda_reg: float, first: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The factors of one axis that fit best, and the scale that is taken out of them."""
+        """The best factors of one axis, and the scale separated from them."""
         others = [i for i in range(x.ndim) if i != axis]
         gram = (
             np.prod([factors[i].T @ factors[i] for i in others], axis=0)
@@ -89,7 +89,7 @@ class ALS:
 
     @staticmethod
     def _product(factors: list[Any], scale: NDArray[Any]) -> NDArray[Any]:
-        """The array that factors stand for."""
+        """The array that the factors represent."""
         letters = "abcdefghijklmnopqrstuvwxyz"[: len(factors)]
         terms = ",".join(f"{letter}R" for letter in letters)
         product: NDArray[Any] = np.einsum(f"{terms},R->{letters}", *factors, scale, optimize=True)

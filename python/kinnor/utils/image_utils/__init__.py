@@ -1,6 +1,6 @@
-"""Images from files and to files, by NNabla's names: Pillow reads, writes and resizes them, pypng those of 16 bits.
+"""Reads, writes and resizes image files, under NNabla's names. Pillow does the work, and pypng for 16-bit PNG.
 
-Knows NNabla's arguments; how pixels are read is the backend's business. The extra `image` installs both.
+Defines NNabla's arguments; the backend handles pixels. The extra `image` installs both packages.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
 
 
 def set_backend(backend: str) -> None:
-    """Say what reads and writes images.
+    """Set the package that reads and writes images.
 
     Args:
-        backend: `"PngBackend"` or `"pypng"`, which has all that this module does, and is there from the start; or
-            `"PilBackend"` or `"pil"`, which writes 8 bits alone. The names of NNabla's other backends (cv2, dicom) are
-            taken as well, with a line in the log: the first stands for them.
+        backend: `"PngBackend"` or `"pypng"`, the default, which supports everything here; or `"PilBackend"` or `"pil"`,
+            which writes only 8 bits. Names of NNabla's other backends (cv2, dicom) are accepted with a log message and
+            select the default.
 
     Raises:
-        ArgumentError: If it is another name.
+        ArgumentError: If the name is unknown.
     """
     backend_manager.set_backend(backend)
 
 
 def get_backend() -> str:
-    """The name of what reads and writes images.
+    """The name of the current backend.
 
     >>> get_backend()
     'PngBackend'
@@ -56,7 +56,7 @@ def get_backend() -> str:
 
 
 def get_available_backends() -> list[str]:
-    """The names of what can read and write images.
+    """The names of the available backends.
 
     >>> get_available_backends()
     ['PilBackend', 'PngBackend']
@@ -78,24 +78,23 @@ def imread(
 
     Args:
         path: Path, or a file open for reading bytes.
-        grayscale: Whether to turn colours into grey.
-        size: Width and height of the result; those of the image by default.
-        interpolate: How values between pixels are found where the size changes: nearest, box, bilinear, hamming,
+        grayscale: Whether to convert colours to grey.
+        size: Width and height of the result; by default the image's.
+        interpolate: Interpolation for resizing: nearest, box, bilinear, hamming,
             bicubic or lanczos.
         channel_first: Whether the result has shape (channels, height, width) instead of (height, width, channels).
-        as_uint16: Whether to read 16 bits, from 0 to 65535; 8 bits become those times 256. Otherwise the result is
-            `uint8`, and 16 bits lose the lower 8.
-        num_channels: Channels of the result: 3 or 4 of colours, 0 (no axis for them), 1, 3 or 4 of grey; by default
-            those of the image, without an axis for grey.
-        **kwargs: `return_palette_indices`, whether the numbers of the colours in an image's palette are read, rather
-            than the colours.
+        as_uint16: Whether to read 16 bits, from 0 to 65535; 8-bit values are multiplied by 256. Otherwise the result is
+            `uint8`, and 16-bit values lose the lower 8 bits.
+        num_channels: Channels of the result: 3 or 4 for colours; 0 (no channel axis), 1, 3 or 4 for grey. By default
+            the image's, without a channel axis for grey.
+        **kwargs: `return_palette_indices`: whether to read the palette indices of an image instead of its colours.
 
     Returns:
         The pixels, shape (height, width) or (height, width, channels).
 
     Raises:
-        ImageError: If the file is no image.
-        ArgumentError: If an argument is another one.
+        ImageError: If the file is not an image.
+        ArgumentError: If an argument has a wrong value.
         OSError: If the file cannot be opened.
         ImportError: If Pillow is not installed, or pypng for a .png of 16 bits.
 
@@ -126,17 +125,17 @@ def imsave(
     """Write an image to a file, whole or not at all.
 
     Args:
-        path: The file; its ending says the format.
-        img: The pixels, shape (height, width) or (height, width, channels) with 1 to 4 channels: `uint8` or `uint16`
-            as they are, another type from 0 to 1.
+        path: The file. Its extension selects the format.
+        img: The pixels, shape (height, width) or (height, width, channels) with 1 to 4 channels. `uint8` and `uint16`
+            are written unchanged; other types have values from 0 to 1.
         channel_first: Whether the shape is (channels, height, width).
-        as_uint16: Whether to write 16 bits: in .png, and of grey in .tif and .pgm; `uint8` times 256.
-        auto_scale: Whether to multiply by the largest value; a must for types that go from 0 to 1.
-        **kwargs: None.
+        as_uint16: Whether to write 16 bits (.png; .tif and .pgm only in grey). `uint8` is multiplied by 256.
+        auto_scale: Whether to multiply by the largest value; required for types with values from 0 to 1.
+        **kwargs: Not accepted.
 
     Raises:
-        ArgumentError: If the pixels are others, or the ending is not that of a format.
-        ImageError: If the format has no such pixels.
+        ArgumentError: If the pixels have a wrong type or shape, or if the extension is unknown.
+        ImageError: If the format cannot store these pixels.
         OSError: If the file cannot be written.
         ImportError: If Pillow is not installed, or pypng for 16 bits in .png.
 
@@ -160,20 +159,20 @@ def imresize(
     channel_first: bool = False,
     **kwargs: Any,
 ) -> NDArray[Any]:
-    """An image in another size.
+    """Resize an image.
 
     Args:
         img: The pixels, shape (height, width) or (height, width, channels).
         size: Width and height of the result.
-        interpolate: How values between pixels are found: nearest, box, bilinear, hamming, bicubic or lanczos.
+        interpolate: Interpolation: nearest, box, bilinear, hamming, bicubic or lanczos.
         channel_first: Whether the shapes are (channels, height, width).
-        **kwargs: None.
+        **kwargs: Not accepted.
 
     Returns:
-        The pixels: `uint8` and `uint16` as they were, other types as `float32`.
+        The pixels: `uint8` and `uint16` keep their type, other types become `float32`.
 
     Raises:
-        ArgumentError: If an argument is another one.
+        ArgumentError: If an argument has a wrong value.
         ImportError: If Pillow is not installed.
 
     Examples:
@@ -184,11 +183,11 @@ def imresize(
 
 
 def minmax_auto_scale(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
-    """An image stretched to all the values of its type: the smallest becomes 0, the largest 255 or 65535.
+    """Scale an image to the full range of its type: the minimum becomes 0, the maximum 255 or 65535.
 
     Args:
-        img: The pixels; of an image of one value, zeros become the smallest level and others the largest.
-        as_uint16: Whether to `uint16`; otherwise to `uint8`.
+        img: The pixels. If all are equal, zeros become 0 and others the largest value.
+        as_uint16: Whether the result is `uint16` instead of `uint8`.
 
     Examples:
         >>> minmax_auto_scale(np.array([-1.0, 0.0, 1.0]), as_uint16=False)

@@ -1,4 +1,4 @@
-"""Which backend reads and writes images."""
+"""The choice of the image backend."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ BACKENDS = {
     "pypng": PngBackend,
     "pngbackend": PngBackend,
 }
-"""Backends by what they may be called, in lower case."""
+"""Backends by their accepted names in lower case."""
 
 OTHERS = ("cv2", "cv2backend", "dicom", "dicombackend")
-"""Names of NNabla's other backends, in lower case."""
+"""Names of NNabla's other backends in lower case."""
 
 
 class ImageUtilsBackendManager(ImageUtilsBackend):
-    """Has a backend at work: `PngBackend`, which does all that there is, until another is set."""
+    """Forwards to the current backend: `PngBackend` unless another one is set."""
 
     def __init__(self) -> None:
         self._current: PilBackend = PngBackend()
 
     def accept(self, path: Any, ext: str, operator: str) -> str:
-        """Whether the backend in use can read or write a file.
+        """Tell whether the current backend supports an operation on a file.
 
         Args:
             path: The file.
-            ext: Its ending.
+            ext: Extension of the file.
             operator: `load`, `save` or `resize`.
 
         Returns:
@@ -46,25 +46,25 @@ class ImageUtilsBackendManager(ImageUtilsBackend):
         return self._current.accept(path, ext, operator)
 
     def get_backend(self) -> str:
-        """The name of the one in use."""
+        """The name of the current backend."""
         return type(self._current).__name__
 
     def get_available_backends(self) -> list[str]:
-        """The names of those whose packages are installed."""
+        """The names of the backends whose packages are installed."""
         return ["PilBackend"] + ["PngBackend"] * (find_spec("png") is not None)
 
     def get_backend_from_name(self, name: str) -> ImageUtilsBackend:
         """A backend by name.
 
         Args:
-            name: The name; those of NNabla's other backends are taken, and logged.
+            name: The name. Names of NNabla's other backends are accepted with a log message.
 
         Raises:
-            ArgumentError: If there is none of that name.
+            ArgumentError: If the name is unknown.
         """
         known = str(name).lower()
         if known in OTHERS:
-            logger.warning("image_utils.set_backend: PngBackend is used in the place of %r", name)
+            logger.warning("image_utils.set_backend: PngBackend is used instead of %r", name)
         elif known not in BACKENDS:
             raise ArgumentError(f"image_utils.set_backend: expected 'PilBackend' or 'PngBackend', got {name!r}")
         return BACKENDS.get(known, PngBackend)()
@@ -73,7 +73,7 @@ class ImageUtilsBackendManager(ImageUtilsBackend):
         """The backend for a file.
 
         Args:
-            path: The file; without effect, for one backend does all.
+            path: The file. Without effect, because each backend supports all files.
             operator: `load`, `save` or `resize`; without effect.
         """
         return self._current
@@ -82,10 +82,10 @@ class ImageUtilsBackendManager(ImageUtilsBackend):
         """Use a backend.
 
         Args:
-            name: The name; those of NNabla's other backends are taken, and logged.
+            name: The name. Names of NNabla's other backends are accepted with a log message.
 
         Raises:
-            ArgumentError: If there is none of that name.
+            ArgumentError: If the name is unknown.
         """
         backend = self.get_backend_from_name(name)
         assert isinstance(backend, PilBackend)
@@ -93,4 +93,4 @@ class ImageUtilsBackendManager(ImageUtilsBackend):
 
 
 backend_manager = ImageUtilsBackendManager()
-"""The one that this program uses."""
+"""The manager of this process."""

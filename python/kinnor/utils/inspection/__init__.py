@@ -1,4 +1,4 @@
-"""Looking at graphs and at their runs: what is in them, how long they take, where NaN begins."""
+"""Inspection of graphs and their runs: printing, timing, and finding the origin of NaN."""
 
 from .base import FunctionHookCallbackBase
 from .pretty_print import PrettyPrinter, pprint

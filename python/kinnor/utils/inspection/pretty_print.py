@@ -1,4 +1,4 @@
-"""Graphs as text, function by function."""
+"""Prints graphs as text, function by function."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STATISTICS: dict[str, Callable[[NDArray[Any]], Any]] = {
 class PrettyPrinter:
     """Prints the functions that it visits: `y.visit(PrettyPrinter())`.
 
-    `functions` has a dictionary for each: its `name`, and its `inputs` and `outputs`, which are variables if they are
-    kept and shapes otherwise.
+    The list `functions` has a dictionary for each function: its `name`, `inputs` and `outputs`. These are variables
+    with `hidden`, otherwise shapes.
 
     Args:
-        summary: Whether to print medians, means, deviations and ends of values and gradients.
-        hidden: Whether to keep the variables.
+        summary: Whether to print median, mean, standard deviation, minimum and maximum of values and gradients.
+        hidden: Whether to store the variables.
     """
 
     def __init__(self, summary: bool = False, hidden: bool = False) -> None:
@@ -43,7 +43,7 @@ class PrettyPrinter:
         self._names = {variable: name for name, variable in get_parameters(grad_only=False).items()}
 
     def get_scope_name(self, x: Function) -> str:
-        """The scope of a function's parameters with a `/`; empty if it has none.
+        """The scope of a function's parameters, followed by `/`; empty without parameters.
 
         Args:
             x: The function.
@@ -80,6 +80,7 @@ class PrettyPrinter:
 
 
 def _statistics(title: str, arrays: Sequence[NDArray[Any]]) -> list[str]:
+    """Lines with the statistics of some arrays."""
     rows = [f"\t{title}:"]
     for name, statistic in STATISTICS.items():
         rows.append(f"\t\t{name}: {[float(statistic(a)) if a.size else None for a in arrays]}")
@@ -98,10 +99,10 @@ def pprint(
 
     Args:
         v: The variable.
-        forward: Whether to run forward before.
-        backward: Whether to run backward before.
-        summary: Whether to print medians, means, deviations and ends of values and gradients.
-        hidden: Whether the printer keeps the variables.
+        forward: Whether to run forward first.
+        backward: Whether to run backward first.
+        summary: Whether to print median, mean, standard deviation, minimum and maximum of values and gradients.
+        hidden: Whether the printer stores the variables.
         printer: Whether to return the printer.
 
     Returns:

@@ -1,4 +1,4 @@
-"""How long functions take in a run."""
+"""Measures the time of each function in a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["CpuTimerCallback", "TimeProfiler"]
 
 SUMMARY = "summary"
-"""The scope of whole blocks."""
+"""Name of the scope for the times of whole `with` blocks."""
 
 
 class CpuTimerCallback(FunctionHookCallbackBase):
-    """A clock with a row of times for each key: those of an iteration are added up by `calc_elapsed_time`.
+    """A clock that collects times by key. `calc_elapsed_time` sums the times of one iteration.
 
     Args:
         ext_name: Name of the extension; without effect.
@@ -39,40 +39,40 @@ class CpuTimerCallback(FunctionHookCallbackBase):
 
     @staticmethod
     def timer() -> float:
-        """The time in seconds, from some moment on."""
+        """The current time in seconds, from an arbitrary origin."""
         return time.perf_counter()
 
     def pre_hook(self, *args: Any, **kwargs: Any) -> None:
-        """Something begins.
+        """Start the time of a key.
 
         Args:
-            *args: Its key, such as a function.
-            **kwargs: None.
+            *args: The key, such as a function.
+            **kwargs: Not accepted.
         """
         self._begun[args[0]] = self.timer()
 
     def post_hook(self, *args: Any, **kwargs: Any) -> None:
-        """Something ends.
+        """Stop the time of a key.
 
         Args:
-            *args: Its key, such as a function.
-            **kwargs: None.
+            *args: The key, such as a function.
+            **kwargs: Not accepted.
         """
         now = self.timer()
         if args[0] in self._begun:
             self.add(args[0], now - self._begun.pop(args[0]))
 
     def add(self, key: Any, seconds: float) -> None:
-        """Add to what a key takes in this iteration.
+        """Add to the time of a key in this iteration.
 
         Args:
             key: The key.
-            seconds: What it took, by any clock.
+            seconds: The time to add.
         """
         self._spent[key] = self._spent.get(key, 0.0) + seconds
 
     def calc_elapsed_time(self) -> None:
-        """End an iteration: the times since the last call go to the rows."""
+        """End an iteration: append the summed time of each key to its list."""
         for key, seconds in self._spent.items():
             self.key_to_elapsed.setdefault(key, []).append(seconds)
         self._spent.clear()
@@ -81,21 +81,21 @@ class CpuTimerCallback(FunctionHookCallbackBase):
         """The mean time of each key, in seconds.
 
         Args:
-            start_index: The first iteration that counts.
+            start_index: The first iteration to include.
         """
         rows = {key: times[start_index:] for key, times in self.key_to_elapsed.items()}
         return {key: sum(times) / len(times) for key, times in rows.items() if times}
 
 
 class TimeProfiler(FunctionHookCallbackBase):
-    """The time that each function takes forward and backward, and each block as a whole.
+    """Measures the time of each function, forward and backward, and of each block as a whole.
 
-    It counts the functions of runs that were given its hooks. Within a `scope` the times are those of the engine, which
-    leave out what hooks take, as in `kinnor.profile`: no other profile can be taken in that time. For whatever else the
-    hooks are called, a clock runs from one hook to the other.
+    It counts the functions of runs that got its hooks. Within a `scope` the engine measures the times, without the time
+    of hooks, as in `kinnor.profile`. No other profile can be active in that time. If the hooks are called for other
+    keys, the time is measured from one hook to the other.
 
     Args:
-        ext_name: Name of the extension; there is `cpu`.
+        ext_name: Name of the extension: `cpu`.
         device_id: Name of the device; without effect.
 
     Examples:
@@ -118,7 +118,7 @@ class TimeProfiler(FunctionHookCallbackBase):
         self.create_new_profiler(SUMMARY)
 
     def create_new_profiler(self, scope_name: str) -> None:
-        """Make a clock for a scope.
+        """Create the clock of a scope.
 
         Args:
             scope_name: Its name.
@@ -127,13 +127,13 @@ class TimeProfiler(FunctionHookCallbackBase):
 
     @contextmanager
     def scope(self, scope_name: str) -> Iterator[TimeProfiler]:
-        """A `with` block whose functions are counted under a name; the block itself counts under `summary`.
+        """Count the functions of a `with` block under a name. The block itself counts under `summary`.
 
         Args:
             scope_name: The name, such as `forward`.
 
         Raises:
-            TypeError: If another profile is being taken.
+            TypeError: If another profile is active.
         """
         if scope_name not in self.profilers:
             self.create_new_profiler(scope_name)
@@ -160,17 +160,17 @@ class TimeProfiler(FunctionHookCallbackBase):
         return lambda f: self.call_post_hook(name, f)
 
     def call_pre_hook(self, scope_name: str, key: Any) -> None:
-        """Something begins in a scope.
+        """Start the time of a key in a scope.
 
         Args:
-            scope_name: The name of the scope; nothing is counted outside of one.
+            scope_name: The name of the scope. Nothing is counted outside of a scope.
             key: The function.
         """
         if scope_name in self.profilers and not self._is_timed_by_engine(key):
             self.profilers[scope_name].pre_hook(key)
 
     def call_post_hook(self, scope_name: str, key: Any) -> None:
-        """Something ends in a scope.
+        """Stop the time of a key in a scope.
 
         Args:
             scope_name: The name of the scope.
@@ -187,10 +187,11 @@ class TimeProfiler(FunctionHookCallbackBase):
                 profiler.add(key, (started_ago - ended_ago) * 1e-9)
 
     def _is_timed_by_engine(self, key: Any) -> bool:
+        """True if the engine measures this key."""
         return self._is_timed and isinstance(key, Function)
 
     def calc_elapsed_time(self, names: str | Sequence[str] | None = None) -> None:
-        """End an iteration; what is not ended is not counted.
+        """End an iteration. Times are counted only for ended iterations.
 
         Args:
             names: Names of scopes; all of them by default.
@@ -204,7 +205,7 @@ class TimeProfiler(FunctionHookCallbackBase):
         """The mean time of each function in each scope, in seconds.
 
         Args:
-            start_index: The first iteration that counts.
+            start_index: The first iteration to include.
         """
         return {name: profiler.average(start_index) for name, profiler in self.profilers.items()}
 
@@ -213,7 +214,7 @@ class TimeProfiler(FunctionHookCallbackBase):
         return {name: dict(profiler.key_to_elapsed) for name, profiler in self.profilers.items()}
 
     def __call__(self) -> None:
-        """Print mean times, without the first iteration if there are others."""
+        """Print mean times. The first iteration is left out if there are others."""
         for name, times in self.average(self._first(True)).items():
             print(f"### {name} ###")
             for key, seconds in times.items():
@@ -221,6 +222,7 @@ class TimeProfiler(FunctionHookCallbackBase):
             print()
 
     def _first(self, ignore_init: bool) -> int:
+        """Index of the first iteration to include."""
         n = max((len(times) for p in self.profilers.values() for times in p.key_to_elapsed.values()), default=0)
         return int(ignore_init and n > 1)
 
@@ -228,7 +230,7 @@ class TimeProfiler(FunctionHookCallbackBase):
         """Write mean times to `profile_summary.csv` and `profile_detail.csv`.
 
         Args:
-            out_dir: Path of the folder, which is made.
+            out_dir: Path of the folder, which is created.
             ignore_init: Whether to leave the first iteration out, if there are others.
 
         Raises:
@@ -258,9 +260,11 @@ class TimeProfiler(FunctionHookCallbackBase):
 
 
 def _label(key: Any) -> str:
+    """The text for a key."""
     return key if isinstance(key, str) else str(key.info.type_name)
 
 
 def _write(path: Path, rows: Sequence[Sequence[Any]]) -> None:
+    """Write rows to a CSV file."""
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

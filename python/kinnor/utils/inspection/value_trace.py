@@ -1,4 +1,4 @@
-"""Where NaN and infinity begin."""
+"""Finds the origin of NaN and infinity."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["NanInfError", "NanInfTracer"]
 
 
 class NanInfError(Error, ValueError):
-    """An array has NaN or infinity."""
+    """An array contains NaN or infinity."""
 
 
 class NanInfTracer(FunctionHookCallbackBase):
-    """Finds the first function of a run that gives NaN or infinity, or whose gradients have it.
+    """Finds the first function of a run whose outputs or gradients contain NaN or infinity.
 
     Args:
-        trace_nan: Whether NaN counts.
-        trace_inf: Whether infinity counts.
-        need_details: Whether the error tells shapes and arguments.
+        trace_nan: Whether to look for NaN.
+        trace_inf: Whether to look for infinity.
+        need_details: Whether the error contains shapes and arguments.
 
     Examples:
         >>> import kinnor as nn
@@ -56,16 +56,16 @@ class NanInfTracer(FunctionHookCallbackBase):
         """
 
     def post_hook(self, *args: Any, **kwargs: Any) -> None:
-        """The hook for a forward run.
+        """The hook for a forward run; see `forward_post_hook`.
 
         Args:
             *args: The function.
-            **kwargs: None.
+            **kwargs: Not accepted.
         """
         self.forward_post_hook(*args, **kwargs)
 
     def forward_post_hook(self, f: Function) -> None:
-        """The hook for a forward run: looks at the outputs of a function.
+        """The hook for a forward run: checks the outputs of a function.
 
         Args:
             f: The function.
@@ -74,7 +74,7 @@ class NanInfTracer(FunctionHookCallbackBase):
             self._look("forward", f, f"output {i}", output.data)
 
     def backward_post_hook(self, f: Function) -> None:
-        """The hook for a backward run: looks at the gradients of the inputs of a function.
+        """The hook for a backward run: checks the gradients of a function's inputs.
 
         Args:
             f: The function.
@@ -84,6 +84,7 @@ class NanInfTracer(FunctionHookCallbackBase):
                 self._look("backward", f, f"the gradient of input {i}", x.grad)
 
     def _look(self, run: str, f: Function, which: str, array: Any) -> None:
+        """Check an array, and store the error if it contains NaN or infinity."""
         values = array.data
         if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
             return
@@ -103,20 +104,20 @@ class NanInfTracer(FunctionHookCallbackBase):
 
     @contextmanager
     def trace(self) -> Iterator[None]:
-        """A `with` block with runs, at the end of which `check` is called.
+        """Call `check` at the end of a `with` block.
 
         Raises:
-            NanInfError: If an array has NaN or infinity.
+            NanInfError: If an array contained NaN or infinity.
         """
         self._found.clear()
         yield
         self.check()
 
     def check(self) -> None:
-        """Raise an error if something was found; it is forgotten then.
+        """Raise an error if NaN or infinity was found, and reset.
 
         Raises:
-            NanInfError: If an array has NaN or infinity.
+            NanInfError: If an array contained NaN or infinity.
         """
         if self._found:
             first, *_ = self._found

@@ -1,4 +1,4 @@
-"""Quantization-aware training: which ranges are recorded, when, and when a network learns with rounded numbers."""
+"""Quantization-aware training: records ranges first, then trains with quantized values."""
 
 from .configuration import (
     PrecisionMode,

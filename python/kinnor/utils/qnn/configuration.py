@@ -1,4 +1,4 @@
-"""When and how a network is prepared for numbers of eight bits."""
+"""The configuration of quantization-aware training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class PrecisionMode(Enum):
-    """What takes the place of functions; `SIM_QNN` is there."""
+    """The replacement of functions. Only `SIM_QNN` is implemented: simulated quantization."""
 
     QNN = 0
     SIM_QNN = 1
@@ -30,7 +30,7 @@ class PrecisionMode(Enum):
 
 
 class QNNState(Enum):
-    """How far a network is on its way."""
+    """The phase of quantization-aware training."""
 
     NON_QNN = 0
     RECORDING = 1
@@ -39,34 +39,34 @@ class QNNState(Enum):
 
 
 class QATConfig:
-    """How a network is prepared for numbers of eight bits. What differs from it is set on an object.
+    """Configuration of quantization-aware training. Set attributes on an object to change the defaults.
 
     Attributes:
-        ext_name: The extension that NNabla runs on; without effect.
-        zero_point: Whether zero may be another level than 0; without effect, it is 0.
-        dtype: Type of the levels.
-        precision_mode: What takes the place of functions.
-        channel_last: Whether channels are the last axis.
-        channel_wise: Whether each channel has a scale; without effect, a scale is one number.
-        niter_to_recording: The step that recording starts at, 0 or more.
-        niter_to_training: The step that learning with rounded numbers starts at, after recording started.
-        pow2: How scales become powers of two.
-        narrow_range: Whether the least level is -127 instead of -128.
-        round_mode: How levels are rounded, as of `quantize_linear`.
-        bn_folding: Whether batch normalizations are folded into the layers beside them.
-        bn_self_folding: Whether the others become a product and a sum.
-        recorder_weight: Records ranges of parameters.
-        recorder_activation: Records ranges of activations.
-        record_layers: Types of functions that are recorded; empty for all.
-        recorder_position: Whether also outputs are recorded.
-        skip_inputs_layers: Types that are left alone where none of them comes before.
-        skip_outputs_layers: Types that are left alone where none of them follows.
-        learning_rate_scale: What the learning rate is multiplied with when learning with rounded numbers starts.
-        skip_bias: Whether biases are left alone.
+        ext_name: NNabla's extension; without effect.
+        zero_point: Whether the zero point may differ from 0; without effect, it is 0.
+        dtype: Type of quantized values.
+        precision_mode: The replacement of functions.
+        channel_last: Whether the channels are the last axis.
+        channel_wise: Whether each channel has a scale of its own; without effect, there is one scale.
+        niter_to_recording: The step at which recording starts, 0 or more.
+        niter_to_training: The step at which training with quantized values starts, after the start of recording.
+        pow2: Rounding of scales to powers of two.
+        narrow_range: Whether the smallest quantized value is -127 instead of -128.
+        round_mode: Rounding of values, as in `quantize_linear`.
+        bn_folding: Whether to fold batch normalizations into neighbouring layers.
+        bn_self_folding: Whether to replace the other batch normalizations by a product and a sum.
+        recorder_weight: The recorder for parameters.
+        recorder_activation: The recorder for activations.
+        record_layers: Function types to record; empty for all.
+        recorder_position: Whether to record outputs, too.
+        skip_inputs_layers: Function types not to quantize if no function of these types comes before.
+        skip_outputs_layers: Function types not to quantize if no function of these types follows.
+        learning_rate_scale: Factor of the learning rate when training with quantized values starts.
+        skip_bias: Whether to leave biases unquantized.
     """
 
     class RoundingMethod(Enum):
-        """How a scale becomes a power of two."""
+        """Rounding of a scale to a power of two."""
 
         CEIL = "CEIL"
         ROUND = "ROUND"
@@ -74,14 +74,14 @@ class QATConfig:
         NOTROUND = "NOTROUND"
 
     class RecorderPosition(Enum):
-        """Where ranges are recorded: before functions, or before and after them."""
+        """The positions of recorders: before functions, or before and after functions."""
 
         BEFORE = 0
         BOTH = 1
 
     def __init__(self) -> None:
         for name in ("record_layers", "skip_inputs_layers", "skip_outputs_layers"):
-            setattr(self, name, list(getattr(type(self), name)))  # to be added to without changing others
+            setattr(self, name, list(getattr(type(self), name)))  # copies, so that changes do not affect the class
 
     ext_name: str = "cpu"
     zero_point: bool = False
@@ -107,7 +107,7 @@ class QATConfig:
 
 
 class QATTensorRTConfig(QATConfig):
-    """What TensorRT can run: batch normalizations folded, products and `relu` recorded."""
+    """A configuration that TensorRT can run: folds batch normalizations, records products and `relu`."""
 
     bn_folding = True
     bn_self_folding = True
@@ -116,4 +116,4 @@ class QATTensorRTConfig(QATConfig):
 
 
 qat_default_config = QATTensorRTConfig()
-"""The configuration of schedulers that are given none; its `niter_to_training` has to be set."""
+"""The default configuration of schedulers. Set its `niter_to_training` before use."""

@@ -1,4 +1,4 @@
-"""Ranges as parameters, and the scales that they make."""
+"""Recorded ranges as parameters, and the scales computed from them."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ __all__ = [
 ]
 
 LEAST = 1e-24
-"""What a range is at least, so that no scale is 0."""
+"""Lower limit of a range, so that no scale is 0."""
 LEVELS = 255
-"""Steps between the least and the greatest number of eight bits."""
+"""Number of steps between the smallest and the largest 8-bit value."""
 ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]] | None] = {
     "CEIL": np.ceil,
     "ROUND": np.round,
     "FLOOR": np.floor,
     "NOTROUND": None,
 }
-"""How the exponent of two of a scale is rounded."""
+"""Rounding functions for the exponent of a power-of-two scale."""
 
 
 class _Callback:
-    """Records with parameters of the current scope, and makes scales of them."""
+    """Records ranges in parameters of the current scope, and computes scales from them."""
 
     RECORD: ClassVar[Callable[..., Any]]
     SYMMETRIC: ClassVar[bool] = True
 
     def name(self) -> str:
-        """The type of the function that records."""
+        """The type of the recording function."""
         return type(self).__name__.removesuffix("Callback")
 
     def __call__(self, x: Variable, axes: Sequence[int] = (1,), training: bool = True, name: str = "") -> Any:
-        """Record an array with the parameters `M-name` and, where the least is kept too, `m-name`.
+        """Record an array in the parameter `M-name`, and in `m-name` if the minimum is recorded, too.
 
         Args:
             x: The array.
-            axes: Not used.
+            axes: Without effect.
             training: Whether to record.
-            name: How the parameters are called.
+            name: Suffix of the parameters' names.
 
         Returns:
             Array equal to `x`.
@@ -73,6 +73,7 @@ class _Callback:
 
     @classmethod
     def _keys(cls, name: str) -> list[str]:
+        """The names of the parameters with the range."""
         return [f"M-{name}"] if cls.SYMMETRIC else [f"m-{name}", f"M-{name}"]
 
     @classmethod
@@ -84,20 +85,20 @@ class _Callback:
         round_method: str = "NOTROUND",
         name: str = "",
     ) -> tuple[Any, Any]:
-        """The parameters `scale-name` and `zeropoint-name`, made of what was recorded unless they are there.
+        """The parameters `scale-name` and `zeropoint-name`; computed from the recorded range if they do not exist.
 
         Args:
-            x: An array of as many axes.
-            axes: Not used.
-            narrow_range: Whether the least of eight bits is -127 instead of -128.
-            round_method: How the scale becomes a power of two: `CEIL`, `ROUND`, `FLOOR`, or `NOTROUND` if it need not.
-            name: As it was recorded.
+            x: An array with the same number of axes.
+            axes: Without effect.
+            narrow_range: Whether the smallest quantized value is -127 instead of -128.
+            round_method: Rounding of the scale to a power of two: `CEIL`, `ROUND`, `FLOOR`, or `NOTROUND` for none.
+            name: The name used for recording.
 
         Returns:
-            The scale and the zero point, which is 0; None and None if nothing was recorded.
+            The scale and the zero point, which is 0; None and None if no range was recorded.
 
         Raises:
-            ArgumentError: If there is no such rounding.
+            ArgumentError: If the rounding is unknown.
         """
         if round_method not in ROUNDINGS:
             raise ArgumentError(
@@ -117,30 +118,30 @@ class _Callback:
 
 
 class MinMaxMinMaxRecorderCallback(_Callback):
-    """Scales by the least and the greatest element of all batches."""
+    """Computes scales from the minimum and maximum of all batches."""
 
     RECORD, SYMMETRIC = minmax_minmax_recorder, False
 
 
 class AbsMaxRecorderCallback(_Callback):
-    """Scales by the greatest magnitude of all batches."""
+    """Computes scales from the maximum magnitude of all batches."""
 
     RECORD = abs_max_recorder
 
 
 class MinMaxMvaRecorderCallback(_Callback):
-    """Scales by moving averages of the least and the greatest element."""
+    """Computes scales from moving averages of minimum and maximum."""
 
     RECORD, SYMMETRIC = minmax_mva_recorder, False
 
 
 class MaxMaxRecorderCallback(_Callback):
-    """Scales by the greatest element of all batches."""
+    """Computes scales from the maximum of all batches."""
 
     RECORD = max_max_recorder
 
 
 class MaxMvaRecorderCallback(_Callback):
-    """Scales by the moving average of the greatest element."""
+    """Computes scales from the moving average of the maximum."""
 
     RECORD = max_mva_recorder

@@ -1,4 +1,4 @@
-"""Functions that pass an array on and keep its range."""
+"""Functions that return their input and record its range."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class _Recorder(PythonFunction):
-    """Passes an array on, and keeps one number of it or two in its other inputs."""
+    """The base class of recorders: returns its first input, and stores numbers about it in its other inputs."""
 
     KEPT: ClassVar[tuple[str, ...]] = ("max",)
 
@@ -47,23 +47,23 @@ class _Recorder(PythonFunction):
         return type(self).__name__
 
     def min_outputs(self) -> int:
-        """How many outputs there are."""
+        """The number of outputs: one."""
         return 1
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """What is kept after a batch: a number for each of `KEPT`.
+        """Compute the numbers to store after a batch, one for each of `KEPT`.
 
         Args:
-            x: The batch, not empty.
-            before: What was kept, each of one element.
+            x: The batch, which is not empty.
+            before: The stored numbers, as arrays of one element.
 
         Raises:
-            NotImplementedError: Unless a class defines it.
+            NotImplementedError: If a subclass does not define it.
         """
         raise NotImplementedError
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
-        """The output has the shape of the first input; the others have as many axes, all of length 1."""
+        """Check the inputs: the stored numbers have as many axes as the first input, all of length 1."""
         if len(inputs) != 1 + len(self.KEPT):
             raise ArgumentError(f"{self.name}: expected inputs x, {', '.join(self.KEPT)}, got {len(inputs)} inputs")
         x = inputs[0]
@@ -73,7 +73,7 @@ class _Recorder(PythonFunction):
         outputs[0].reset_shape(x.shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
-        """Pass `x` on, and keep what it shows."""
+        """Copy the first input to the output, and update the stored numbers."""
         x = inputs[0].d
         outputs[0].d = x
         if self.training and x.size:
@@ -81,21 +81,21 @@ class _Recorder(PythonFunction):
                 kept.d = number
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
-        """The gradient passes as it is."""
+        """Pass the gradient on unchanged."""
         if propagate_down[0]:
             inputs[0].g = inputs[0].g + outputs[0].g if accum[0] else outputs[0].g
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """No gradient reads the output."""
+        """False: no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """No gradient reads an input."""
+        """False: no gradient reads an input."""
         return False
 
 
 class _MovingRecorder(_Recorder):
-    """Keeps moving averages."""
+    """The base class of recorders of moving averages."""
 
     def __init__(self, ctx: Context | None, decay: float = 0.99, training: bool = True) -> None:
         if not 0 <= decay <= 1:
@@ -104,94 +104,94 @@ class _MovingRecorder(_Recorder):
         self.decay = decay
 
     def averaged(self, before: NDArray[Any], number: Any) -> NDArray[Any]:
-        """What was, and a little of what is."""
+        """The moving average after another number."""
         return np.asarray(self.decay * before + (1 - self.decay) * number)
 
 
 class MinMaxMinMaxRecorder(_Recorder):
-    """Keeps the least and the greatest element of all batches; see `minmax_minmax_recorder`.
+    """Records minimum and maximum of all batches; see `minmax_minmax_recorder`.
 
     Args:
-        ctx: Where it runs.
-        training: Whether it records.
+        ctx: A context, without effect.
+        training: Whether to record.
     """
 
     KEPT = ("min", "max")
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """The least and the greatest, of the batch and what was."""
+        """Minimum and maximum of the batch and the stored numbers."""
         return np.minimum(before[0], x.min()), np.maximum(before[1], x.max())
 
 
 class AbsMaxRecorder(_Recorder):
-    """Keeps the greatest magnitude of all batches; see `abs_max_recorder`.
+    """Records the maximum magnitude of all batches; see `abs_max_recorder`.
 
     Args:
-        ctx: Where it runs.
-        training: Whether it records.
+        ctx: A context, without effect.
+        training: Whether to record.
     """
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """The greatest magnitude, of the batch and what was."""
+        """The maximum magnitude of the batch and the stored number."""
         return [np.maximum(before[0], np.abs(x).max())]
 
 
 class MinMaxMvaRecorder(_MovingRecorder):
-    """Keeps moving averages of the least and the greatest element of batches; see `minmax_mva_recorder`.
+    """Records moving averages of the minimum and maximum of batches; see `minmax_mva_recorder`.
 
     Args:
-        ctx: Where it runs.
-        decay: The share of what was, 0 to 1.
-        training: Whether it records.
+        ctx: A context, without effect.
+        decay: Weight of the previous average, 0 to 1.
+        training: Whether to record.
 
     Raises:
-        RangeError: If `decay` is not in 0 to 1.
+        RangeError: If `decay` is not from 0 to 1.
     """
 
     KEPT = ("min", "max")
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """The averages after a batch."""
+        """The averages after the batch."""
         return self.averaged(before[0], x.min()), self.averaged(before[1], x.max())
 
 
 class MaxMaxRecorder(_Recorder):
-    """Keeps the greatest element of all batches; see `max_max_recorder`.
+    """Records the maximum of all batches; see `max_max_recorder`.
 
     Args:
-        ctx: Where it runs.
-        training: Whether it records.
+        ctx: A context, without effect.
+        training: Whether to record.
     """
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """The greatest element, of the batch and what was."""
+        """The maximum of the batch and the stored number."""
         return [np.maximum(before[0], x.max())]
 
 
 class MaxMvaRecorder(_MovingRecorder):
-    """Keeps the moving average of the greatest element of batches; see `max_mva_recorder`.
+    """Records the moving average of the maximum of batches; see `max_mva_recorder`.
 
     Args:
-        ctx: Where it runs.
-        decay: The share of what was, 0 to 1.
-        training: Whether it records.
+        ctx: A context, without effect.
+        decay: Weight of the previous average, 0 to 1.
+        training: Whether to record.
 
     Raises:
-        RangeError: If `decay` is not in 0 to 1.
+        RangeError: If `decay` is not from 0 to 1.
     """
 
     def seen(self, x: NDArray[Any], before: Sequence[NDArray[Any]]) -> Sequence[Any]:
-        """The average after a batch."""
+        """The average after the batch."""
         return [self.averaged(before[0], x.max())]
 
 
 def minmax_minmax_recorder(x: Variable, m: Variable, M: Variable, training: bool = True) -> Any:
-    """Pass an array on, and keep its least and its greatest element, of all runs.
+    """Return an array and record its minimum and maximum over all runs.
 
     Args:
         x: Array of any shape.
-        m: What keeps the least, shape (1, 1, ...) of as many axes as `x`.
-        M: What keeps the greatest, of the same shape.
+        m: Variable that stores the minimum: shape (1, 1, ...), as many axes as `x`.
+        M: Variable that stores the maximum, with the same shape.
         training: Whether to record.
 
     Returns:
@@ -212,11 +212,11 @@ def minmax_minmax_recorder(x: Variable, m: Variable, M: Variable, training: bool
 
 
 def abs_max_recorder(x: Variable, M: Variable, training: bool = True) -> Any:
-    """Pass an array on, and keep its greatest magnitude, of all runs.
+    """Return an array and record its maximum magnitude over all runs.
 
     Args:
         x: Array of any shape.
-        M: What keeps it, shape (1, 1, ...) of as many axes as `x`.
+        M: Variable that stores it: shape (1, 1, ...), as many axes as `x`.
         training: Whether to record.
 
     Returns:
@@ -229,31 +229,31 @@ def abs_max_recorder(x: Variable, M: Variable, training: bool = True) -> Any:
 
 
 def minmax_mva_recorder(x: Variable, m: Variable, M: Variable, decay: float = 0.99, training: bool = True) -> Any:
-    """Pass an array on, and keep moving averages of its least and greatest element.
+    """Return an array and record moving averages of its minimum and maximum.
 
     Args:
         x: Array of any shape.
-        m: What keeps that of the least, shape (1, 1, ...) of as many axes as `x`.
-        M: What keeps that of the greatest, of the same shape.
-        decay: The share of what was, 0 to 1.
+        m: Variable that stores the average of minima: shape (1, 1, ...), as many axes as `x`.
+        M: Variable that stores the average of maxima, with the same shape.
+        decay: Weight of the previous average, 0 to 1.
         training: Whether to record.
 
     Returns:
         Array equal to `x`.
 
     Raises:
-        RangeError: If `decay` is not in 0 to 1.
+        RangeError: If `decay` is not from 0 to 1.
         ShapeError: If `m` or `M` has another shape.
     """
     return MinMaxMvaRecorder(get_current_context(), decay, training)(x, m, M)
 
 
 def max_max_recorder(x: Variable, M: Variable, training: bool = True) -> Any:
-    """Pass an array on, and keep its greatest element, of all runs.
+    """Return an array and record its maximum over all runs.
 
     Args:
         x: Array of any shape.
-        M: What keeps it, shape (1, 1, ...) of as many axes as `x`.
+        M: Variable that stores it: shape (1, 1, ...), as many axes as `x`.
         training: Whether to record.
 
     Returns:
@@ -266,19 +266,19 @@ def max_max_recorder(x: Variable, M: Variable, training: bool = True) -> Any:
 
 
 def max_mva_recorder(x: Variable, M: Variable, decay: float = 0.99, training: bool = True) -> Any:
-    """Pass an array on, and keep a moving average of its greatest element.
+    """Return an array and record a moving average of its maximum.
 
     Args:
         x: Array of any shape.
-        M: What keeps it, shape (1, 1, ...) of as many axes as `x`.
-        decay: The share of what was, 0 to 1.
+        M: Variable that stores it: shape (1, 1, ...), as many axes as `x`.
+        decay: Weight of the previous average, 0 to 1.
         training: Whether to record.
 
     Returns:
         Array equal to `x`.
 
     Raises:
-        RangeError: If `decay` is not in 0 to 1.
+        RangeError: If `decay` is not from 0 to 1.
         ShapeError: If `M` has another shape.
     """
     return MaxMvaRecorder(get_current_context(), decay, training)(x, M)

@@ -1,4 +1,4 @@
-"""Networks on their way to numbers of eight bits: recording ranges first, rounding then."""
+"""The schedule of quantization-aware training: first recording, then training with quantized values."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 
 
 class FunctionsRankRecorder:
-    """Numbers the functions of a graph in the order in which they are visited.
+    """Numbers the functions of a graph in the order of visits.
 
     Args:
-        functions_only_for_training: Types that get no number, so that graphs for training and evaluation agree.
+        functions_only_for_training: Types without a number, so that training and evaluation graphs have equal numbers.
 
     Attributes:
         functions_ranks: The number of each function.
@@ -57,16 +57,16 @@ class FunctionsRankRecorder:
 
 
 class QATScheduler:
-    """Turns a network that learns into one that learns for numbers of eight bits: records ranges first, then rounds.
+    """Converts a network for quantization-aware training: inserts recorders first, then quantization.
 
-    While ranges are recorded, nothing flows back through the network.
+    While ranges are recorded, the network has no gradients.
 
     Args:
-        config: When and how.
-        solver: Gets the parameters that folding makes, and a smaller learning rate; None for none.
+        config: The configuration.
+        solver: Solver that gets the new parameters of folding and a smaller learning rate; None for none.
 
     Raises:
-        ArgumentError: If the steps at which recording and training start are not in this order.
+        ArgumentError: If training would not start after recording.
 
     Source:
         Jacob et al., Quantization and training of neural networks for efficient integer-arithmetic-only inference,
@@ -102,14 +102,14 @@ class QATScheduler:
         self.registry: list[tuple[Any, bool]] = []
 
     def __call__(self, pred: Variable | Sequence[Variable], training: bool = True) -> None:
-        """Take a network in.
+        """Register a network for conversion.
 
         Args:
-            pred: Its output, or a list of them.
-            training: Whether it records; the others take what it recorded.
+            pred: Its output, or a list of outputs.
+            training: Whether the network records ranges. Other networks use the recorded ranges.
 
         Raises:
-            CallError: If it is no variable.
+            CallError: If `pred` is not a variable or a list of variables.
         """
         for y in _listed(pred):
             if not isinstance(y, Variable):
@@ -117,7 +117,7 @@ class QATScheduler:
         self.registry.append((pred, training))
 
     def step(self) -> None:
-        """Count a step of training, and change the networks where the time has come."""
+        """Count a training step, and convert the networks when a phase begins."""
         if self.counter == self.config.niter_to_recording:
             for pred, training in self.registry:
                 self._record(_listed(pred), training)
@@ -138,23 +138,23 @@ class QATScheduler:
         net_name: str = "net",
         deploy: bool = False,
     ) -> None:
-        """Write the networks that were taken in with `training=False`, the last of them if there are several.
+        """Write the last network that was registered with `training=False`.
 
         Args:
-            fname: An NNP file.
-            inputs: The inputs, which are called `x0`, `x1` and so on; outputs are `y0`, `y1` and so on.
+            fname: Path of an NNP file.
+            inputs: The inputs. They are named `x0`, `x1` and so on, outputs `y0`, `y1` and so on.
             batch_size: The batch size of the file.
-            net_name: The network's name in it.
-            deploy: Not there yet: must be false.
+            net_name: Name of the network in the file.
+            deploy: Not implemented: must be False.
 
         Raises:
             UnsupportedError: If `deploy` is true.
-            ArgumentError: If no network was taken in with `training=False`.
+            ArgumentError: If no network was registered with `training=False`.
         """
         from ..save import save
 
         if deploy:
-            raise UnsupportedError("QATScheduler.save: expected `deploy` False, got True, which is not there yet")
+            raise UnsupportedError("QATScheduler.save: expected `deploy` False, got True, which is not implemented")
         found = [pred for pred, training in self.registry if not training]
         if not found:
             raise ArgumentError("QATScheduler.save: expected a network taken in with `training=False`, got none")
@@ -165,6 +165,7 @@ class QATScheduler:
         save(fname, {"networks": [network], "executors": [executor]})
 
     def _change(self, state: QNNState) -> None:
+        """Begin a phase: convert the networks and scale the learning rate."""
         logger.info(f"QATScheduler: {self.state.name} -> {state.name} at step {self.counter}")
         self.state = state
         config = self.config
@@ -172,7 +173,7 @@ class QATScheduler:
             self.solver.set_parameters(get_parameters(grad_only=True))
 
     def _record(self, outputs: list[Variable], training: bool) -> None:
-        """Put recorders into a network."""
+        """Insert recorders into a network."""
         config, last = self.config, self.config.channel_last
         folding: list[Any] = []
         if config.bn_folding:
@@ -186,7 +187,7 @@ class QATScheduler:
             y.need_grad = False
 
     def _round(self, outputs: list[Variable]) -> None:
-        """Take recorders out of a network, and round where they were."""
+        """Replace the recorders of a network by quantization."""
         config = self.config
         recorders = [config.recorder_activation().name(), config.recorder_weight().name()]
         _convert(outputs, GC.RemoveFunctionModifier(recorders))
@@ -194,12 +195,12 @@ class QATScheduler:
 
 
 def _listed(given: Any) -> list[Any]:
-    """One or several as a list."""
+    """A list of one or several elements."""
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _convert(outputs: list[Variable], *modifiers: Any) -> None:
-    """Make a network anew behind its own outputs."""
+    """Rewrite a network. Its output variables stay and get new parents."""
     for y, made in zip(outputs, GC.GraphConverter(modifiers).convert(outputs), strict=True):
         y.rewire_on(made)
 

@@ -1,7 +1,7 @@
-"""Stands for NNabla in a new process until `kinnor.compat.nnabla` has put its names into place."""
+"""Placeholder for `nnabla` in a spawned process. It imports `kinnor.compat.nnabla`, which replaces it."""
 
 import sys
 
-sys.modules.pop(__name__, None)  # Otherwise this module would be taken for NNabla itself.
+sys.modules.pop(__name__, None)  # Otherwise `install` would take this module for NNabla itself.
 
 import kinnor.compat.nnabla  # noqa: E402, F401

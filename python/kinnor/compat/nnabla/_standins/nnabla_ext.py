@@ -1,4 +1,4 @@
-"""Stands for NNabla's extensions in a new process until `kinnor.compat.nnabla` has put its names into place."""
+"""Placeholder for `nnabla_ext` in a spawned process. It imports `kinnor.compat.nnabla`, which replaces it."""
 
 import sys
 

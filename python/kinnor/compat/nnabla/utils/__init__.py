@@ -1,1 +1,1 @@
-"""What NNabla keeps under `nnabla.utils` and Kinnor does not have."""
+"""Modules of `nnabla.utils` that only NNabla's programs use."""

@@ -1,6 +1,6 @@
-"""Loaders and savers of files by extension, and what they share with a program: the attributes of a context.
+"""Loaders and savers of files by extension. They exchange data with a program by the attributes of a context.
 
-Knows which parts of a file a program wants; formats are those of `kinnor.files`.
+This module selects the parts of a file; `kinnor.files` reads and writes the formats.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ __all__ = [
 
 
 class FileHandlerContext:
-    """What loaders and savers share. A program sets the attributes that it wants.
+    """Options and results of loaders and savers. A program sets the attributes that it needs.
 
     Attributes:
-        proto: An `NNablaProtoBuf` that gets networks and what belongs to them, or that is saved.
-        parameter_scope: The scope that parameters go into; the current one if it is not set.
+        proto: An `NNablaProtoBuf`: loaders add networks, solvers and executors to it, savers write it.
+        parameter_scope: The scope that parameters are loaded into; the current scope if not set.
         exclude_parameter: Whether to leave parameters out.
         parameter_only: Whether to leave networks out.
-        needs_proto: Whether `proto` gets the parameters of `.h5` files, too.
-        optimizers: Objects with a `name` and a `solver` by name, whose solvers get their states.
-        optimizer_states_checkpoint: States that are not given to solvers yet: format and content by optimizer's name.
-        parameters: Variables by path that are saved.
+        needs_proto: Whether to add the parameters of `.h5` files to `proto`, too.
+        optimizers: Objects with `name` and `solver`, by name. Loaders set the states of their solvers.
+        optimizer_states_checkpoint: States not yet passed to solvers: format and content by the optimizer's name.
+        parameters: The variables to save, by path.
     """
 
 
 def get_buf_type(filename: str) -> str:
-    """The format that the name of a member with states of solvers says.
+    """The format of a file of solver states, from its name.
 
     Args:
-        filename: Its name, such as `train_Adam_optimizer.h5.optimizer`.
+        filename: Name of the file, such as `train_Adam_optimizer.h5.optimizer`.
 
     Returns:
-        `h5`, `protobuf` or whatever stands after the first point of the last part between underscores.
+        The text after the first dot of the part after the last underscore, such as `h5` or `protobuf`.
 
     Raises:
-        ArgumentError: If there is no such point.
+        ArgumentError: If there is no such dot.
 
     Examples:
         >>> get_buf_type("train_Adam_optimizer.h5.optimizer")
@@ -93,7 +93,7 @@ def get_parameter_file_loader() -> OrderedDict[str, Loader]:
 
 
 def get_initial_file_loader() -> OrderedDict[str, Loader]:
-    """Loaders that read networks and parameters, and keep states of solvers for later.
+    """Loaders that read networks and parameters, and store the states of solvers in the context.
 
     Returns:
         Functions by extensions for `load_files`: `.nntxt,.prototxt`, `.protobuf,.h5`, `.nnp` and `.optimizer`.
@@ -102,7 +102,7 @@ def get_initial_file_loader() -> OrderedDict[str, Loader]:
 
 
 def get_decorated_file_loader() -> OrderedDict[str, Loader]:
-    """Loaders that give networks that are there already their parameters, and solvers their states.
+    """Loaders that set the parameters of existing networks and the states of existing solvers.
 
     Returns:
         Functions by extensions for `load_files`: `.optimizer`, `.protobuf,.h5` and `.nnp`.
@@ -111,6 +111,7 @@ def get_decorated_file_loader() -> OrderedDict[str, Loader]:
 
 
 def _loaders(extensions: Sequence[str], loader: Any) -> OrderedDict[str, Loader]:
+    """One loader for several extensions."""
     return OrderedDict((extension, loader) for extension in extensions)
 
 
@@ -120,17 +121,17 @@ def load_files(
     filenames: PathOrFile | Sequence[PathOrFile],
     extension: str | None = None,
 ) -> None:
-    """Read files, each by the loader for its extension; one that has none is left out with a warning.
+    """Read each file by the loader for its extension. A file without a loader is skipped with a warning.
 
     Args:
         ctx: A `FileHandlerContext`.
-        file_loaders: Functions of `ctx`, these loaders, an archive or None, path and extension, by extensions.
-        filenames: A path, a file that is open for reading, or several.
-        extension: Extension of files that are open.
+        file_loaders: Loaders by extension: functions of `ctx`, `file_loaders`, an archive or None, path and extension.
+        filenames: A path, a file open for reading, or a list of these.
+        extension: Extension to assume for open files.
 
     Raises:
         NetworkError: If a file is malformed.
-        ParameterError: If a parameter has another shape than the one that is there.
+        ParameterError: If a parameter has another shape than the existing one.
         OSError: If a file cannot be read.
     """
     with parameters.parameter_scope("", getattr(ctx, "parameter_scope", None)):
@@ -143,12 +144,13 @@ def load_files(
 
 
 def _named(filenames: Any, extension: str | None) -> list[tuple[Any, str]]:
-    """Files with their extensions."""
+    """Pairs of file and extension."""
     each = filenames if isinstance(filenames, (list, tuple)) else [filenames]
     return [(f, Path(f).suffix if isinstance(f, (str, os.PathLike)) else extension or "") for f in each]
 
 
 def _found(handlers: Mapping[str, Any], extension: str) -> Any:
+    """The handler whose key lists an extension, or None."""
     return next((held for known, held in handlers.items() if extension in known.replace(" ", "").split(",")), None)
 
 
@@ -162,7 +164,7 @@ def _load(
     *,
     networks: bool = True,
 ) -> None:
-    """Read a file, or a member of an archive; `give` is called with the states of solvers that it has."""
+    """Read a file or a member of an archive. Solver states in it are passed to `give`."""
     source = filename if nnp is None else io.BytesIO(nnp.read(str(filename)))
     if ext == ".optimizer":
         raw = source.read() if hasattr(source, "read") else Path(source).read_bytes()
@@ -186,16 +188,18 @@ def _load(
 
 
 def _proto(ctx: Any) -> Any:
+    """The message of a context, created if it has none."""
     if getattr(ctx, "proto", None) is None:
         ctx.proto = schema.messages().NNablaProtoBuf()
     return ctx.proto
 
 
 def _no_states(ctx: Any, content: Content) -> None:
-    """States are no parameters."""
+    """Ignore the solver states: for loaders of parameters."""
 
 
 def _keep_states(ctx: Any, content: Content) -> None:
+    """Store solver states in the context for later."""
     kept = getattr(ctx, "optimizer_states_checkpoint", OrderedDict())
     for member, (kind, raw) in content.states.items():
         if kind == ".h5":
@@ -210,16 +214,17 @@ def _keep_states(ctx: Any, content: Content) -> None:
 
 
 def _give_states(ctx: Any, content: Content) -> None:
+    """Pass solver states to the solvers of the context."""
     for optimizer in getattr(ctx, "optimizers", {}).values():
         solvers.load_states(optimizer.name, optimizer.solver, content.states)
 
 
 def load_solve_state_from_h5(nnp: zipfile.ZipFile | None, filename: PathOrFile) -> OrderedDict[str, SolverState]:
-    """What a solver kept, as `Solver.set_states` takes it.
+    """Read the states of a solver, in the form of `Solver.set_states`.
 
     Args:
-        nnp: The archive that the file lies in, or None if it is a file by itself.
-        filename: Its path, its name in the archive, or a file that is open for reading bytes.
+        nnp: The archive that contains the file, or None if the file is not in an archive.
+        filename: Path, name in the archive, or a file open for reading bytes.
 
     Returns:
         States by the parameters' names.
@@ -244,11 +249,11 @@ def load_solve_state_from_h5(nnp: zipfile.ZipFile | None, filename: PathOrFile) 
 def get_default_file_savers(
     parameter_format: str = ".h5", solver_state_format: str | None = None
 ) -> OrderedDict[str, Saver]:
-    """Savers that write `proto` of a context, and its parameters where the format is an archive.
+    """Savers that write `proto` of a context. Archives get the parameters, too.
 
     Args:
         parameter_format: Format of the parameters in an archive: `.h5` or `.protobuf`.
-        solver_state_format: Format of what the solvers of `optimizers` keep, or None to leave it out.
+        solver_state_format: Format of the states of the solvers in `optimizers`, or None to leave them out.
 
     Returns:
         Functions by extensions for `save_files`: `.nntxt, .prototxt`, `.protobuf` and `.nnp`.
@@ -272,16 +277,16 @@ def save_files(
     filenames: PathOrFile | Sequence[PathOrFile],
     extension: str | None = None,
 ) -> bool:
-    """Write files, each by the saver for its extension, whole or not at all.
+    """Write each file by the saver for its extension, whole or not at all.
 
     Args:
         ctx: A `FileHandlerContext`.
-        file_savers: Functions of `ctx`, path and extension, by extensions.
-        filenames: A path, a file that is open for writing, or several.
-        extension: Extension of files that are open.
+        file_savers: Savers by extension: functions of `ctx`, path and extension.
+        filenames: A path, a file open for writing, or a list of these.
+        extension: Extension to assume for open files.
 
     Returns:
-        Whether there was a saver for each.
+        True if every file had a saver.
 
     Raises:
         NetworkError: If a format is unknown.
@@ -297,14 +302,17 @@ def save_files(
 
 
 def _save_proto(ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write the message of a context."""
     network_file.write(filename, ctx.proto, ext)
 
 
 def _save_parameters(ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write the parameters of a context."""
     parameters.save_parameters(filename, ctx.parameters, ext)
 
 
 def _save_archive(parameter_format: str, state_format: str | None, ctx: Any, filename: PathOrFile, ext: str) -> None:
+    """Write a `.nnp` archive from a context."""
     found = getattr(ctx, "parameters", None)
     held = parameters.get_parameters(grad_only=False) if found is None else found
     if parameter_format not in (".h5", ".protobuf"):

@@ -1,4 +1,4 @@
-"""Files by their endings: open for a `with` block, or read and written by what a program says for each."""
+"""Opening of files by extension in a `with` block, and the loaders and savers of `_file_handlers`."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ BYTES = (".protobuf",)
 def get_file_handle_load(
     nnp: zipfile.ZipFile | None, path: str | os.PathLike[str] | IO[Any], ext: str
 ) -> Iterator[Any]:
-    """A file for reading in a `with` block, which closes it if it was opened here.
+    """Open a file for reading in a `with` block. Files that the caller opened stay open.
 
     Args:
-        nnp: The archive that it lies in, or None if it is a file by itself.
-        path: Its path, or its name in the archive, or a file that is open already.
+        nnp: The archive that contains the file, or None if the file is not in an archive.
+        path: Path, name in the archive, or an open file.
         ext: `.nnp`, `.h5`, `.nntxt`, `.prototxt` or `.protobuf`.
 
     Returns:
-        A `zipfile.ZipFile`, an `h5py.File`, or a file of text or bytes. Members of archives give bytes.
+        A `zipfile.ZipFile`, an `h5py.File`, or a text or binary file. Members of archives are binary files.
 
     Raises:
-        ArgumentError: If `ext` is another one.
+        ArgumentError: If `ext` is another extension.
         OSError: If the file cannot be read.
-        ImportError: If h5py is needed and not installed.
+        ImportError: If the format needs h5py, which is not installed.
     """
     if nnp is not None:
         with nnp.open(str(path)) as member:
@@ -81,19 +81,19 @@ def get_file_handle_load(
 
 @contextmanager
 def get_file_handle_save(path: str | os.PathLike[str] | IO[Any], ext: str) -> Iterator[Any]:
-    """A file for writing in a `with` block, which closes it if it was opened here.
+    """Open a file for writing in a `with` block. Files that the caller opened stay open.
 
     Args:
-        path: Its path, or a file that is open already, which is wound back to its start at the end.
+        path: Path, or an open file. The position of an open file is set to its start at the end.
         ext: `.nnp`, `.h5`, `.nntxt`, `.prototxt` or `.protobuf`.
 
     Returns:
-        A `zipfile.ZipFile`, an `h5py.File`, or a file of text or bytes.
+        A `zipfile.ZipFile`, an `h5py.File`, or a text or binary file.
 
     Raises:
-        ArgumentError: If `ext` is another one.
+        ArgumentError: If `ext` is another extension.
         OSError: If the file cannot be written.
-        ImportError: If h5py is needed and not installed.
+        ImportError: If the format needs h5py, which is not installed.
     """
     try:
         with _opened("get_file_handle_save", path, ext, "w") as file:
@@ -105,6 +105,7 @@ def get_file_handle_save(path: str | os.PathLike[str] | IO[Any], ext: str) -> It
 
 @contextmanager
 def _opened(op: str, path: Any, ext: str, mode: str) -> Iterator[Any]:
+    """Open a file as its extension requires, for a `with` block."""
     if ext == ".nnp":
         with zipfile.ZipFile(path, "w" if mode == "w" else "r") as archive:
             yield archive
@@ -121,4 +122,5 @@ def _opened(op: str, path: Any, ext: str, mode: str) -> Iterator[Any]:
 
 
 def _hdf5(path: Any, mode: str) -> Any:
+    """Open an HDF5 file with h5py."""
     return needed("get_file_handle", "h5py", ".h5 files", "h5").File(path, mode)

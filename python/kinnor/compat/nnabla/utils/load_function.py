@@ -1,4 +1,4 @@
-"""Functions of a network's file as objects. Knows no networks."""
+"""Functions of a network file as callable objects, without their network."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__: list[str] = []
 
 
 class Loaded(Made):
-    """A function with the arguments that a message has.
+    """A function with the arguments of a `Function` message.
 
     Args:
-        ctx: The context that it is made for, which is without effect.
+        ctx: A context, without effect.
         message: A `Function` of NNabla's messages.
     """
 
@@ -30,11 +30,11 @@ class Loaded(Made):
         self.name, self.args = message.type, messages.read(message)
 
     def __call__(self, *inputs: Any, n_outputs: int = -1, auto_forward: bool = False, outputs: Any = None) -> Any:
-        """What the function makes of the inputs.
+        """Call the function with the inputs.
 
         Args:
             *inputs: The inputs.
-            n_outputs: How many outputs are wanted, where that is a choice.
+            n_outputs: Number of outputs, for functions with a variable number.
             auto_forward: Without effect.
             outputs: Without effect.
 
@@ -45,14 +45,15 @@ class Loaded(Made):
         return made if len(made) > 1 else made[0]
 
     def _call(self, inputs: Sequence[Variable], n_outputs: int) -> tuple[Variable, ...]:
+        """Call the function. Returns its outputs as a tuple."""
         return messages.call(self.name, inputs, self.args, n_outputs)
 
 
 def _create_function_instance(ctx: Any, f: Any) -> Loaded:
-    """The function that a message describes.
+    """The function described by a message.
 
     Args:
-        ctx: The context that it is made for.
+        ctx: A context, without effect.
         f: A `Function` of NNabla's messages.
     """
     return Loaded(ctx, f)

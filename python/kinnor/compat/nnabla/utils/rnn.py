@@ -1,4 +1,4 @@
-"""Sequences as `kinnor.utils.rnn` packs them, and recurrent layers unrolled into a function for each step."""
+"""The packed sequences of `kinnor.utils.rnn`, and recurrent layers unrolled over the time steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = list(ours.__all__)
 
 
 def _sum(inputs: Sequence[Variable], weight: Variable, bias: Variable | None) -> Variable:
-    """The product of inputs side by side with a weight of shape (outputs, inputs), and a bias."""
+    """Affine transformation of the concatenated inputs; weight of shape (outputs, inputs)."""
     y = F.batch_matmul(F.concatenate(*inputs, axis=1), weight, transpose_b=True)
     return y if bias is None else y + F.reshape(bias, (1, bias.size))
 
@@ -67,6 +67,7 @@ def _create_fixed_length_rnn(
     activation: Callable[..., Variable] = F.relu if nonlinearity == "relu" else F.tanh
 
     def cell(x: Variable, state: tuple[Variable, ...], weight: Variable, bias: Variable | None) -> tuple[Variable, ...]:
+        """One time step. Returns the new state."""
         return (activation(_sum((x, *state), weight, bias)),)
 
     return _unrolled(xs0, (h0,), w0, w, b if with_bias else None, cell)
@@ -85,6 +86,7 @@ def _create_fixed_length_gru(
     """The outputs and the last state of `gru`."""
 
     def cell(x: Variable, state: tuple[Variable, ...], weight: Variable, bias: Variable | None) -> tuple[Variable, ...]:
+        """One time step. Returns the new state."""
         (h,), n = state, x.shape[1]
         biases = [None] * 4 if bias is None else [bias[i] for i in range(4)]
         reset, keep = (F.sigmoid(_sum((x, h), weight[i], biases[i])) for i in range(2))
@@ -108,6 +110,7 @@ def _create_fixed_length_lstm(
     """The outputs and the last states of `lstm`."""
 
     def cell(x: Variable, state: tuple[Variable, ...], weight: Variable, bias: Variable | None) -> tuple[Variable, ...]:
+        """One time step. Returns the new state and cell."""
         h, c = state
         sums = [_sum((x, h), weight[i], None if bias is None else bias[i]) for i in range(4)]
         c = F.sigmoid(sums[1]) * c + F.sigmoid(sums[0]) * F.tanh(sums[2])

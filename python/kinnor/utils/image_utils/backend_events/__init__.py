@@ -1,1 +1,1 @@
-"""What reads and writes images, by NNabla's names: Pillow and pypng."""
+"""The backends for images, under NNabla's names: Pillow and pypng."""

@@ -1,4 +1,4 @@
-"""Ranges of pixels, and what may be written."""
+"""Scaling of pixels between ranges and types."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = [
 
 
 def normalize_pixel_intensity(img: NDArray[Any], input_low: float, input_high: float) -> NDArray[Any]:
-    """Pixels mapped to [0, 1]: `(img - low) / (high - low)`; where `high` is `low`, zeros if both are zero, else ones.
+    """Scale pixels to [0, 1]: `(img - low) / (high - low)`. If `high == low`, the result is 0 if both are 0, else 1.
 
     Args:
         img: The pixels.
-        input_low: What becomes 0.
-        input_high: What becomes 1.
+        input_low: Value that becomes 0.
+        input_high: Value that becomes 1.
 
     Examples:
         >>> normalize_pixel_intensity(np.array([1, 2, 3]), 1, 3)
         array([0. , 0.5, 1. ])
     """
     values = np.asarray(img, np.promote_types(np.asarray(img).dtype, np.float32))
-    low, high = float(input_low), float(input_high)  # The difference of whole numbers may not fit into their type.
+    low, high = float(input_low), float(input_high)  # The difference of integers may overflow their type.
     if low == high:
         return np.full_like(values, low != 0)
     return np.asarray((values - low) / (high - low))
@@ -48,15 +48,15 @@ def rescale_pixel_intensity(
     output_high: float = 255,
     output_type: DTypeLike | None = None,
 ) -> NDArray[Any]:
-    """Pixels mapped from one range to another.
+    """Scale pixels from one range to another.
 
     Args:
         img: The pixels.
-        input_low: What becomes `output_low`.
-        input_high: What becomes `output_high`.
+        input_low: Value that becomes `output_low`.
+        input_high: Value that becomes `output_high`.
         output_low: Lower end of the result.
         output_high: Upper end of the result.
-        output_type: Type of the result, to which fractions are cut off; that of `img` by default.
+        output_type: Type of the result, by default the type of `img`. Fractions are truncated.
 
     Examples:
         >>> rescale_pixel_intensity(np.array([0.0, 127.5, 255.0]), output_low=-1, output_high=1)
@@ -67,33 +67,33 @@ def rescale_pixel_intensity(
 
 
 def upscale_uint8_image(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
-    """Pixels of 8 bits, times 256 if 16 are wanted.
+    """Multiply 8-bit pixels by 256 for a 16-bit result.
 
     Args:
         img: The pixels.
-        as_uint16: Whether 16 bits are wanted.
+        as_uint16: Whether the result has 16 bits.
     """
     return np.asarray(img).astype(np.uint16) * np.uint16(256) if as_uint16 else img
 
 
 def upscale_float_image(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
-    """Pixels from 0 to 1 as whole numbers up to 255 or 65535, fractions cut off.
+    """Convert pixels from 0 to 1 to whole numbers up to 255 or 65535, truncating fractions.
 
     Args:
         img: The pixels.
-        as_uint16: Whether 16 bits are wanted.
+        as_uint16: Whether the result has 16 bits.
     """
     kind = np.uint16 if as_uint16 else np.uint8
-    # In single precision: what was divided by the largest level is that level again, as it rounds.
+    # Single precision rounds so that pixels divided by the largest value convert back exactly.
     return np.asarray(np.asarray(img, np.float32) * np.float32(np.iinfo(kind).max)).astype(kind)
 
 
 def upscale_pixel_intensity(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
-    """Pixels as whole numbers of 8 or 16 bits.
+    """Convert pixels to whole numbers of 8 or 16 bits.
 
     Args:
-        img: The pixels: `uint8` or `uint16`, or another type from 0 to 1.
-        as_uint16: Whether 16 bits are wanted.
+        img: The pixels: `uint8` or `uint16`, or another type with values from 0 to 1.
+        as_uint16: Whether the result has 16 bits.
 
     Examples:
         >>> upscale_pixel_intensity(np.array([0.0, 0.5, 1.0]), as_uint16=False)
@@ -105,14 +105,14 @@ def upscale_pixel_intensity(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
 
 
 def check_type_and_cast_if_necessary(img: NDArray[Any], as_uint16: bool) -> NDArray[Any]:
-    """Pixels of the type that is to be written.
+    """Convert pixels to the type to write.
 
     Args:
         img: The pixels.
-        as_uint16: Whether 16 bits are wanted.
+        as_uint16: Whether the result has 16 bits.
 
     Raises:
-        ArgumentError: If there are 16 bits and 8 are wanted.
+        ArgumentError: If the pixels have 16 bits and `as_uint16` is False.
     """
     if as_uint16:
         return img.astype(np.uint16)

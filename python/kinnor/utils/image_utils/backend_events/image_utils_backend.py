@@ -1,4 +1,4 @@
-"""What a backend of images does, whatever the package behind it."""
+"""The interface of image backends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["ImageUtilsBackend"]
 
 
 class ImageUtilsBackend:
-    """The base of backends."""
+    """The base class of image backends."""
 
     def accept(self, path: Any, ext: str, operator: str) -> str:
-        """Whether it can read or write a file.
+        """Tell whether the backend supports an operation on a file.
 
         Args:
             path: The file.
-            ext: Its ending.
+            ext: Extension of the file.
             operator: `load`, `save` or `resize`.
 
         Returns:
@@ -33,7 +33,7 @@ class ImageUtilsBackend:
 
         Args:
             path: The file.
-            *args: As those of `image_utils.imread`.
-            **kwargs: As those of `image_utils.imread`.
+            *args: As in `image_utils.imread`.
+            **kwargs: As in `image_utils.imread`.
         """
         raise NotImplementedError(f"{type(self).__name__}.imread: expected the class to define it")

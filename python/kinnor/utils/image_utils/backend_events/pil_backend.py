@@ -1,4 +1,4 @@
-"""Images by Pillow."""
+"""The image backend with Pillow."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".ppm", ".p
 
 
 class PilBackend(ImageUtilsBackend):
-    """Reads and resizes images with Pillow, and writes those of 8 bits; the arguments: `kinnor.utils.image_utils`."""
+    """Reads, resizes and writes 8-bit images with Pillow. The arguments are those in `kinnor.utils.image_utils`."""
 
     def accept(self, path: Any, ext: str, operator: str) -> str:
-        """Whether Pillow can read or write a file.
+        """Tell whether Pillow supports an operation on a file.
 
         Args:
             path: The file.
-            ext: Its ending.
+            ext: Extension of the file.
             operator: `load`, `save` or `resize`.
 
         Returns:
@@ -42,13 +42,13 @@ class PilBackend(ImageUtilsBackend):
 
     @staticmethod
     def convert_pil(pil_image: Any, grayscale: bool, num_channels: int, return_palette_indices: bool) -> Any:
-        """An image of Pillow's in the mode that is wanted.
+        """Convert a Pillow image to the requested mode.
 
         Args:
             pil_image: The image.
-            grayscale: Whether grey is wanted.
-            num_channels: How many channels are wanted; -1 for those that it has.
-            return_palette_indices: Whether an image with a palette stays one.
+            grayscale: Whether the result is grey.
+            num_channels: Number of channels; -1 keeps the image's number.
+            return_palette_indices: Whether to keep the palette of an image.
         """
         if pil_image.mode == "P" and return_palette_indices:
             return pil_image
@@ -66,13 +66,13 @@ class PilBackend(ImageUtilsBackend):
     def pil_image_to_ndarray(
         pil_image: Any, grayscale: bool, num_channels: int, return_palette_indices: bool
     ) -> NDArray[Any]:
-        """The pixels of an image of Pillow's.
+        """The pixels of a Pillow image.
 
         Args:
             pil_image: The image.
-            grayscale: Whether grey is wanted.
-            num_channels: How many channels are wanted; -1 for those that it has, 0 for no axis.
-            return_palette_indices: Whether the numbers of colours of a palette are wanted.
+            grayscale: Whether the result is grey.
+            num_channels: Number of channels; -1 keeps the image's number, 0 has no channel axis.
+            return_palette_indices: Whether to return palette indices.
         """
         made = PilBackend.convert_pil(pil_image, grayscale, num_channels, return_palette_indices)
         pixels = np.asarray(made).astype(np.uint8)
@@ -82,12 +82,12 @@ class PilBackend(ImageUtilsBackend):
 
     @staticmethod
     def pil_resize_from_ndarray(arr: NDArray[Any], size: tuple[int, int], resample: str) -> NDArray[Any]:
-        """Pixels in another size.
+        """Resize pixels.
 
         Args:
             arr: The pixels, shape (height, width[, channels]).
             size: Width and height.
-            resample: The name of an interpolation.
+            resample: Name of the interpolation.
         """
         values = arr if arr.dtype in (np.uint8, np.uint16) else arr.astype(np.float32)
         width, height = size
@@ -108,13 +108,13 @@ class PilBackend(ImageUtilsBackend):
 
         Args:
             path: Path, or a file open for reading bytes.
-            grayscale: Whether to turn colours into grey.
+            grayscale: Whether to convert colours to grey.
             size: Width and height of the result.
-            interpolate: How values between pixels are found.
-            channel_first: Whether channels are the first axis.
+            interpolate: Interpolation, as in `image_utils.imread`.
+            channel_first: Whether the channels are the first axis.
             as_uint16: Whether to read 16 bits.
             num_channels: Channels of the result.
-            return_palette_indices: Whether the numbers of colours of a palette are read.
+            return_palette_indices: Whether to read palette indices.
         """
         allowed = (-1, 0, 1, 3, 4) if grayscale else (-1, 3, 4)
         if num_channels not in allowed:
@@ -134,6 +134,7 @@ class PilBackend(ImageUtilsBackend):
         return pixels.transpose(2, 0, 1) if channel_first and pixels.ndim == 3 else pixels
 
     def _read_wide(self, path: str | os.PathLike[str] | IO[bytes], grayscale: bool, num_channels: int) -> NDArray[Any]:
+        """Read an image as 16-bit pixels."""
         with opened_image("imread", path) as found:
             if not found.mode.startswith("I"):
                 pixels = self.pil_image_to_ndarray(found, grayscale, num_channels, False)
@@ -154,7 +155,7 @@ class PilBackend(ImageUtilsBackend):
         Args:
             path: The file.
             img: The pixels.
-            channel_first: Whether channels are the first axis.
+            channel_first: Whether the channels are the first axis.
             as_uint16: Whether to write 16 bits.
             auto_scale: Whether to multiply by the largest value.
         """
@@ -177,6 +178,7 @@ class PilBackend(ImageUtilsBackend):
             write_image(path, pixels)
 
     def _write_wide(self, path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+        """Refuse 16-bit pixels: this backend writes only 8 bits."""
         raise ArgumentError(
             f"imsave: expected 8 bits for the backend PilBackend, got {pixels.dtype} for {os.fspath(path)!r}; "
             "set_backend('PngBackend') has 16"
@@ -189,13 +191,13 @@ class PilBackend(ImageUtilsBackend):
         interpolate: str = "bilinear",
         channel_first: bool = False,
     ) -> NDArray[Any]:
-        """Make an image of another size.
+        """Resize an image.
 
         Args:
             img: The pixels.
             size: Width and height of the result.
-            interpolate: How values between pixels are found.
-            channel_first: Whether channels are the first axis.
+            interpolate: Interpolation, as in `image_utils.imread`.
+            channel_first: Whether the channels are the first axis.
         """
         pixels = _pixels("imresize", img, channel_first)
         _check_size("imresize", size)
@@ -205,6 +207,7 @@ class PilBackend(ImageUtilsBackend):
 
 
 def _pixels(op: str, img: Any, channel_first: bool) -> NDArray[Any]:
+    """Check an image. Returns it with the channels last."""
     if not isinstance(img, np.ndarray):
         raise ArgumentError(f"{op}: expected `img` to be an array, got {type(img).__name__}")
     if img.ndim not in (2, 3) or 0 in img.shape:
@@ -213,6 +216,7 @@ def _pixels(op: str, img: Any, channel_first: bool) -> NDArray[Any]:
 
 
 def _check_size(op: str, size: Sequence[int] | None) -> None:
+    """Raise ArgumentError if a size is not a width and a height."""
     if size is None:
         return
     if not isinstance(size, (list, tuple)) or len(size) != 2 or min(size) < 1:
@@ -220,5 +224,6 @@ def _check_size(op: str, size: Sequence[int] | None) -> None:
 
 
 def _check_interpolation(op: str, interpolate: str) -> None:
+    """Raise ArgumentError if an interpolation is unknown."""
     if interpolate not in INTERPOLATIONS:
         raise ArgumentError(f"{op}: expected `interpolate` to be one of {INTERPOLATIONS}, got {interpolate!r}")

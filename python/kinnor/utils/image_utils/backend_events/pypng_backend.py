@@ -1,4 +1,4 @@
-"""Images by Pillow, and those of 16 bits by the package pypng."""
+"""The image backend with Pillow, and with pypng for 16-bit PNG files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["PngBackend"]
 
 DEPTH = slice(24, 25)
-"""Where a PNG file has its bits of a sample."""
+"""Offset of the bit depth in a PNG file."""
 
 GREY_OF_COLOURS = (0.299, 0.587, 0.114)
 
 
 class PngBackend(PilBackend):
-    """Does what `PilBackend` does, and 16 bits: pypng reads and writes those of .png, Pillow grey in .tif and .pgm."""
+    """Extends `PilBackend` to 16 bits: pypng reads and writes .png, Pillow grey images in .tif and .pgm."""
 
     def _read_wide(self, path: str | os.PathLike[str] | IO[bytes], grayscale: bool, num_channels: int) -> NDArray[Any]:
+        """Read an image as 16-bit pixels."""
         if isinstance(path, (str, os.PathLike)):
             with Path(path).open("rb") as file:
                 return self._read_wide(file, grayscale, num_channels)
@@ -37,7 +38,7 @@ class PngBackend(PilBackend):
         path.seek(0)
         source = path.read() if is_png else b""
         path.seek(0)
-        if source[DEPTH] != b"\x10":  # Pillow does not tell the depth
+        if source[DEPTH] != b"\x10":  # Pillow does not report the bit depth
             return super()._read_wide(path, grayscale, num_channels)
         png = pypng("imread")
         try:
@@ -49,6 +50,7 @@ class PngBackend(PilBackend):
         return _with_channels(pixels, grayscale, num_channels)
 
     def _write_wide(self, path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
+        """Write 16-bit pixels."""
         ending = Path(path).suffix.lower()
         if ending in (".tif", ".tiff", ".pgm"):
             write_image(path, pixels)
@@ -67,7 +69,7 @@ def pypng(op: str) -> Any:
     """The module `png` of the package pypng.
 
     Args:
-        op: What needs it, for errors.
+        op: Name of the caller, for the error text.
 
     Raises:
         ImportError: If pypng is not installed.
@@ -76,7 +78,7 @@ def pypng(op: str) -> Any:
 
 
 def _with_channels(pixels: NDArray[Any], grayscale: bool, num_channels: int) -> NDArray[Any]:
-    """Pixels of shape (height, width, channels) with the channels that are wanted: see `image_utils.imread`."""
+    """Convert pixels of shape (height, width, channels) to the requested channels: see `image_utils.imread`."""
     is_grey = pixels.shape[2] < 3
     if grayscale and not is_grey:
         pixels = (pixels[..., :3] @ np.array(GREY_OF_COLOURS)).astype(np.uint16)[..., np.newaxis]

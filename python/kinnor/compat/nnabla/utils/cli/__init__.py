@@ -1,1 +1,1 @@
-"""What programs take from NNabla's command line program; its commands are those of `kinnor`."""
+"""The Python interface of NNabla's command line program. The program `kinnor` runs its commands."""

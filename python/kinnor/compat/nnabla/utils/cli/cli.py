@@ -1,4 +1,4 @@
-"""NNabla's command line program as a function: the program `kinnor`, which has its commands."""
+"""NNabla's command line program as a function. It runs the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     """Run the program on the arguments of the process.
 
     Raises:
-        SystemExit: With a status other than 0, if the command failed or was misused.
+        SystemExit: With a status other than 0 if the command failed or its arguments are wrong.
     """
     status = run()
     if status:
@@ -35,10 +35,10 @@ def version_command(args: Any) -> None:
 
 
 def cli_main(parser: argparse.ArgumentParser, args: Any) -> None:
-    """Run what parsed arguments ask for; an error is printed, and ends the process.
+    """Run the command of parsed arguments. An error is printed and ends the process.
 
     Args:
-        parser: The parser, whose help text is shown if no command was given.
+        parser: The parser. Its help is printed if no command was given.
         args: The arguments, with the command as `func`.
 
     Raises:

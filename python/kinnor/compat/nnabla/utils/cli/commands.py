@@ -1,4 +1,4 @@
-"""NNabla's commands as functions: each runs the command of the program `kinnor` that has its name."""
+"""NNabla's commands as functions. Each runs the command of the same name of the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def add(subparsers: Any, name: str, command: Any) -> None:
     """Add a command with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
         name: The command's name.
-        command: What runs it; the parsed arguments have it as `func`.
+        command: The function that runs the command. Parsed arguments have it as `func`.
 
     Raises:
-        CallError: If it is something else.
+        CallError: If `subparsers` is something else.
     """
     if not hasattr(subparsers, "add_parser"):
-        raise CallError(f"{name}: expected what `ArgumentParser.add_subparsers` gives, got {subparsers!r}")
+        raise CallError(f"{name}: expected the result of `ArgumentParser.add_subparsers`, got {subparsers!r}")
     parser = subparsers.add_parser(name, help=COMMANDS[name][1])
     _arguments(name, parser)
     parser.set_defaults(func=command)
@@ -34,20 +34,20 @@ def run(name: str, args: Any) -> bool:
     """Run a command.
 
     Args:
-        name: Its name.
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        name: The command's name.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     parser = argparse.ArgumentParser(prog=name, add_help=False)
     command = _arguments(name, parser)
     given = argparse.Namespace()
-    for action in parser._actions:  # There is no other way to ask a parser what it takes.
+    for action in parser._actions:  # argparse has no public list of a parser's arguments.
         needed = action.required and not hasattr(args, action.dest)
         if needed:
             raise CallError(f"{name}: expected arguments with `{action.dest}`, got {args!r}")
@@ -57,4 +57,5 @@ def run(name: str, args: Any) -> bool:
 
 
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Any:
+    """Add the arguments of a command to a parser. Returns the function that runs the command."""
     return import_module(f"kinnor.cli.{COMMANDS[name][0]}").add(name, parser)

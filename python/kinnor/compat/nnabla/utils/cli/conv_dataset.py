@@ -1,4 +1,4 @@
-"""NNabla's command that makes caches of data sets, which is that of `kinnor`."""
+"""NNabla's command that makes caches of data sets. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_conv_dataset_command(subparsers: Any) -> None:
     """Add the command `conv_dataset` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "conv_dataset", conv_dataset_command)
 
@@ -22,13 +22,13 @@ def conv_dataset_command(args: Any) -> bool:
     """Run the command `conv_dataset`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("conv_dataset", args)

@@ -1,4 +1,4 @@
-"""NNabla's commands that convert and show files, which are those of `kinnor`."""
+"""NNabla's commands that convert and show files. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_convert_command(subparsers: Any) -> None:
     """Add the commands `convert` and `dump` with their arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "convert", convert_command)
     add(subparsers, "dump", dump_command)
@@ -23,13 +23,13 @@ def convert_command(args: Any) -> bool:
     """Run the command `convert`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("convert", args)
@@ -39,13 +39,13 @@ def dump_command(args: Any) -> bool:
     """Run the command `dump`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("dump", args)

@@ -1,4 +1,4 @@
-"""NNabla's command that makes data sets of images, which is that of `kinnor`."""
+"""NNabla's command that makes data sets of images. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_create_image_classification_dataset_command(subparsers: Any) -> None:
     """Add the command `create_image_classification_dataset` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "create_image_classification_dataset", create_image_classification_dataset_command)
 
@@ -22,13 +22,13 @@ def create_image_classification_dataset_command(args: Any) -> bool:
     """Run the command `create_image_classification_dataset`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("create_image_classification_dataset", args)

@@ -1,4 +1,4 @@
-"""NNabla's command that makes data sets of images with boxes, which is that of `kinnor`."""
+"""NNabla's command that makes data sets of images with boxes. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_create_object_detection_dataset_command(subparsers: Any) -> None:
     """Add the command `create_object_detection_dataset` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "create_object_detection_dataset", create_object_detection_dataset_command)
 
@@ -37,49 +37,49 @@ def create_object_detection_dataset_command(args: Any) -> bool:
     """Run the command `create_object_detection_dataset`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("create_object_detection_dataset", args)
 
 
 def load_label(file_name: str | os.PathLike[str]) -> list[list[float]]:
-    """The boxes in a text beside an image.
+    """Read the text file with the boxes of an image.
 
     Args:
-        file_name: Its path; if there is none, there are no boxes.
+        file_name: Path of the text file; a missing file means no boxes.
 
     Returns:
-        For each the number of its class, its middle, its width and its height.
+        For each box: class number, horizontal and vertical center, width, height.
 
     Raises:
-        DataError: If a line is something else.
-        OSError: If the text cannot be read.
+        DataError: If a line is malformed.
+        OSError: If the file cannot be read.
     """
     found: list[list[float]] = detection.read_boxes(Path(file_name)).tolist()
     return found
 
 
 def get_anchors(source_dir: str | os.PathLike[str], file_list: Iterable[str], num_anchor: int) -> NDArray[np.float64]:
-    """Sizes of boxes that those of images are like.
+    """The anchors of a data set: typical sizes of the boxes of its images.
 
     Args:
         source_dir: Path of the folder with the images.
         file_list: Names of the images in it.
-        num_anchor: How many sizes.
+        num_anchor: Number of anchors.
 
     Returns:
         Rows of width and height, by area.
 
     Raises:
-        DataError: If there are no boxes, or if a text is malformed.
-        OSError: If one cannot be read.
+        DataError: If there are no boxes, or if a text file is malformed.
+        OSError: If a text file cannot be read.
     """
     texts = [Path(source_dir, name).with_suffix(".txt") for name in file_list]
     return detection.anchors_of([box[3:] for text in texts for box in load_label(text)], num_anchor)

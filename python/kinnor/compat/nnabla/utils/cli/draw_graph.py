@@ -1,4 +1,4 @@
-"""NNabla's command that draws, which is that of `kinnor`."""
+"""NNabla's command that draws. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_draw_graph_command(subparsers: Any) -> None:
     """Add the command `draw_graph` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "draw_graph", draw_graph_command)
 
@@ -22,13 +22,13 @@ def draw_graph_command(args: Any) -> bool:
     """Run the command `draw_graph`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("draw_graph", args)

@@ -1,4 +1,4 @@
-"""NNabla's commands for parameters as text, which are those of `kinnor`."""
+"""NNabla's commands for parameters as text. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_decode_param_command(subparsers: Any) -> None:
     """Add the command `decode_param` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "decode_param", decode_param_command)
 
@@ -34,13 +34,13 @@ def decode_param_command(args: Any) -> bool:
     """Run the command `decode_param`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("decode_param", args)
@@ -50,7 +50,7 @@ def add_encode_param_command(subparsers: Any) -> None:
     """Add the command `encode_param` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "encode_param", encode_param_command)
 
@@ -59,24 +59,24 @@ def encode_param_command(args: Any) -> bool:
     """Run the command `encode_param`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("encode_param", args)
 
 
 def load_param_in_txt(name: str, filepath: str) -> None:
-    """Make a parameter of a text file, in the current parameter scope.
+    """Read a text file into a parameter of the current scope.
 
     Args:
         name: The parameter's name.
-        filepath: Path of the file: the shape in the first line, a number in each of the others.
+        filepath: Path of the file: the shape in the first line, a number in each further line.
 
     Raises:
         ParameterError: If the file is malformed.
@@ -86,7 +86,7 @@ def load_param_in_txt(name: str, filepath: str) -> None:
 
 
 def save_param_in_txt(x: Any, filepath: str) -> None:
-    """Write an array as a text file: the shape in the first line, a number in each of the others.
+    """Write an array as a text file: the shape in the first line, a number in each further line.
 
     Args:
         x: The array.

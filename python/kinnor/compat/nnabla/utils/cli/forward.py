@@ -1,4 +1,4 @@
-"""NNabla's commands that run networks, which are those of `kinnor`."""
+"""NNabla's commands that run networks. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_forward_command(subparsers: Any) -> None:
     """Add the command `forward` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "forward", forward_command)
 
@@ -22,13 +22,13 @@ def forward_command(args: Any) -> bool:
     """Run the command `forward`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("forward", args)
@@ -38,7 +38,7 @@ def add_infer_command(subparsers: Any) -> None:
     """Add the command `infer` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "infer", infer_command)
 
@@ -47,13 +47,13 @@ def infer_command(args: Any) -> bool:
     """Run the command `infer`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("infer", args)

@@ -1,4 +1,4 @@
-"""NNabla's command that lists functions, which is that of `kinnor`."""
+"""NNabla's command that lists functions. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_function_info_command(subparsers: Any) -> None:
     """Add the command `function_info` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "function_info", function_info_command)
 
@@ -22,13 +22,13 @@ def function_info_command(args: Any) -> bool:
     """Run the command `function_info`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("function_info", args)

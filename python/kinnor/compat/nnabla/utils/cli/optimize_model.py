@@ -1,4 +1,4 @@
-"""NNabla's command that makes networks smaller, which is that of `kinnor`."""
+"""NNabla's command that makes networks smaller. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_optimize_command(subparsers: Any) -> None:
     """Add the command `optimize` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "optimize", optimization_command)
 
@@ -32,8 +32,8 @@ def optimization_command(args: Any) -> bool:
         True.
 
     Raises:
-        UnsupportedError: If the file is one of TensorFlow.
-        CallError: If one is missing.
+        UnsupportedError: If the file is a TensorFlow file.
+        CallError: If a path is missing.
         OSError: If a file cannot be read or written.
     """
     given = getattr(args, "input_file", [""])
@@ -43,7 +43,7 @@ def optimization_command(args: Any) -> bool:
 
 
 def optimize_nnp_model_command(input_file: str, output_file: str) -> None:
-    """Write the networks of a file with affine layers where they multiply by parameters.
+    """Replace matrix products with parameters by affine layers in the networks of a file.
 
     Args:
         input_file: Path of a `.nnp` file.
@@ -57,13 +57,13 @@ def optimize_nnp_model_command(input_file: str, output_file: str) -> None:
 
 
 def optimize_pb_model_command(input_pb_file: str, output_pb_file: str) -> NoReturn:
-    """Refuse: files of TensorFlow are not read.
+    """Raise `UnsupportedError`: Kinnor does not read files of TensorFlow.
 
     Args:
         input_pb_file: Without effect.
         output_pb_file: Without effect.
 
     Raises:
-        UnsupportedError: In any case.
+        UnsupportedError: Always.
     """
     raise UnsupportedError(f"optimize: expected a name that ends in .nnp, got {input_pb_file!r} of TensorFlow")

@@ -1,4 +1,4 @@
-"""NNabla's commands that plot, which are those of `kinnor`."""
+"""NNabla's commands that plot. Run by the program `kinnor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_plot_series_command(subparsers: Any) -> None:
     """Add the command `plot_series` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "plot_series", plot_series_command)
 
@@ -22,13 +22,13 @@ def plot_series_command(args: Any) -> bool:
     """Run the command `plot_series`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("plot_series", args)
@@ -38,7 +38,7 @@ def add_plot_timer_command(subparsers: Any) -> None:
     """Add the command `plot_timer` with its arguments.
 
     Args:
-        subparsers: What `add_subparsers` of a parser gave.
+        subparsers: The result of `ArgumentParser.add_subparsers`.
     """
     add(subparsers, "plot_timer", plot_timer_command)
 
@@ -47,13 +47,13 @@ def plot_timer_command(args: Any) -> bool:
     """Run the command `plot_timer`.
 
     Args:
-        args: Its arguments as attributes, such as parsing gives; those that are not there have their defaults.
+        args: The arguments as attributes, as `parse_args` returns them. Missing ones have their defaults.
 
     Returns:
         True.
 
     Raises:
-        CallError: If one is missing that must be given.
+        CallError: If a required argument is missing.
         OSError: If a file cannot be read or written.
     """
     return run("plot_timer", args)

@@ -1,4 +1,4 @@
-"""Functions of NNabla's command line program that others use: for texts, paths, data and files of states."""
+"""Functions of NNabla's command line program that other programs use: text, paths, data, files of solver states."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ UNITS = {
     for power, pair in enumerate(("Kk", "Mm", "Gg", "Tt", "Pp"), 1)
     for letter, base in zip(pair, (1000, 1024), strict=True)
 }
-"""What a letter after a number multiplies it by."""
+"""The factor of each unit letter after a number."""
 
 
 def is_float(x: str) -> bool:
-    """Whether a text is a number.
+    """True if a text is a number.
 
     Args:
         x: The text.
@@ -54,14 +54,14 @@ def is_float(x: str) -> bool:
 
 
 def str_to_num(str: str) -> int:
-    """The whole number that a text says, with a unit at its end or an exponent.
+    """Parse a whole number with an optional unit or exponent.
 
     Args:
-        str: Digits that do not begin with 0; or a number, which may have decimals, and a letter: `K`, `M`, `G`, `T` or
-            `P` for powers of 1000, small ones for powers of 1024; or a number, `e` and its exponent.
+        str: Digits that do not begin with 0, or a number with a unit letter, or a number with `e` and an exponent.
+            The letters `K`, `M`, `G`, `T`, `P` are powers of 1000; the small letters are powers of 1024.
 
     Returns:
-        The number, without what follows the point; -1 for any other text.
+        The number without its decimals; -1 for any other text.
 
     Examples:
         >>> str_to_num("1.5K"), str_to_num("2m"), str_to_num("2e10"), str_to_num("x")
@@ -78,11 +78,11 @@ def str_to_num(str: str) -> int:
 
 
 def compute_full_path(root_path: str, file_path: str) -> str:
-    r"""The path of a file that is named from a folder, with this system's separators and without `.` within.
+    r"""Join a folder and a path, with this system's separators and without `.` in the middle.
 
     Args:
         root_path: Path of the folder.
-        file_path: Path of the file; one from the root stays as it is.
+        file_path: Path of the file; an absolute path is returned unchanged.
 
     Examples:
         >>> compute_full_path("/data", "a\\b.csv").replace(os.sep, "/")
@@ -100,17 +100,17 @@ def let_data_to_variable(
     data_name: str | None = None,
     variable_name: str | None = None,
 ) -> None:
-    """Put data into a variable, which has their type then and needs no gradient.
+    """Copy data to a variable. The variable takes the type of the data and needs no gradient afterwards.
 
     Args:
         variable: The variable.
-        data: The data, of its shape or one that is broadcast to it.
-        ctx: Where they are to be.
-        data_name: What an error calls the data.
-        variable_name: What an error calls the variable.
+        data: The data, with the variable's shape or a shape that broadcasts to it.
+        ctx: Context for the array.
+        data_name: Name of the data in error texts.
+        variable_name: Name of the variable in error texts.
 
     Raises:
-        ShapeError: If the shapes do not fit; the variable is as it was.
+        ShapeError: If the shapes do not match. The variable stays unchanged.
 
     Examples:
         >>> import numpy as np
@@ -135,19 +135,19 @@ def let_data_to_variable(
 
 
 def save_optimizer_states(filebase: str, ext: str, train_config: Any) -> list[str]:
-    """Write what the solvers of a training keep, for `load_train_state`, which reads the files in an archive.
+    """Write the states of a training's solvers. `load_train_state` reads these files from an archive.
 
     Args:
-        filebase: What the paths start with: the rest is `_NAME_SOLVER_optimizer.h5.optimizer` for each optimizer, or
+        filebase: Prefix of the paths. The rest is `_NAME_SOLVER_optimizer.h5.optimizer` for each optimizer, or
             `_optimizer.protobuf.optimizer` for all.
         ext: `.h5` or `.protobuf`.
-        train_config: Its `optimizers` is a dict of objects with an `optimizer`, as `nnabla.utils.load` gives them.
+        train_config: Object whose `optimizers` is a dict, as `nnabla.utils.load` returns it.
 
     Returns:
         The paths.
 
     Raises:
-        ArgumentError: If `ext` is another one.
+        ArgumentError: If `ext` is another extension.
         OSError: If a file cannot be written.
     """
     if ext not in (".h5", ".protobuf"):
@@ -166,15 +166,15 @@ def save_optimizer_states(filebase: str, ext: str, train_config: Any) -> list[st
 
 
 def load_train_state(filename: str, info: Info) -> None:
-    """Go on where a training was: read parameters into the current scope, and what solvers keep.
+    """Resume a training: load parameters into the current scope, and the states of solvers.
 
     Args:
         filename: Path of a `.nnp` file that holds both.
-        info: What `nnabla.utils.load.load` has read, whose solvers get their states.
+        info: The result of `nnabla.utils.load.load`. The states of its solvers are set.
 
     Raises:
         NetworkError: If the file is malformed.
-        ParameterError: If the states are those of another solver.
+        ParameterError: If the states belong to another solver.
         OSError: If the file cannot be read.
     """
     content = network_file.read(filename)

@@ -1,4 +1,4 @@
-"""What NNabla's program does with files of networks: converting and showing them."""
+"""Conversion and printing of files of networks, as NNabla's command line program does."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def convert_files(args: Any, ifiles: Sequence[str], output: str) -> bool:
     """Convert files of one model.
 
     Args:
-        args: What is wanted, as attributes, of which each may be left out: `nnp_no_expand_network`,
-            `nnp_import_executor_index`, `nnp_parameter_nntxt`, `nnp_parameter_h5`, `nnp_exclude_parameter`, and
-            `define_version`, such as `opset_13`.
-        ifiles: Their paths.
+        args: Options as attributes, all optional: `nnp_no_expand_network`, `nnp_import_executor_index`,
+            `nnp_parameter_nntxt`, `nnp_parameter_h5`, `nnp_exclude_parameter`, and `define_version`, such as
+            `opset_13`.
+        ifiles: Paths of the files.
         output: The file to write, in any format of `kinnor convert`, or a folder for the files of a `.nnp` archive.
 
     Returns:
-        Whether there is such a format.
+        True if the format of `output` exists.
 
     Raises:
         UnsupportedError: If `split` or `config` is set.
-        ArgumentError: If `nnp_version` is set: files have the version that this library writes.
-        NetworkError: If a file is malformed, or if the format cannot hold it.
+        ArgumentError: If `nnp_version` is set: Kinnor writes one version.
+        NetworkError: If a file is malformed, or if the format cannot store the model.
         OSError: If a file cannot be read or written.
     """
     for name in ("split", "config"):
@@ -58,12 +58,12 @@ def convert_files(args: Any, ifiles: Sequence[str], output: str) -> bool:
 
 
 def dump_files(args: Any, ifiles: Sequence[str]) -> bool:
-    """Print what is in files of one model.
+    """Print the contents of the files of one model.
 
     Args:
-        args: What is wanted, as attributes, of which each may be left out: `dump_functions`, `dump_variables`,
-            `dump_verbose`, `dump_limit`, `dump_variable_name` and `nnp_import_executor_index`.
-        ifiles: Their paths.
+        args: Options as attributes, all optional: `dump_functions`, `dump_variables`, `dump_verbose`, `dump_limit`,
+            `dump_variable_name` and `nnp_import_executor_index`.
+        ifiles: Paths of the files.
 
     Returns:
         True.
@@ -85,6 +85,7 @@ def dump_files(args: Any, ifiles: Sequence[str]) -> bool:
 
 
 def _imported(args: Any, files: list[str]) -> Imported:
+    """Read files with the options of a command."""
     if any(Path(file).suffix == ".onnx" for file in files):
         return Imported(formats.with_parameters(formats.read(files)), [])
     expand = not getattr(args, "nnp_no_expand_network", False)
@@ -93,5 +94,6 @@ def _imported(args: Any, files: list[str]) -> Imported:
 
 
 def _parameter_type(args: Any) -> str:
+    """The form of parameters that the options of a command select."""
     wanted = {"nnp_exclude_parameter": "none", "nnp_parameter_h5": "h5", "nnp_parameter_nntxt": "included"}
     return next((kind for name, kind in wanted.items() if getattr(args, name, False)), "protobuf")

@@ -1,4 +1,4 @@
-"""Which files the converter reads and writes."""
+"""The file formats that the converter reads and writes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["Supported", "extensions", "formats"]
 
 
 class Supported(NamedTuple):
-    """Names by direction.
+    """Names of formats or extensions for reading and writing.
 
     Attributes:
-        import_name: What can be read.
-        export_name: What can be written.
+        import_name: Names for reading.
+        export_name: Names for writing.
     """
 
     import_name: list[str]
@@ -20,7 +20,7 @@ class Supported(NamedTuple):
 
 
 extensions = Supported([".nnp", ".onnx"], [".nnp", ".onnx"])
-"""Extensions of files."""
+"""The supported extensions of files."""
 
 formats = Supported(["NNP", "ONNX"], ["NNP", "ONNX"])
-"""Formats."""
+"""The supported formats."""

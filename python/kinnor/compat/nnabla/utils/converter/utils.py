@@ -27,10 +27,10 @@ Facts = dict[str, dict[str, Any]]
 
 
 def get_function_info() -> Facts:
-    """What is declared of every function.
+    """The declarations of all functions.
 
     Returns:
-        By the name of its type: the name of the Python function, inputs and arguments by name, documentation.
+        By type name: the name of the Python function, inputs and arguments by name, documentation.
     """
     facts: Facts = {}
     for name, type_name, inputs, arguments, doc in _core.declarations():
@@ -50,7 +50,7 @@ def get_function_info() -> Facts:
 
 
 def get_category_info() -> dict[str, Facts]:
-    """What is declared of every function, by category; there is one category.
+    """The declarations of all functions by category. There is one category.
 
     Returns:
         The facts of `get_function_info` by the name of the category.
@@ -68,10 +68,10 @@ def func_set_nnabla_support() -> set[str]:
 
 
 def func_set_import_config(config: str | os.PathLike[str]) -> set[str]:
-    """The types of functions that a file lists.
+    """The function types listed in a text file.
 
     Args:
-        config: Path of a text with a type in each line, before the first comma; lines that begin with `;` are comments.
+        config: Path of the file. A type ends at the first comma of its line; lines that begin with `;` are comments.
 
     Returns:
         The types.
@@ -84,16 +84,16 @@ def func_set_import_config(config: str | os.PathLike[str]) -> set[str]:
 
 
 def func_set_import_nnp(nnp: Any) -> set[str]:
-    """The types of functions in the network of the first executor.
+    """The function types in the network of the first executor.
 
     Args:
-        nnp: What an importer gives: an object with the message as `protobuf`.
+        nnp: The result of an importer: an object with the message as `protobuf`.
 
     Returns:
         The types.
 
     Raises:
-        NetworkError: If there is no executor, or if it runs no network of the message.
+        NetworkError: If there is no executor, or if its network is not in the message.
     """
     name = select_executor(nnp).network_name
     network = search_network(nnp, name)
@@ -103,14 +103,14 @@ def func_set_import_nnp(nnp: Any) -> set[str]:
 
 
 def select_executor(nnp: Any, name: str | None = None) -> Any:
-    """The first executor.
+    """The first executor of a message.
 
     Args:
-        nnp: What an importer gives: an object with the message as `protobuf`.
+        nnp: The result of an importer: an object with the message as `protobuf`.
         name: Without effect, as in NNabla.
 
     Raises:
-        NetworkError: If there is none.
+        NetworkError: If there is no executor.
     """
     if not nnp.protobuf.executor:
         raise NetworkError("select_executor: expected an executor, got none")
@@ -118,14 +118,14 @@ def select_executor(nnp: Any, name: str | None = None) -> Any:
 
 
 def search_network(nnp: Any, name: str) -> Any:
-    """The network of a name.
+    """Find a network by its name.
 
     Args:
-        nnp: What an importer gives: an object with the message as `protobuf`.
+        nnp: The result of an importer: an object with the message as `protobuf`.
         name: The name.
 
     Returns:
-        Its message, or None if there is none.
+        The message of the network, or None if it does not exist.
     """
     return next((network for network in nnp.protobuf.network if network.name == name), None)
 
@@ -135,6 +135,6 @@ def calc_shape_size(shape: Any, batch_size: int) -> int:
 
     Args:
         shape: A `Shape` message.
-        batch_size: What stands in the place of lengths below zero.
+        batch_size: Length of the axes saved as -1.
     """
     return prod(batch_size if length < 0 else length for length in shape.dim)

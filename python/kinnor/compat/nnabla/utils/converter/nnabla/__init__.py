@@ -1,4 +1,4 @@
-"""Files of NNabla as one message with all parameters: read, written, and with repetitions written out."""
+"""Reading, writing and unrolling of NNabla's files, as one message with all parameters."""
 
 from __future__ import annotations
 

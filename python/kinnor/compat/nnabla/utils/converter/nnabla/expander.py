@@ -1,4 +1,4 @@
-"""Repetitions of networks in a message, written out."""
+"""Unrolls the repetitions of the networks in a message."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ __all__ = ["NnpExpander"]
 
 
 class NnpExpander:
-    """Writes repetitions out: what is repeated is there as often as it runs.
+    """Unrolls repetitions: each repeated function is copied once for each time it runs.
 
-    Where a repetition starts or ends is an `Identity`, so that the network stays as it was but for them; names get
-    the place in brackets, such as `h_loop[0]`.
+    The start and the end of a repetition become an `Identity`. Names get the index in brackets, such as `h_loop[0]`.
 
     Args:
         nnp: An `NNablaProtoBuf`.
@@ -25,13 +24,13 @@ class NnpExpander:
         self._nnp = nnp
 
     def execute(self) -> Any:
-        """Write them out.
+        """Unroll all networks.
 
         Returns:
-            An `NNablaProtoBuf` without repetitions; optimizers and executors name all places of a parameter.
+            An `NNablaProtoBuf` without repetitions. Optimizers and executors name each copy of a parameter.
 
         Raises:
-            NetworkError: If repetitions do not fit, or if a network would have too many nodes.
+            NetworkError: If a repetition is malformed, or if a network would have too many nodes.
         """
         graph = ProtoGraph.from_proto(self._nnp)
         graph.expand_loop_control()

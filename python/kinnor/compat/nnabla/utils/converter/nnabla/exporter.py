@@ -1,4 +1,4 @@
-"""A message with parameters, written as files of NNabla."""
+"""Writes a message with parameters as files of NNabla."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ PARAMETER_TYPES = ("protobuf", "h5", "included", "none")
 
 
 class NnpExporter:
-    """Writes a message with parameters.
+    """Writes a message with parameters as a `.nnp` archive or as a folder of its files.
 
     Args:
-        nnp: What an importer gives: an object with the message as `protobuf`.
+        nnp: The result of an importer: an object with the message as `protobuf`.
         batch_size: Without effect, as in NNabla.
-        parameter_type: Where parameters are: in a file `protobuf` or `h5`, `included` in the text of the network, or
-            `none`.
+        parameter_type: Form of the parameters: a file `protobuf` or `h5`, `included` in the network's text, or `none`.
         force: Without effect, as in NNabla.
 
     Raises:
-        NetworkError: If `parameter_type` is another one.
+        NetworkError: If `parameter_type` has another value.
     """
 
     def __init__(self, nnp: Any, batch_size: int, parameter_type: str = "protobuf", force: bool = False) -> None:
@@ -41,13 +40,13 @@ class NnpExporter:
         self._kind = parameter_type
 
     def execute(self, path: str | os.PathLike[str]) -> None:
-        """Write an archive, or the files that it would have into a folder.
+        """Write an archive, or the members of one into a folder.
 
         Args:
-            path: Path of a `.nnp` file, or of a folder that is there.
+            path: Path of a `.nnp` file, or of an existing folder.
 
         Raises:
-            NetworkError: If it is neither.
+            NetworkError: If the path is neither.
             OSError: If a file cannot be written.
         """
         target = Path(path)
@@ -69,7 +68,7 @@ class NnpExporter:
 
 
 def parameters_in(proto: Any) -> list[Entry]:
-    """The parameters in a message, as files hold them.
+    """The parameters of a message as entries of a parameter file.
 
     Args:
         proto: An `NNablaProtoBuf`.

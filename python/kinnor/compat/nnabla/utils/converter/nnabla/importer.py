@@ -1,4 +1,4 @@
-"""Files of NNabla, read as one message with all parameters."""
+"""Reads files of NNabla as one message with all parameters."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ READ = (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5")
 
 
 class Imported:
-    """What an importer gives.
+    """The result of an importer.
 
     Attributes:
         protobuf: An `NNablaProtoBuf` with all parameters.
-        other_files: Paths of files that were not read.
+        other_files: Paths of the files that were not read.
     """
 
     def __init__(self, protobuf: Any, other_files: list[str]) -> None:
@@ -35,12 +35,12 @@ class Imported:
 
 
 class NnpImporter:
-    """Reads files of one model.
+    """Reads the files of one model.
 
     Args:
-        *args: Paths; those with other extensions than NNabla's stay in `other_files`.
-        expand_network: Whether repetitions are written out.
-        executor_index: The executor to read alone, with its network; all if it is None, or if there is none of it.
+        *args: Paths. Files with extensions that NNabla does not have are listed in `other_files`.
+        expand_network: Whether to unroll repetitions.
+        executor_index: Index of the only executor to read, with its network; all if it is None or out of range.
     """
 
     def __init__(self, *args: str, expand_network: bool = False, executor_index: int | None = None) -> None:
@@ -49,14 +49,14 @@ class NnpImporter:
         self._executor_index = executor_index
 
     def execute(self) -> Imported:
-        """Read the files. Where they hold no parameters, these are drawn as the network of the first executor says.
+        """Read the files. If they have no parameters, the initializers of the first executor's network draw them.
 
         Returns:
-            An object with the message as `protobuf` and the paths that were not read as `other_files`.
+            The message and the paths that were not read.
 
         Raises:
             NetworkError: If a file is malformed.
-            OSError: If one cannot be read.
+            OSError: If a file cannot be read.
         """
         known = [file for file in self._files if Path(file).suffix.lower() in READ]
         document = read(known)
@@ -71,7 +71,7 @@ class NnpImporter:
 
 
 def _drawn(proto: Any) -> list[Entry]:
-    """First values of the parameters of the network that the first executor runs."""
+    """Initial values of the parameters of the network that the first executor runs."""
     if not proto.executor:
         return []
     name = proto.executor[0].network_name

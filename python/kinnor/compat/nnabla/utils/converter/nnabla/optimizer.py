@@ -1,4 +1,4 @@
-"""Networks with affine layers where they multiply by parameters."""
+"""Replaces matrix products with parameters by affine layers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["optimize_nnp"]
 
 
 def optimize_nnp(graph_def: ProtoGraph) -> ProtoNetwork:
-    """The first network of a graph, as `kinnor optimize` makes it.
+    """The first network of a graph, rewritten as `kinnor optimize` does.
 
     Args:
-        graph_def: The graph, which stays as it is.
+        graph_def: The graph, which is not changed.
 
     Raises:
-        NetworkError: If there is no network, or if its functions go round in a circle.
+        NetworkError: If there is no network, or if it has a cycle.
     """
     return with_affine_layers(graph_def.default_graph())
