@@ -1,4 +1,4 @@
-"""Collectives as functions of a graph, with their gradients."""
+"""Differentiable collectives: functions of a graph that communicate between processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["all_gather", "all_reduce", "broadcast", "reduce_scatter", "sync_batc
 
 
 class _Collective(PythonFunction):
-    """A linear map of the arrays of all processes; its gradient is the transposed map, a collective as well."""
+    """A linear map of the arrays of all processes. Its gradient is the transposed map, another collective."""
 
     def __init__(self, communicator: Communicator, group: str, **args: Any) -> None:
         super().__init__()
@@ -50,11 +50,11 @@ class _Collective(PythonFunction):
         return shape
 
     def run(self, x: Any) -> Any:
-        """The values of the output."""
+        """The values of the output for input values `x`."""
         raise NotImplementedError
 
     def transposed(self) -> _Collective:
-        """The function that gives the gradient of the input by that of the output."""
+        """The function from the gradient of the output to the gradient of the input."""
         raise NotImplementedError
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
@@ -100,7 +100,7 @@ class AllReduce(_Collective):
 
 
 class AllGather(_Collective):
-    """The arrays of all processes along a new first axis."""
+    """The arrays of all processes, stacked along a new first axis. Its gradient is `ReduceScatter`."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (self.members.size, *shape)
@@ -115,7 +115,7 @@ class AllGather(_Collective):
 
 
 class ReduceScatter(_Collective):
-    """The sum over all processes of that part of the first axis that belongs to this one."""
+    """This process's slice, along the first axis, of the sum over all processes."""
 
     def __init__(self, communicator: Communicator, group: str, division: bool) -> None:
         super().__init__(communicator, group, division=division)
@@ -138,7 +138,7 @@ class ReduceScatter(_Collective):
 
 
 class _Scaled(AllGather):
-    """The gradient of a sum that was scattered, which was perhaps divided."""
+    """The gradient of `ReduceScatter`: a gather, divided by the number of processes with `division`."""
 
     def __init__(self, communicator: Communicator, group: str, division: bool) -> None:
         _Collective.__init__(self, communicator, group)
@@ -153,7 +153,7 @@ class _Scaled(AllGather):
 
 
 class Broadcast(_Collective):
-    """The array of one process, for all."""
+    """The array of one process, copied to all."""
 
     def __init__(self, communicator: Communicator, group: str, src: int) -> None:
         super().__init__(communicator, group, src=src)
@@ -171,7 +171,7 @@ class Broadcast(_Collective):
 
 
 class _Reduce(Broadcast):
-    """The sum over all processes, for one; zeros for the others."""
+    """The sum over all processes on one process, and zeros on the others. The gradient of `Broadcast`."""
 
     def run(self, x: Any) -> Any:
         root = self.members.ranks.index(self.src)
@@ -183,12 +183,12 @@ class _Reduce(Broadcast):
         return Broadcast(self.communicator, self.group, self.src)
 
 
-# --- Between arrays that are the same on all processes and arrays of which each has a part. A loss that all compute
-# counts once here: the gradient of what is the same everywhere is the same everywhere, too.
+# --- Functions between replicated arrays, which are the same on all processes, and divided arrays. A loss that all
+# processes compute counts once: the gradient of a replicated array is replicated, too.
 
 
 class Copied(_Collective):
-    """The same array, for use in different ways: each process gives a part of its gradient."""
+    """Identity of a replicated array that each process uses differently. Gradients are summed over processes."""
 
     def run(self, x: Any) -> Any:
         return x
@@ -198,7 +198,7 @@ class Copied(_Collective):
 
 
 class Summed(_Collective):
-    """The sum of different arrays, the same for all: each array's gradient is that of the sum."""
+    """The sum of the processes' arrays, replicated. Its gradient is passed on unchanged."""
 
     def run(self, x: Any) -> Any:
         total = x.copy()
@@ -210,7 +210,7 @@ class Summed(_Collective):
 
 
 class Joined(_Collective):
-    """The parts of all processes, one after the other along the last axis."""
+    """The parts of all processes, concatenated along the last axis."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] * self.members.size)
@@ -225,7 +225,7 @@ class Joined(_Collective):
 
 
 class Part(_Collective):
-    """This process's part of the last axis of an array that is the same on all."""
+    """This process's part of a replicated array, along the last axis."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if not shape or shape[-1] % self.members.size:
@@ -242,11 +242,11 @@ class Part(_Collective):
         return Joined(self.communicator, self.group)
 
 
-# --- What programs call
+# --- Public functions
 
 
 def all_reduce(x: Variable, comm: Communicator, group: str = "world", division: bool = False) -> Variable:
-    """Sum an array over all processes. Each gets the sum, and each gives its part of the gradient.
+    """Sum an array over all processes, on all of them. The gradient is summed as well.
 
     Args:
         x: The array, of one shape on all processes.
@@ -317,7 +317,7 @@ def broadcast(x: Variable, comm: Communicator, src: int = 0, group: str = "world
 
 
 class _RunningStatistics(PythonFunction):
-    """Passes mean and variance of a batch through, and updates the running ones from them."""
+    """Identity of a batch's mean and variance. It updates the running statistics from them."""
 
     def __init__(self, decay_rate: float, unbiased: float) -> None:
         super().__init__()
@@ -377,20 +377,20 @@ def sync_batch_normalization(
     output_stat: bool = False,
     n_outputs: int | None = None,
 ) -> Any:
-    """Batch normalization with the statistics of the examples of all processes, which have as many each.
+    """Batch normalization with the statistics of all processes' examples. All must have the same number of examples.
 
     Args:
         x: Input, any shape.
         beta: Shift, of the shape of `x` on `axes` and 1 on the others; None for none.
         gamma: Scale, of the shape of `beta`; None for none.
         mean: Running mean, of the shape of `beta`; it is updated where `batch_stat` is True.
-        variance: Running variance, likewise.
+        variance: Running variance, updated like `mean`.
         comm: The communicator.
         group: Name of the group.
         axes: Axes that have statistics of their own.
-        decay_rate: How much of the running statistics an update keeps.
+        decay_rate: Weight of the old running statistics in an update.
         eps: Small number that keeps the root away from 0.
-        batch_stat: Whether to use the statistics of the batch; otherwise the running ones.
+        batch_stat: Whether to use the statistics of the batch; otherwise the running statistics.
         output_stat: Whether to return mean and variance of the batch, too.
         n_outputs: Without effect.
 
@@ -406,7 +406,7 @@ def sync_batch_normalization(
     kept = {axis % len(x.shape) for axis in ([axes] if isinstance(axes, int) else axes)}
     over = [axis for axis in range(len(x.shape)) if axis not in kept]
     count = members.size * int(np.prod([x.shape[axis] for axis in over]))
-    # Squares and a variance in 16 bits would overflow from deviations of 256 on.
+    # In half precision, squares of deviations from 256 on overflow.
     is_short = get_current_context().compute_type in ("half", "bfloat16")
     with context_scope(Context(["cpu:float"])) if is_short else nullcontext():
         mu = all_reduce(F.mean(x, over, keepdims=True), comm, group, division=True)
