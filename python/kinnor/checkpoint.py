@@ -312,6 +312,7 @@ def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: in
     elsewhere = {name: {key for of in keys for key in of.get(name, ())} - set(variables[name]) for name in variables}
 
     def is_needed(entry: str) -> bool:
+        """True if this process needs an entry of the checkpoint."""
         kind, _, rest = entry.partition("/")
         if kind == "parameters":
             return rest in parts.parameters
@@ -376,6 +377,7 @@ def _of_solver(
 
 
 def _copied(solver: Solver) -> dict[str, SolverState]:
+    """Copies of the states of a solver."""
     copies = {}
     for key, state in solver.get_states().items():
         variables = {}

@@ -42,6 +42,7 @@ def text_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list
     aligned = set(right)
 
     def cell(i: int, text: str) -> str:
+        """A cell padded to the width of its column."""
         return text.rjust(widths[i]) if i in aligned else text.ljust(widths[i])
 
     return ["  ".join(cell(i, text) for i, text in enumerate(row)).rstrip() for row in rows]
@@ -97,6 +98,7 @@ class Parameters(OrderedDict[str, Variable]):
         return "\n".join([*(text_table(rows, right=(4,)) if self else ()), self._sum()])
 
     def _repr_html_(self) -> str:
+        """The table as HTML, for notebooks."""
         return html_table(self._rows(), right=(4,), caption=self._sum())
 
     def _rows(self) -> list[tuple[str, ...]]:

@@ -328,6 +328,7 @@ def _is_hard_swish_gate(x: Variable, gate: Variable, scale: float) -> bool:
         return False
 
     def at(number: float) -> float:
+        """The value of the scaled gate at a number."""
         for name, val in reversed(steps):
             number = _SCALAR_OPERATIONS[name](number, val)
         return scale * number

@@ -181,6 +181,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     reader.start()
 
     def end(number: int, _: FrameType | None) -> None:
+        """Passes a signal on to mpirun."""
         ended.append(number)
         process.send_signal(signal.SIGTERM)
 

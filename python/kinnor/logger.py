@@ -19,6 +19,7 @@ class _Console(logging.Handler):
     """Writes to the current `sys.stderr`, unless the root logger has handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Writes a record."""
         stream: TextIO | None = sys.stderr
         if stream is None or logging.getLogger().handlers:
             return

@@ -101,6 +101,8 @@ def recompute_fn(recompute_: Any = True) -> Any:
         return recompute_fn(True)(recompute_)
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
+        """Decorates a function."""
+
         @functools.wraps(f)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
             with recompute(recompute_):

@@ -332,6 +332,7 @@ class MonitorImage:
         return images[:, :3]
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
+        """Writes each image to its own file."""
         for number, image in enumerate(images):
             name, pixels = f"{self.name}/{number:03d}", image.transpose(1, 2, 0)
             self._write_one(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), name, index, pixels)
@@ -363,6 +364,7 @@ class MonitorImageTile(MonitorImage):
     """
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
+        """Writes all images to one file."""
         self._write_one(Path(self.save_dir, f"{index:06d}.png"), self.name, index, tile_images(images))
         self._log(index, f"{index:06d}.png")
 

@@ -30,6 +30,7 @@ def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver
     """The solver class of a row of the registry. `args` lists name, type and default of each argument."""
 
     def init(self: Solver, *args: Any, **kwargs: Any) -> None:
+        """Checks the names of arguments, and makes the core solver."""
         unknown = [key for key in kwargs if key not in signature.parameters]
         if unknown:
             nearest = question(unknown[0], signature.parameters)

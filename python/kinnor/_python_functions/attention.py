@@ -136,6 +136,7 @@ def attended(
     y = f.affine(y, out_weight, out_bias, base_axis=2)
 
     def weights() -> T:
+        """Computes the attention weights before dropout."""
         hidden = None if mask is None else f.equal_scalar(f.max(mask, axis=3, keepdims=True), float("-inf"))
         products = f.batch_matmul(f.mul_scalar(seen(q, hidden), scale), k, False, True)
         given: Any = seen(f.softmax(products if mask is None else f.add2(products, seen(mask, hidden)), 3), hidden)

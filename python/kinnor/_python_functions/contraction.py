@@ -81,6 +81,7 @@ def plan(
     text = re.sub(r"\s", "", equation)
 
     def refuse(expected: str) -> ArgumentError:
+        """The error for a malformed equation."""
         return ArgumentError(f"einsum: expected `equation` to {expected}, got {equation!r}")
 
     if not re.fullmatch(r"[A-Za-z.,]*(->[A-Za-z.]*)?", text) or "." in text.replace("...", ""):

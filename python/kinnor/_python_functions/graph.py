@@ -20,6 +20,7 @@ def without_grad(y: Variable) -> Variable:
     made: dict[Variable, Variable] = {}
 
     def twin(v: Variable) -> Variable:
+        """The copy of a variable; the variable itself if it does not depend on parameters."""
         if v in made:
             return made[v]
         if v.parent is None and v.data in registered:
@@ -27,6 +28,7 @@ def without_grad(y: Variable) -> Variable:
         return v
 
     def rebuild(f: Any) -> None:
+        """Builds a copy of a function on the copies of its inputs."""
         outputs = f(*[twin(v) for v in f.inputs])
         for old, new in zip(f.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True):
             made[old] = new

@@ -38,10 +38,12 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = repeated(value, index, x.shape[index.shape[0] :], laid_out)
 
         def put(out: Any, in_place: bool) -> Any:
+            """Stores the value at array indices, in place or in a copy."""
             return with_constant(f.scatter_nd(value, index, out=out if in_place else f.identity(out)), 1)
     else:
 
         def put(out: Any, in_place: bool) -> Any:
+            """Stores the value at slices, in place or in a copy."""
             return _core.put(out, value, keys, in_place)
 
     if isinstance(x, NdArray):

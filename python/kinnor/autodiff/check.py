@@ -101,6 +101,7 @@ def gradgradcheck(
         wanted = differentiable(xs)
 
     def gradient(*arguments: Variable) -> tuple[Any, ...]:
+        """The first derivatives of `func` for its inputs and output gradients."""
         xs, gs = arguments[: len(given)], arguments[len(given) :]
         ys = outputs_of(func, xs)
         return grad(ys, [xs[i] for i in wanted], gs, create_graph=True, materialize_grads=True)

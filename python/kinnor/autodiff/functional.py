@@ -58,6 +58,7 @@ def value_and_grad(
 
     @functools.wraps(func)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        """Returns the result of `func` and its gradient."""
         create = create_graph or is_nested()
         with at_once():
             given = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray) else x for x in args]
@@ -202,6 +203,7 @@ def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: boo
     """
 
     def gradient(*xs: Variable) -> Any:
+        """The gradient of `func`."""
         y = func(*xs)
         if not isinstance(y, Variable) or y.size != 1:
             raise GraphError("hessian: expected a function that returns a Variable of one element")

@@ -269,6 +269,7 @@ class Communicator:
         members, root = self._root("reduce", dst, group)
 
         def run(array: NDArray[Any]) -> None:
+            """Sums an array on the target process."""
             members.reduce(array, root)
 
         only = members.rank == root
@@ -324,6 +325,7 @@ class Communicator:
         members, root = self._root("bcast", src, group)
 
         def run(array: NDArray[Any]) -> None:
+            """Copies an array of the source process."""
             members.broadcast(array, root)
 
         self._collective("bcast", members, data, run, inplace, told=f" from {src}")

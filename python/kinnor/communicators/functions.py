@@ -34,15 +34,19 @@ class _Collective(PythonFunction):
 
     @property
     def name(self) -> str:
+        """The class name, as the type of the function."""
         return type(self).__name__
 
     def min_outputs(self) -> int:
+        """The number of outputs."""
         return 1
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """False: the map is linear."""
         return False
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """False: the map is linear."""
         return False
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -58,18 +62,22 @@ class _Collective(PythonFunction):
         raise NotImplementedError
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Sets the shape of the output."""
         outputs[0].reset_shape(self.output_shape(inputs[0].shape), True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Runs the collective."""
         what = f"{self.name} of shape {tuple(inputs[0].shape)}"
         self.communicator._agree(self.members, what, "function")
         with self.communicator._watched(what):
             outputs[0].data.data[...] = self.run(np.ascontiguousarray(inputs[0].data.get_data("r")))
 
     def recompute_impl(self, inputs: Any, outputs: Any) -> None:
+        """Runs the collective again."""
         self.forward_impl(inputs, outputs)
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Runs the transposed collective on the gradient."""
         back = self.transposed()
         what = f"the gradient of {self.name} of shape {tuple(inputs[0].shape)}"
         self.communicator._agree(self.members, what, "function")
@@ -80,6 +88,7 @@ class _Collective(PythonFunction):
     def gradient_impl(
         self, inputs: Any, outputs: Any, grad_outputs: Any, propagate_down: Any
     ) -> Sequence[Variable | None]:
+        """The gradient as a function of the graph."""
         return [self.transposed()(grad_outputs[0]) if propagate_down[0] else None]
 
 
@@ -91,11 +100,13 @@ class AllReduce(_Collective):
         self.division = division
 
     def run(self, x: Any) -> Any:
+        """Sums over processes."""
         total = x.copy()
         self.members.all_reduce(total)
         return total / self.members.size if self.division else total
 
     def transposed(self) -> _Collective:
+        """The same map."""
         return AllReduce(self.communicator, self.group, self.division)
 
 
@@ -103,14 +114,17 @@ class AllGather(_Collective):
     """The arrays of all processes, stacked along a new first axis. Its gradient is `ReduceScatter`."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the number of processes in front."""
         return (self.members.size, *shape)
 
     def run(self, x: Any) -> Any:
+        """Gathers the arrays."""
         parts = np.empty((self.members.size, *x.shape), x.dtype)
         self.members.all_gather(x, parts, [x.size] * self.members.size)
         return parts
 
     def transposed(self) -> _Collective:
+        """A sum, scattered."""
         return ReduceScatter(self.communicator, self.group, False)
 
 
@@ -122,6 +136,7 @@ class ReduceScatter(_Collective):
         self.division = division
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape without the first axis."""
         if not shape or shape[0] != self.members.size:
             raise CommunicatorError(
                 f"reduce_scatter: expected a first axis of {self.members.size}, the number of processes, got {shape}"
@@ -129,11 +144,13 @@ class ReduceScatter(_Collective):
         return shape[1:]
 
     def run(self, x: Any) -> Any:
+        """Sums over processes, and keeps the own slice."""
         own = np.empty(x.shape[1:], x.dtype)
         self.members.reduce_scatter(x, own, [own.size] * self.members.size)
         return own / self.members.size if self.division else own
 
     def transposed(self) -> _Collective:
+        """A gather with the same division."""
         return _Scaled(self.communicator, self.group, self.division)
 
 
@@ -145,10 +162,12 @@ class _Scaled(AllGather):
         self.division = division
 
     def run(self, x: Any) -> Any:
+        """Gathers and divides."""
         parts = super().run(x)
         return parts / self.members.size if self.division else parts
 
     def transposed(self) -> _Collective:
+        """A scattered sum with the same division."""
         return ReduceScatter(self.communicator, self.group, self.division)
 
 
@@ -162,11 +181,13 @@ class Broadcast(_Collective):
         self.src = src
 
     def run(self, x: Any) -> Any:
+        """Copies the array of process `src`."""
         values = x.copy()
         self.members.broadcast(values, self.members.ranks.index(self.src))
         return values
 
     def transposed(self) -> _Collective:
+        """A sum on process `src`."""
         return _Reduce(self.communicator, self.group, self.src)
 
 
@@ -174,12 +195,14 @@ class _Reduce(Broadcast):
     """The sum over all processes on one process, and zeros on the others. The gradient of `Broadcast`."""
 
     def run(self, x: Any) -> Any:
+        """Sums on process `src`; zeros elsewhere."""
         root = self.members.ranks.index(self.src)
         total = x.copy()
         self.members.reduce(total, root)
         return total if self.members.rank == root else np.zeros_like(total)
 
     def transposed(self) -> _Collective:
+        """A copy from process `src`."""
         return Broadcast(self.communicator, self.group, self.src)
 
 
@@ -191,9 +214,11 @@ class Copied(_Collective):
     """Identity of a replicated array that each process uses differently. Gradients are summed over processes."""
 
     def run(self, x: Any) -> Any:
+        """Returns the input."""
         return x
 
     def transposed(self) -> _Collective:
+        """A sum over processes."""
         return Summed(self.communicator, self.group)
 
 
@@ -201,11 +226,13 @@ class Summed(_Collective):
     """The sum of the processes' arrays, replicated. Its gradient is passed on unchanged."""
 
     def run(self, x: Any) -> Any:
+        """Sums over processes."""
         total = x.copy()
         self.members.all_reduce(total)
         return total
 
     def transposed(self) -> _Collective:
+        """The identity."""
         return Copied(self.communicator, self.group)
 
 
@@ -213,14 +240,17 @@ class Joined(_Collective):
     """The parts of all processes, concatenated along the last axis."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the last axis multiplied by the number of processes."""
         return (*shape[:-1], shape[-1] * self.members.size)
 
     def run(self, x: Any) -> Any:
+        """Gathers and concatenates the parts."""
         parts = np.empty((self.members.size, *x.shape), x.dtype)
         self.members.all_gather(x, parts, [x.size] * self.members.size)
         return np.moveaxis(parts, 0, -2).reshape(self.output_shape(x.shape))
 
     def transposed(self) -> _Collective:
+        """The own part."""
         return Part(self.communicator, self.group)
 
 
@@ -228,6 +258,7 @@ class Part(_Collective):
     """This process's part of a replicated array, along the last axis."""
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape with the last axis divided by the number of processes."""
         if not shape or shape[-1] % self.members.size:
             raise CommunicatorError(
                 f"Part: expected a last axis that {self.members.size} processes divide, got shape {shape}"
@@ -235,10 +266,12 @@ class Part(_Collective):
         return (*shape[:-1], shape[-1] // self.members.size)
 
     def run(self, x: Any) -> Any:
+        """Slices the own part."""
         width = x.shape[-1] // self.members.size
         return x[..., width * self.members.rank : width * (self.members.rank + 1)]
 
     def transposed(self) -> _Collective:
+        """The concatenation of all parts."""
         return Joined(self.communicator, self.group)
 
 
@@ -325,32 +358,40 @@ class _RunningStatistics(PythonFunction):
 
     @property
     def name(self) -> str:
+        """The type of the function."""
         return "RunningStatistics"
 
     def min_outputs(self) -> int:
+        """The number of outputs: mean and variance."""
         return 2
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """False: the function is the identity."""
         return False
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """False: the function is the identity."""
         return False
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Sets the shapes of the outputs."""
         for x, y in zip(inputs, outputs, strict=False):
             y.reset_shape(x.shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Copies the statistics of the batch, and updates the running statistics."""
         self.recompute_impl(inputs, outputs)
         for batch, running, factor in ((*inputs[::2], 1.0), (*inputs[1::2], self.unbiased)):
             values = running.data.data
             values[...] = self.decay_rate * values + (1 - self.decay_rate) * factor * batch.data.data
 
     def recompute_impl(self, inputs: Any, outputs: Any) -> None:
+        """Copies the statistics of the batch, without an update."""
         for x, y in zip(inputs, outputs, strict=False):
             y.data.data[...] = x.data.data
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Passes the gradients on."""
         for n in (0, 1):
             if propagate_down[n]:
                 g = outputs[n].grad.data
@@ -359,6 +400,7 @@ class _RunningStatistics(PythonFunction):
     def gradient_impl(
         self, inputs: Any, outputs: Any, grad_outputs: Any, propagate_down: Any
     ) -> Sequence[Variable | None]:
+        """Passes the gradients on; running statistics have none."""
         return [*grad_outputs, None, None]
 
 

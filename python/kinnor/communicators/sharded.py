@@ -300,6 +300,7 @@ class _SumWhereOwned(CommunicatorBackwardCallback):
         self._solver = solver
 
     def on_finish_backward(self) -> None:
+        """Sums each gradient on its parameter's owner."""
         self._solver._sum()
 
 

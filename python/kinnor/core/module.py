@@ -56,6 +56,7 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def run(self: Module, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method in the module's parameter scope."""
         _called.modules.append(self)
         try:
             with parameter_scope("", self.parameter_scope):

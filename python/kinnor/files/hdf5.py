@@ -181,6 +181,7 @@ def _keys(op: str, place: _Place, group: Any) -> list[bytes]:
     most = place.left // _LEAST_LINK
 
     def take(key: bytes) -> bool | None:
+        """Collects a name; True stops the iteration."""
         keys.append(key)
         return True if len(keys) > most else None
 
@@ -225,6 +226,7 @@ class _Patient:
         self.error: OSError | None = None
 
     def write(self, content: Any) -> int:
+        """Writes bytes. After an error it does nothing."""
         rest = memoryview(content).cast("B")
         n_bytes = len(rest)
         try:
@@ -235,6 +237,7 @@ class _Patient:
         return n_bytes
 
     def readinto(self, target: Any) -> int:
+        """Reads until the target is full or the file ends."""
         view = memoryview(target).cast("B")
         at = 0
         while n := self.file.readinto(view[at:]):  # type: ignore[attr-defined]
@@ -242,12 +245,15 @@ class _Patient:
         return at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves the position."""
         return self.file.seek(offset, whence)
 
     def tell(self) -> int:
+        """The position."""
         return self.file.tell()
 
     def truncate(self, size: int | None = None) -> int:
+        """Changes the size, and stores an error."""
         try:
             return self.file.truncate(size)
         except OSError as error:

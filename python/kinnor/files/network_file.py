@@ -259,6 +259,7 @@ def write_archive(
         parameter_file.save(held, entries, parameter_format)
 
     def fill(target: Path | BytesIO) -> None:
+        """Writes the archive to a file."""
         with zipfile.ZipFile(target, "w") as archive:
             archive.writestr("nnp_version.txt", f"{VERSION}\n")
             archive.writestr("network.nntxt", text(proto))
@@ -292,6 +293,7 @@ def _put(path: PathOrFile, content: bytes) -> None:
     """Writes bytes to a file or file object."""
 
     def fill(target: Path | BytesIO) -> None:
+        """Writes the bytes to a file."""
         if isinstance(target, Path):
             target.write_bytes(content)
         else:

@@ -209,6 +209,7 @@ def _format(op: str, path: PathOrFile, extension: str | None) -> _Format:
 
 
 def _known() -> str:
+    """The supported extensions, for errors."""
     return " or ".join(filter(None, _FORMATS))
 
 
@@ -297,6 +298,7 @@ _H5_AXES = 32
 
 
 def _write_h5(path: Path, entries: list[Entry]) -> None:
+    """Writes an HDF5 file in place."""
     for entry in entries:
         if entry.values.dtype.kind not in "biuf":
             raise ParameterError(
@@ -316,6 +318,7 @@ def _write_h5(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_h5(path: Path) -> list[Entry]:
+    """Reads an untrusted HDF5 file."""
     return read_h5("load_parameters", path)
 
 
@@ -355,6 +358,7 @@ def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
     """
 
     def read(path: Path) -> dict[str, NDArray[Any]]:
+        """Reads all datasets."""
         with hdf5.reading(op, path) as nodes:
             return {node.name: node.values() for node in nodes if node.is_dataset}
 
@@ -365,6 +369,7 @@ def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write_protobuf(path: Path, entries: list[Entry]) -> None:
+    """Writes a protobuf file in place."""
     for entry in entries:
         if not _is_float(entry.values):
             raise ParameterError(
@@ -376,6 +381,7 @@ def _write_protobuf(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_protobuf(path: Path) -> list[Entry]:
+    """Reads an untrusted protobuf file."""
     try:
         return [Entry(*found) for found in parameter_protobuf.decode(path.read_bytes())]
     except (OverflowError, ValueError) as error:

@@ -79,6 +79,7 @@ def _format(op: str, path: str | os.PathLike[str]) -> _Format:
 
 
 def _known() -> str:
+    """The supported extensions, for errors."""
     return " or ".join(_FORMATS)
 
 
@@ -86,6 +87,7 @@ def _known() -> str:
 
 
 def _write_safetensors(path: Path, states: dict[str, State]) -> None:
+    """Writes a safetensors file in place."""
     entries = []
     for key, state in states.items():
         arrays = {**state.arrays, "t": np.asarray(state.t, np.int64)}
@@ -94,6 +96,7 @@ def _write_safetensors(path: Path, states: dict[str, State]) -> None:
 
 
 def _read_safetensors(path: Path) -> dict[str, State]:
+    """Reads an untrusted safetensors file."""
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
     for entry in parameter_file.read_safetensors(path):
         key, _, name = entry.name.rpartition("/")
@@ -116,6 +119,7 @@ def _state(path: str | os.PathLike[str], key: str, arrays: dict[str, NDArray[Any
 
 
 def _write_h5(path: Path, states: dict[str, State]) -> None:
+    """Writes an HDF5 file in place."""
     with hdf5.writing("save_states", path) as file:
         for index, (key, state) in enumerate(states.items()):
             group = file.create_group(key)
@@ -126,6 +130,7 @@ def _write_h5(path: Path, states: dict[str, State]) -> None:
 
 
 def _read_h5(path: Path) -> dict[str, State]:
+    """Reads an untrusted HDF5 file."""
     return read_h5(path)
 
 
@@ -158,11 +163,13 @@ def read_h5(path: str | os.PathLike[str], content: bytes | None = None) -> dict[
 
 
 def _write_protobuf(path: Path, states: dict[str, State]) -> None:
+    """Writes a protobuf file in place."""
     with path.open("wb") as file:
         file.writelines(solver_protobuf.pieces((key, *state) for key, state in states.items()))
 
 
 def _read_protobuf(path: Path) -> dict[str, State]:
+    """Reads an untrusted protobuf file."""
     try:
         return {key: State(t, arrays) for key, t, arrays in solver_protobuf.decode(path.read_bytes())}
     except (ValueError, OverflowError) as error:

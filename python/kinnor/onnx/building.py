@@ -140,6 +140,7 @@ class Builder:
         attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
+            """Builds an inner graph of the node. Returns its outputs."""
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
             for tensor in held.initializer:
                 inner[tensor.name] = Value(reading.array_of(tensor, self._folder))

@@ -62,6 +62,7 @@ class TensorFile:
         with self.path.open("rb") if self._places else nullcontext() as file:
 
             def content(tensor: Any) -> bytes | None:
+                """The bytes of a tensor in the file, or None."""
                 place = self.place(tensor)
                 if file is None or place is None:
                     return None
@@ -132,6 +133,7 @@ def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
     """
 
     def number(at: int) -> tuple[int, int]:
+        """Decodes a varint. Returns its value and the position after it."""
         value = 0
         for shift in range(0, 70, 7):
             value |= (content[at] & 127) << shift

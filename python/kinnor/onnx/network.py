@@ -327,6 +327,7 @@ class Model:
             for name in self.inputs:
 
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
+                    """Makes an input variable, or a constant if shapes depend on the input."""
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
                     variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
@@ -379,6 +380,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     """
 
     def read(path: Path) -> Model:
+        """Reads and checks the model."""
         proto, tensors = reading.read(path)
         return Model(proto, path.parent, tensors)
 

@@ -275,6 +275,7 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
         raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
 
     def read(path: Path) -> bytes:
+        """Reads the tensor's bytes."""
         with path.open("rb") as file:
             file.seek(offset)
             found = file.read(size)

@@ -200,6 +200,7 @@ def _written(
             raise ArgumentError(f"onnx.save: expected names for outputs that inputs do not have, got {key!r}")
 
     def tensor(x: Variable) -> Tensor:
+        """The ONNX tensor of a variable. Variables without parent become initializers."""
         if x not in made:
             if x.parent is not None and x.parent in network.functions:
                 raise UnsupportedError(f"onnx.save: expected functions in order, got {x.parent.info.type_name} later")
@@ -224,6 +225,7 @@ def _written(
     held = {key: x for key, x in graph.held.items() if key in used}
 
     def info(key: str, dtype: Any, shape: Sequence[int]) -> Any:
+        """The `ValueInfoProto` of an input or output."""
         lengths = [int(n) if not per(n) else "batch" if n == batch else f"batch_{k}" for k, n in enumerate(shape)]
         return helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), lengths)
 

@@ -114,6 +114,7 @@ class Stages:
         """
 
         def compute(held: list[Value]) -> bool:
+            """Turns variables into constants if no cached graph depends on it. Returns True if it did."""
             if not self._may_compute(held, tensors):
                 return False
             if is_kept:

@@ -171,9 +171,11 @@ def _heads(
         raise RangeError(f"{op}: expected `param_init` for {', '.join(known)}, got one for {unknown[0]!r}")
 
     def parameter(name: str, shape: tuple[int, ...], default: Any) -> Variable:
+        """A parameter with its initial value."""
         return get_parameter_or_create(name, shape, init.get(name, default), True, not fix_parameters)
 
     def uniform(fans: tuple[int, int]) -> UniformInitializer:
+        """The default initializer for a number of inputs and outputs."""
         return UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
 
     shapes = [(query.shape[2], e), (key.shape[2], e), (value.shape[2], v), (v, out)]

@@ -70,6 +70,7 @@ def svd_affine(
     matrix, r = Matrix(op, inp, n_outmaps, base_axis), count(op, "r", r)
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         u, s, v = np.linalg.svd(_whole(op, matrix, uv_init, rng).reshape(matrix.shape[0], -1), full_matrices=False)
         return {"U": (u * s)[:, :r], "V": v[:r].reshape(-1, *matrix.maps)}
 
@@ -130,6 +131,7 @@ def svd_convolution(
     (out, inmaps, *taps), ones = filters.shape, (1,) * len(filters.shape[2:])
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         whole = _whole(op, filters, uv_init, rng).reshape(out, inmaps, -1).transpose(1, 2, 0)
         u, s, v = np.linalg.svd(whole, full_matrices=False)  # For each input map.
         u, v = (u * s[:, None])[:, :, :r], v[:, :r]
@@ -207,6 +209,7 @@ def cpd3_convolution(
     (out, inmaps, *taps), ones = filters.shape, (1,) * len(filters.shape[2:])
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         from ..utils.factorization import cpd
 
         whole = _whole(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))

@@ -41,6 +41,7 @@ def parametric_function_api(
     """
 
     def decorate(function: F) -> F:
+        """Decorates a function."""
         signature = _with_name(function)
         place = len(signature.parameters) - 1
         scope = function.__name__ if scope_name is None else scope_name
@@ -48,6 +49,7 @@ def parametric_function_api(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Calls the function in its parameter scope."""
             if len(args) <= place:
                 name = kwargs.pop("name", None)
             elif len(args) == place + 1 and "name" not in kwargs:

@@ -25,6 +25,7 @@ def _layer(kind: str, row: Any, is_scaled: bool) -> Any:
     bias = 4 if is_scaled else 3
 
     def write(c: Call) -> Any:
+        """Writes the layer with the binary weight."""
         g, weight = c.graph, _signs(c)
         if is_scaled:
             made_of = [0] if kind == "Affine" else range(1, len(c.shapes[1]))

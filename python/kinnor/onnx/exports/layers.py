@@ -54,6 +54,7 @@ def _convolution(c: Call) -> Tensor:
     more = c.args.get("output_padding")
 
     def write(x: Tensor) -> Tensor:
+        """Writes the convolution of an input."""
         return g.op(
             "ConvTranspose" if is_transposed else "Conv",
             x,
@@ -77,6 +78,7 @@ def _depthwise(c: Call) -> Tensor:
     group = c.shape[base] // int(c.args["divisor"]) if is_transposed else c.shape[base]
 
     def write(x: Tensor) -> Tensor:
+        """Writes the convolution of an input."""
         return g.op(
             "ConvTranspose" if is_transposed else "Conv",
             x,
@@ -108,6 +110,7 @@ def _pooling(c: Call) -> Tensor:
     is_max = c.kind == "MaxPooling"
 
     def write(x: Tensor) -> Tensor:
+        """Writes the pooling of an input."""
         pads = [*pad, *(p + e for p, e in zip(pad, extra, strict=True))]
         if any(p >= k for p, k in zip(pads, kernel * 2, strict=True)):
             value = float(np.finfo(np.float32).min) if is_max else 0.0
@@ -269,6 +272,7 @@ def _detected(c: Call) -> Tensor:
     boxes, objectness, classes = g.split(x, 2, [4, 1, size - 5])
 
     def kept(v: Tensor) -> Tensor:
+        """Elements, with zero for elements below the threshold."""
         return g.op("Where", g.op("Less", v, least, dtype=np.bool_), g.number(0), v)
 
     objectness = kept(objectness)

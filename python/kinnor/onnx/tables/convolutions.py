@@ -176,6 +176,7 @@ def averaged(node: Node, x: Variable) -> Variable:
         return F.average_pooling(x, kernel, strides)
 
     def summed(x: Variable) -> Variable:
+        """The sums over all windows."""
         if dilations is None:
             return F.sum_pooling(x, kernel, strides)
         return reduce(F.add2, _windows(x, kernel, strides, dilations))

@@ -85,6 +85,7 @@ def _turns(node: Node, times: int | None) -> Iterator[Callable[[int], None]]:
     budget.expect(known * n_built(node.get("body"), _Scope(node.scope)))
 
     def begin(turn: int) -> None:
+        """Notes the number of remaining iterations."""
         budget.turns = outer * max(known - turn, 1)
 
     try:

@@ -152,6 +152,7 @@ def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
     gates = (n_directions, len(places), size)
 
     def ours(held: Variable) -> Variable:
+        """Gates in Kinnor's order."""
         return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(places), axis=1)
 
     w = F.concatenate(reshape(node.x(1), (*gates, n_in)), reshape(node.x(2), (*gates, size)), axis=3)

@@ -59,6 +59,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
     of_some = _reduction(function)
 
     def end(dtype: Any) -> Any:
+        """The result over no elements."""
         if dtype.kind in "iu":
             return np.iinfo(dtype).min if is_largest else np.iinfo(dtype).max
         if dtype.kind == "b":
@@ -78,6 +79,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         return np.asarray(fold(x, axis=tuple(_axes(node)), keepdims=keeps(node), initial=end(x.dtype))).astype(x.dtype)
 
     def keeps(node: Node) -> bool:
+        """True if the node keeps reduced axes."""
         return bool(node.get("keepdims", 1))
 
     return Row(build, folded)
