@@ -165,7 +165,9 @@ def load_checkpoint(
         raise failure
     wrong = next((text for text in told if text), None)
     if ready is None or wrong is not None:
-        raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another one: {wrong}")
+        raise ParameterError(
+            f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}"
+        )
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
     try:
         for name, solver in parts.solvers.items():
@@ -418,7 +420,7 @@ def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArr
         is_known = about["kinnor"] == 1 and all(set(own) >= {"random", "iterators"} for own in about["processes"])
         is_known = is_known and len(about["processes"]) > 0 and "values" in about
     except (AttributeError, IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ParameterError(f"load_checkpoint: expected a checkpoint, got {path}, which is none") from error
+        raise ParameterError(f"load_checkpoint: expected a checkpoint, got another file: {path}") from error
     if not is_known or any(Path(name).name != name for name in shards):
         raise ParameterError(f"load_checkpoint: expected a checkpoint of this version, got another in {path}")
     found = {name: array for name, array in found.items() if is_needed(name)}
@@ -434,7 +436,9 @@ def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArr
         try:
             found[name] = np.concatenate([pieces[file] for file in files], axis)
         except (KeyError, ValueError, IndexError) as error:
-            raise ParameterError(f"load_checkpoint: expected the parts of {name!r}, got others in {path}") from error
+            raise ParameterError(
+                f"load_checkpoint: expected all parts of {name!r}, got other ones in {path}"
+            ) from error
     return found, about
 
 

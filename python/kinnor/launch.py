@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--oversubscribe", action="store_true", help="allow more processes than there are cores")
     parser.add_argument("--hosts", help="machines as mpirun takes them, such as a:4,b:4")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
-    parser.add_argument("program", help="the program, a file of Python")
+    parser.add_argument("program", help="the program, a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     given = parser.parse_args(arguments)
     refusal = _problem(given)
@@ -66,7 +66,7 @@ def _problem(given: argparse.Namespace) -> str | None:
             "--oversubscribe allows more"
         )
     if not given.module and not Path(given.program).is_file():
-        return f"expected a file of Python, got {given.program}, which is none"
+        return f"expected a Python file, got {given.program}, which does not exist"
     if _mpirun() is None:
         return 'expected mpirun on the PATH, got none; `pip install "kinnor[mpi]"` brings one'
     try:

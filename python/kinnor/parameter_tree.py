@@ -210,7 +210,7 @@ def check_paths(op: str, paths: list[str]) -> None:
             raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
         if second.startswith(first):
             raise ParameterError(
-                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
+                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which passes through one"
             )
 
 

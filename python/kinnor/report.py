@@ -113,7 +113,7 @@ def last_step(profile: Profile) -> list[Moment]:
         raise CallError(f"plan_report: expected `profile` to be a Profile, got {type(profile).__name__}")
     moments = profile.memory()
     if not moments:
-        raise ArgumentError("plan_report: expected a profile of a block that runs functions, got one that saw none run")
+        raise ArgumentError("plan_report: expected a profile of a block that runs functions, got one without functions")
     turns = (n for n in range(1, len(moments)) if (moments[n - 1].phase, moments[n].phase) == ("backward", "forward"))
     return moments[max(turns, default=0) :]
 

@@ -137,7 +137,7 @@ def advanced(x: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
     """
     chosen = [i for i, k in enumerate(keys) if isinstance(k, (int, np.integer, *Arrays))]
     if any(isinstance(k, slice) and (k != slice(None) or i < chosen[-1]) for i, k in enumerate(keys)):
-        raise _core.UnsupportedError("index: arrays together with slices before or between them are not supported")
+        raise _core.UnsupportedError("index: expected slices only after arrays, got one before or between them")
     own = [keys[i] for i in chosen]
     live = all(isinstance(k, (NdArray, Variable)) and not is_mask(k) and k.shape == own[0].shape for k in own)
     index = f.stack(*[leaf(x, k) for k in own]) if live else Variable.from_numpy_array(known(x, own))

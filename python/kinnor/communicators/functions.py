@@ -429,7 +429,7 @@ def sync_batch_normalization(
         variance: Running variance, updated like `mean`.
         comm: The communicator.
         group: Name of the group.
-        axes: Axes that have statistics of their own.
+        axes: Axes with separate statistics.
         decay_rate: Weight of the old running statistics in an update.
         eps: Small number that keeps the root away from 0.
         batch_stat: Whether to use the statistics of the batch; otherwise the running statistics.

@@ -57,7 +57,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
                     raise error
                 return found
         if time.monotonic() > deadline:
-            raise FileBusyError(f"{op}: expected a file that stays as it is while it is read, got {path}")
+            raise FileBusyError(f"{op}: expected a file that no process writes while it is read, got {path}")
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:

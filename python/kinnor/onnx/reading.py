@@ -62,7 +62,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
     except (Error, OSError):
         raise
     except Exception as error:
-        raise OnnxError(f"onnx.load: expected an ONNX model in {path}, got bytes that are none") from error
+        raise OnnxError(f"onnx.load: expected an ONNX model, got another file: {path}") from error
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
     return model, tensors
@@ -202,7 +202,7 @@ def _check_order(graph: Any, outer: set[str]) -> None:
             known.add(name)
     for output in graph.output:
         if output.name not in known:
-            raise OnnxError(f"onnx.load: expected something that makes the output {output.name!r}, got nothing")
+            raise OnnxError(f"onnx.load: expected a node or input for the output {output.name!r}, got none")
 
 
 def dtype_of(element_type: int) -> np.dtype[Any]:
@@ -253,7 +253,7 @@ def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> 
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except Exception as error:
-        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
+        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got a malformed tensor: {error}") from error
 
 
 def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
@@ -270,7 +270,7 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or size)
     except ValueError as error:
-        raise OnnxError(f"{where}: expected whole numbers as offset and length, got others") from error
+        raise OnnxError(f"{where}: expected integers as offset and length, got other text") from error
     if length != size or offset < 0 or offset + size > path.stat().st_size:
         raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
 

@@ -150,7 +150,7 @@ def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilatio
 def _max_pool(node: Node) -> Any:
     """Builds `MaxPool`."""
     if node.n_outputs > 1:
-        raise node.unsupported("expected one output, got the indices too")
+        raise node.unsupported("expected one output, got indices as a second one")
     x = node.x()
     pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]

@@ -97,7 +97,7 @@ def _turns(node: Node, times: int | None) -> Iterator[Callable[[int], None]]:
 def _run(node: Node, given: Sequence[Value]) -> list[Value]:
     """Builds the body of a loop once. Returns its outputs."""
     if node.run is None:
-        raise node.unsupported("expected a graph inside, got none")
+        raise node.unsupported("expected a node with a graph, got none")
     return node.run(node.get("body"), given)
 
 

@@ -97,7 +97,7 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         given = node.get("activations")
         known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
         if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
-            raise node.unsupported("expected the usual activations without clip, got others")
+            raise node.unsupported("expected the default activations without clip, got other ones")
         if node.get("layout", 0):
             x = F.transpose(x, (1, 0, 2))
         length, batch, n_in = x.shape

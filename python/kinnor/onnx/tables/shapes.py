@@ -385,7 +385,7 @@ def _eye_like(node: Node) -> Any:
 def _if(node: Node) -> list[Value]:
     """Builds `If`."""
     if node.run is None:
-        raise node.unsupported("expected a graph inside, got none")
+        raise node.unsupported("expected a node with graphs, got none")
     return node.run(node.get("then_branch" if bool(node.static(0).item()) else "else_branch"))
 
 

@@ -73,7 +73,7 @@ def _deform(node: Node) -> Variable:
     n = node.x(1).ndim - 2
     pads = node.get("pads") or [0] * (2 * n)
     if pads[:n] != pads[n:]:
-        raise node.unsupported(f"expected a frame as wide before as after, got {pads}")
+        raise node.unsupported(f"expected equal padding before and after, got {pads}")
     return F.deformable_convolution(
         node.x(0),
         node.x(1),
