@@ -165,9 +165,7 @@ def load_checkpoint(
         raise failure
     wrong = next((text for text in told if text), None)
     if ready is None or wrong is not None:
-        raise ParameterError(
-            f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}"
-        )
+        raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}")
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
     try:
         for name, solver in parts.solvers.items():
