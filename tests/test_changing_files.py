@@ -149,11 +149,11 @@ def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
         calls.append(1)
         os.utime(path, ns=(0, len(calls)))
 
-    with pytest.raises(steady.FileBusyError, match="stays as it is"):
+    with pytest.raises(steady.FileBusyError, match="that no process writes"):
         steady.steadily("load", path, read)
     assert len(calls) > 1
     monkeypatch.setattr(steady, "_is_fresh", lambda _: True)
-    with pytest.raises(steady.FileBusyError, match="load_parameters: expected a file that stays as it is"):
+    with pytest.raises(steady.FileBusyError, match="load_parameters: expected a file that no process writes"):
         nn.load_parameters(path)
 
 

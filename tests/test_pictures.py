@@ -154,7 +154,7 @@ def test_the_picture_of_a_plan_shows_the_backward_run_of_a_profile():
     assert page.count("<line") == 0 and nn.plan_report(loss, 2**22, profile=p)._repr_html_().count("<line") == 2
     with nn.profile() as nothing:
         pass
-    with pytest.raises(nn.ArgumentError, match="got one that saw none run"):
+    with pytest.raises(nn.ArgumentError, match="got one without functions"):
         nn.plan_report(loss, profile=nothing)
     with pytest.raises(nn.CallError, match="expected `profile` to be a Profile, got str"):
         nn.plan_report(loss, profile="p")

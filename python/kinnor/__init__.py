@@ -1,4 +1,4 @@
-"""Kinnor: deep learning on the machine at hand, under the API of NNabla.
+"""Kinnor: deep learning on CPUs, with the API of NNabla.
 
 >>> import numpy as np
 >>> import kinnor as nn, kinnor.functions as F
@@ -194,7 +194,7 @@ LAZY = (
     "testing",
     "utils",
 )
-"""Submodules that are loaded when they are first named, so that importing Kinnor stays quick."""
+"""Submodules that are imported on first access, so that importing Kinnor stays fast."""
 
 
 LAZY_NAMES = {
@@ -211,7 +211,7 @@ LAZY_NAMES = {
     "save_checkpoint": "checkpoint",
     "show": "pictures",
 }
-"""What is in such a submodule and has a name here as well."""
+"""Names of the package that are imported from a submodule on first access."""
 
 
 def __getattr__(name: str) -> ModuleType | Any:

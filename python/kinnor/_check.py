@@ -1,4 +1,4 @@
-"""Refusals of plain arguments, in one voice."""
+"""Checks of plain arguments. Each raises an error with a uniform text if the argument does not fit."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -11,21 +11,21 @@ from ._core import CallError, Error, RangeError
 
 
 def flag(op: str, name: str, value: Any) -> bool:
-    """Refuse what is not True or False, those of NumPy, 1 or 0."""
+    """The argument as a bool. Raises CallError unless it is True, False, a NumPy bool, 0 or 1."""
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
     raise CallError(f"{op}: expected `{name}` to be True or False, got {value!r}")
 
 
 def number(op: str, name: str, value: Any) -> Any:
-    """Refuse what is no real number; an array of one, without axes, is one. Returned as it is."""
+    """The argument, unchanged. Raises CallError unless it is a real number or an array of shape ()."""
     if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
         return value
     raise CallError(f"{op}: expected `{name}` to be a number, got {value!r}")
 
 
 def whole(op: str, name: str, value: Any) -> int:
-    """Refuse what is no whole number. A float that is one, as `16 / 2`, stands for the integer."""
+    """The argument as an int. Raises CallError unless it is a whole number; floats such as `16 / 2` count as one."""
     found = as_whole(value)
     if found is None:
         raise CallError(f"{op}: expected `{name}` to be a whole number, got {value!r}")
@@ -33,7 +33,7 @@ def whole(op: str, name: str, value: Any) -> int:
 
 
 def as_whole(value: Any) -> int | None:
-    """The integer that a number is, whole floats included; None for everything else.
+    """The argument as an int if it is an integer or a whole float, else None.
 
     >>> as_whole(16 / 2), as_whole(2.5), as_whole("8")
     (8, None, None)
@@ -41,7 +41,7 @@ def as_whole(value: Any) -> int | None:
     if hasattr(value, "__index__"):
         try:
             return index(value)
-        except TypeError:  # An array of several.
+        except TypeError:  # An array of several elements.
             return None
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
@@ -49,7 +49,7 @@ def as_whole(value: Any) -> int | None:
 
 
 def count(op: str, name: str, value: Any, error: type[Error] = RangeError) -> int:
-    """Refuse what is no whole number, with a `CallError`, and what is below one, with an `error`."""
+    """The argument as an int. Raises CallError unless it is a whole number, and `error` if it is below 1."""
     found = whole(op, name, value)
     if found < 1:
         raise error(f"{op}: expected `{name}` to be at least 1, got {value}")
@@ -57,25 +57,25 @@ def count(op: str, name: str, value: Any, error: type[Error] = RangeError) -> in
 
 
 def callee(op: str, name: str, value: Any) -> Any:
-    """Refuse what cannot be called. Returned as it is."""
+    """The argument, unchanged. Raises CallError unless it is callable."""
     if callable(value):
         return value
     raise CallError(f"{op}: expected `{name}` to be something to call, got {value!r}")
 
 
 def text(op: str, name: str, value: Any) -> str:
-    """Refuse what is no string."""
+    """The argument, unchanged. Raises CallError unless it is a string."""
     if isinstance(value, str):
         return value
     raise CallError(f"{op}: expected `{name}` to be a string, got {value!r}")
 
 
 MOST_ITEMS = 1 << 16
-"""What is no list or tuple may have this many items: there may be no end to them."""
+"""The most items that an argument other than a list or tuple may have. Guards against endless iterators."""
 
 
 def items(op: str, name: str, value: Iterable[Any]) -> list[Any]:
-    """The items of an argument as a list; refuse what may have no end to them."""
+    """The items of an iterable argument as a list. Raises CallError for iterators of more than `MOST_ITEMS` items."""
     if isinstance(value, (list, tuple)):
         return list(value)
     found = list(islice(value, MOST_ITEMS + 1))

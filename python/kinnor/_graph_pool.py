@@ -1,6 +1,6 @@
-"""Graphs of a loaded model for calls from several threads, and the lock for building them.
+"""A pool of equal graphs for parallel calls of a model, and the lock under which graphs are built.
 
-Knows threads and forks; knows nothing of models.
+Both work across threads and forks, and do not depend on models.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["BuildLock", "GraphPool"]
 Graph = TypeVar("Graph")
 
 _MOST = max(4, os.cpu_count() or 1)
-"""Number of graphs for one input shape before a call waits for a free one."""
+"""A call waits for a free graph if this many exist for its input shape."""
 
 _PATIENCE = 2.0
-"""Seconds that a call waits for a free graph."""
+"""Longest time that a call waits for a free graph, in seconds."""
 
 _pools: WeakSet[GraphPool[Any]] = WeakSet()
 _locks: WeakSet[BuildLock] = WeakSet()
@@ -34,7 +34,7 @@ _locks: WeakSet[BuildLock] = WeakSet()
 class GraphPool(Generic[Graph]):
     """Equal graphs for one input shape. Each call uses its own, so calls run in parallel.
 
-    A call that finds no free graph builds another one. If there are many already, it first waits for a free one.
+    A call that finds no free graph builds another one. If the pool has many graphs, the call first waits for one.
     """
 
     __slots__ = ("__weakref__", "_free", "_n_made", "get", "give")
@@ -44,20 +44,21 @@ class GraphPool(Generic[Graph]):
         _pools.add(self)
 
     def _renew(self) -> None:
+        """Empties the pool."""
         self._free: SimpleQueue[Graph] = SimpleQueue()
         self._n_made = 0
         self.get = self._free.get_nowait  # like `free`, but raises `queue.Empty` if no graph is free
         self.give = self._free.put  # returns a graph to the pool
 
     def free(self) -> Graph | None:
-        """Take a graph that no call uses, or None."""
+        """Takes a free graph out of the pool. Returns None if there is none."""
         try:
             return self._free.get_nowait()
         except Empty:
             return None
 
     def take(self) -> Graph | None:
-        """Like `free`, but waits if there are many graphs. None if the caller has to build one."""
+        """Takes a free graph, and waits for one if there are many. Returns None if the caller has to build one."""
         if self._n_made < _MOST:
             return self.free()
         try:
@@ -66,11 +67,11 @@ class GraphPool(Generic[Graph]):
             return None
 
     def add(self) -> None:
-        """Count a new graph. The call that built it returns it by `give`."""
+        """Counts a graph that the caller has built. The caller puts it into the pool by `give`."""
         self._n_made += 1
 
     def _after_fork(self) -> None:
-        """Keep the free graphs. The threads that used the others do not exist in the child."""
+        """Keeps only the free graphs in a forked child. The threads that used the others do not exist there."""
         free = self._free
         self._renew()
         for _ in range(free.qsize()):
@@ -79,10 +80,10 @@ class GraphPool(Generic[Graph]):
 
 
 class BuildLock:
-    """A lock for building graphs. It is free in a forked child. A copy is another lock.
+    """A lock for building graphs, which a thread cannot take twice. Copies and forked children get a free lock.
 
     Args:
-        title: What errors call the owner.
+        title: Name of the owner in error messages.
     """
 
     def __init__(self, title: str) -> None:
@@ -94,12 +95,13 @@ class BuildLock:
         return BuildLock, (self._title,)
 
     def _renew(self) -> None:
+        """Replaces the lock by a free one."""
         self._lock = threading.RLock()
         self._is_held = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock in a block.
+        """Holds the lock in a `with` block.
 
         Raises:
             GraphError: If this thread holds the lock already, for example in a signal handler.
@@ -115,6 +117,7 @@ class BuildLock:
 
 
 def _after_fork() -> None:
+    """Resets all pools and locks in a forked child."""
     for pool in tuple(_pools):
         pool._after_fork()
     for lock in tuple(_locks):

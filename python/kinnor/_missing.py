@@ -1,9 +1,9 @@
-"""What NNabla has and Kinnor has not, by module: for errors that say so. Written by `make missing`; do not edit."""
+"""Names of NNabla that Kinnor lacks, for error messages. Written by `make missing`; do not edit."""
 
 from __future__ import annotations
 
 PAGE = "docs/differences.md"
-"""Where it is told."""
+"""The page that lists the differences."""
 
 NAMES: dict[str, tuple[str, ...]] = {
     "": ("add_available_context",),
@@ -121,7 +121,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "CacheReaderWithPrefetch",
     ),
 }
-"""Names that are missing, by the module of NNabla's, without the leading `nnabla.`, that has them."""
+"""Missing names, by NNabla's module without the leading `nnabla.`."""
 
 MODULES: tuple[str, ...] = (
     "core.variable_batch_size",
@@ -138,4 +138,4 @@ MODULES: tuple[str, ...] = (
     "utils.nvml",
     "utils.save_function",
 )
-"""Modules that are missing as a whole."""
+"""Modules without any counterpart in Kinnor."""

@@ -1,4 +1,4 @@
-"""What a misspelt name may have meant."""
+"""Error messages for unknown names: the nearest known name, or why NNabla's name is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELSEWHERE = {
     "size": "shape",
     "strides": "stride",
 }
-"""Names that other libraries have for the same argument."""
+"""Names of arguments in other libraries, and NNabla's names for the same arguments."""
 
 
 INSTEAD = {
@@ -38,18 +38,18 @@ INSTEAD = {
     "utils.image_utils.backend_events.dicom_backend": "Pillow and pypng are the backends, which do not read DICOM",
     "utils.nvml": "it asks NVIDIA's devices, and Kinnor runs on CPUs",
 }
-"""What there is in the place of a module of NNabla's, or why there is nothing."""
+"""Replacements of NNabla's missing modules, or the reasons why there is none."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is nearest to another one, or None if none is near.
+    """The known name that is most similar to `name`, or None if none is similar.
 
     >>> nearest("sofmax", ["softmax", "sigmoid"])
     'softmax'
     >>> nearest("dim", ["x", "axis"])
     'axis'
     """
-    import difflib  # On a mistake only, not on import.
+    import difflib  # Imported on a mistake only.
 
     known = [other for other in known if not other.startswith("_")]
     if ELSEWHERE.get(name) in known:
@@ -63,7 +63,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def question(name: str, known: Iterable[str]) -> str:
-    """The nearest known name as the end of an error's message; empty if none is near.
+    """The end of an error message that proposes the nearest known name; empty if none is near.
 
     >>> question("sofmax", ["softmax", "sigmoid"])
     "; did you mean 'softmax'?"
@@ -73,7 +73,7 @@ def question(name: str, known: Iterable[str]) -> str:
 
 
 def absence(path: str, known: Iterable[str] = ()) -> str:
-    """Why there is nothing under a dotted name, for an ImportError or an AttributeError.
+    """The message of an ImportError or AttributeError for a dotted name that does not exist.
 
     >>> absence("kinnor.functions.sofmax", ["softmax", "sigmoid"])
     "module 'kinnor.functions' has no attribute 'sofmax'; did you mean 'softmax'?"

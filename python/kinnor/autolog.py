@@ -1,4 +1,4 @@
-"""Records of a training run in MLflow, by NNabla's names: the extra `mlflow`."""
+"""Logging of training runs to MLflow, under NNabla's names. Needs the extra `mlflow`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ __all__ = ["autolog", "stop_autolog"]
 
 
 class _Run(monitor.Watcher):
-    """MLflow's active run, or the one that it starts for the first record."""
+    """Sends records to MLflow's active run. MLflow starts a run for the first record if none is active."""
 
     def __init__(self, mlflow: Any) -> None:
         self._mlflow = mlflow
 
     def value(self, name: str, index: int, value: float) -> None:
+        """Logs a metric."""
         self._mlflow.log_metric(name, value, step=index)
 
     def file(self, name: str, path: Path) -> None:
+        """Logs a file as an artifact."""
         run = self._mlflow.active_run() or self._mlflow.start_run()
         self._mlflow.log_artifact(os.fspath(path), f"runs_{run.info.run_id}/{name}")
 
     def saved(self, path: PathOrFile) -> None:
-        """Parameters were saved; those that went to an open file are not known to MLflow."""
+        """Logs a file of saved parameters as an artifact. Open files are skipped: they have no path."""
         if isinstance(path, (str, os.PathLike)):
             self.file("parameters", Path(path))
 
 
 def autolog(with_save_parameters: bool = False) -> None:
-    """Send what monitors record from now on to MLflow too, into its active run; without one it starts a run.
+    """Send all later records of monitors to MLflow's active run as well. Without one, MLflow starts a run.
 
-    A mean of `MonitorSeries` and the seconds of an interval of `MonitorTimeElapsed` are metrics of the same name.
-    Files of `MonitorImage` and `MonitorImageTile` are artifacts in `runs_<id of the run>/<name>`. Where MLflow writes
-    is its own affair: `mlflow.set_tracking_uri`, `mlflow.start_run`.
+    Means of `MonitorSeries` and interval times of `MonitorTimeElapsed` become metrics of the same name. Files of
+    `MonitorImage` and `MonitorImageTile` become artifacts in `runs_<id of the run>/<name>`. To choose the place that
+    MLflow writes to, call `mlflow.set_tracking_uri` or `mlflow.start_run`.
 
     Args:
         with_save_parameters: Whether the files of `nn.save_parameters` become artifacts as well, in
@@ -53,12 +55,12 @@ def autolog(with_save_parameters: bool = False) -> None:
     stop_autolog()
     monitor.watchers.append(run)
     if wanted:
-        parameter.told_of_saving.append(run.saved)
+        parameter.saving_callbacks.append(run.saved)
 
 
 def stop_autolog() -> None:
-    """Send nothing more to MLflow; its run stays active. Without `autolog` it does nothing."""
+    """Stop sending records to MLflow. Its run stays active. Does nothing without a call of `autolog` before."""
     monitor.watchers[:] = [each for each in monitor.watchers if not isinstance(each, _Run)]
-    parameter.told_of_saving[:] = [
-        each for each in parameter.told_of_saving if not isinstance(getattr(each, "__self__", None), _Run)
+    parameter.saving_callbacks[:] = [
+        each for each in parameter.saving_callbacks if not isinstance(getattr(each, "__self__", None), _Run)
     ]

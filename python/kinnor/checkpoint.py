@@ -1,6 +1,6 @@
-"""Checkpoints: all that a training program needs to go on where it stopped, in one file set that is whole or not there.
+"""Checkpoints: save and resume a training program, atomically, in one process or several.
 
-Knows parameters, solvers, random generators and iterators, of one process or of several.
+A checkpoint holds parameters, solver states, random generators and positions of data iterators.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
 ABOUT = "about"
-"""Name of the entry that holds what is no array, as JSON."""
+"""Name of the entry that holds everything but arrays, as JSON."""
 
 
 class _Parts(NamedTuple):
-    """What is saved and loaded, each by its name."""
+    """The objects that a checkpoint saves or restores, by name."""
 
     parameters: dict[str, Variable]
     solvers: dict[str, Solver | ShardedSolver]
@@ -57,23 +57,22 @@ def save_checkpoint(
     communicator: Communicator | None = None,
     shards: bool = False,
 ) -> None:
-    """Write all that a program needs to go on: a crash at any moment leaves the checkpoint of before or this one.
+    """Save a training program so that it can resume. A crash during the call leaves the previous checkpoint intact.
 
-    With a communicator, parameters that are spread over processes and those of a pipeline's places are saved as the
-    arrays of one process.
+    With a communicator, parameters that are divided over processes or pipeline stages are saved as whole arrays.
 
     Args:
-        path: Path of the file. With `shards` there are others beside it, whose names begin like its name.
-        parameters: Variables by their names; those of `nn.get_parameters(grad_only=False)` by default.
+        path: Path of the file. With `shards`, more files with this name and a suffix are written to the same folder.
+        parameters: Variables by name; by default `nn.get_parameters(grad_only=False)`.
         solvers: Solvers by names of your choice, with their states.
         iterators: Data iterators by names of your choice, with their positions.
-        values: Anything that JSON can hold, such as the number of the step.
+        values: Any value that JSON can hold, such as the number of the step.
         communicator: The processes of the program, which all call this; the first one writes.
-        shards: Whether each process writes to a file of its own what the first one does not have: states of a
-            `ShardedSolver`, parts of spread layers, its place of a pipeline. Otherwise the first one collects them.
+        shards: True if each process writes its own file with the arrays that the first process lacks: states of a
+            `ShardedSolver`, parts of divided layers, its stage of a pipeline. Otherwise the first process gathers them.
 
     Raises:
-        ParameterError: If a name would not come back, or if processes have different arrays under one name.
+        ParameterError: If a name cannot be loaded again, or if processes have different arrays under one name.
         OSError: If a file cannot be written.
 
     Examples:
@@ -131,25 +130,25 @@ def load_checkpoint(
     iterators: Mapping[str, DataIterator] | None = None,
     communicator: Communicator | None = None,
 ) -> Any:
-    """Read a checkpoint. The number of processes may be another one than that which saved it: each takes its parts.
+    """Resume from a checkpoint. The number of processes may differ from the number that saved it.
 
-    The same number of processes goes on with the same bits: random generators and positions are those of each process.
-    Another number takes the positions and generators of the first one.
+    With the same number of processes, training resumes bit for bit: each process gets its own random generators and
+    iterator positions. With another number, all processes get the generators and positions of the first one.
 
     Args:
         path: Path of the file.
-        parameters: Variables by the names that they were saved under; those of `nn.get_parameters(grad_only=False)`
-            by default.
-        solvers: Solvers with their parameters set, by their names.
-        iterators: Data iterators that were made as those that were saved, by their names.
+        parameters: Variables by the names under which they were saved; by default
+            `nn.get_parameters(grad_only=False)`.
+        solvers: Solvers by name, after `set_parameters`.
+        iterators: Data iterators by name, made with the same arguments as the saved ones.
         communicator: The processes of the program, which all call this.
 
     Returns:
         The `values` that were saved.
 
     Raises:
-        ParameterError: If the file is malformed, or if it does not have what is asked for in the right shape. Nothing
-            is changed then.
+        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape. Nothing is
+            changed then.
         OSError: If a file cannot be read.
     """
     parts = _parts(parameters, solvers, iterators)
@@ -166,7 +165,7 @@ def load_checkpoint(
         raise failure
     wrong = next((text for text in told if text), None)
     if ready is None or wrong is not None:
-        raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another one: {wrong}")
+        raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}")
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
     try:
         for name, solver in parts.solvers.items():
@@ -188,12 +187,13 @@ def _parts(
     solvers: Mapping[str, Solver | ShardedSolver] | None,
     iterators: Mapping[str, DataIterator] | None,
 ) -> _Parts:
+    """The objects of a checkpoint from the arguments of `save_checkpoint` or `load_checkpoint`."""
     known = get_parameters(grad_only=False) if parameters is None else parameters
     return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}))
 
 
 def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
-    """The number of this process, and how many there are."""
+    """The rank of this process and the number of processes."""
     if communicator is None:
         return 0, 1
     from .communicators.communicator import members_of
@@ -203,6 +203,7 @@ def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
 
 
 def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str]:
+    """The texts of all processes, by rank."""
     if communicator is None:
         return [text]
     members = communicator._members(op, "world")
@@ -221,6 +222,7 @@ def _own(solver: Solver | ShardedSolver) -> Solver:
 
 
 def _random_state() -> dict[str, Any]:
+    """The state of the generators of functions and of initializers, for JSON."""
     seed, offset = _core.random_state()
     kind, keys, position, has_normal, normal = random.prng.get_state(legacy=True)
     return {
@@ -230,12 +232,14 @@ def _random_state() -> dict[str, Any]:
 
 
 def _set_random_state(state: Any) -> None:
+    """Restores the result of `_random_state`."""
     _core.restore_random(*state["functions"])
     kind, keys, *rest = state["parameters"]
     random.prng.set_state((kind, np.asarray(keys, np.uint32), *rest))
 
 
 def _positions(parts: _Parts) -> dict[str, Any]:
+    """The states of the data iterators by name."""
     return {name: iterator.state() for name, iterator in parts.iterators.items()}
 
 
@@ -243,7 +247,7 @@ def _positions(parts: _Parts) -> dict[str, Any]:
 
 
 class _Array(NamedTuple):
-    """What this process has of an array."""
+    """An array of a checkpoint, or this process's part of it."""
 
     values: NDArray[Any]
     spread: Spread | None
@@ -251,7 +255,7 @@ class _Array(NamedTuple):
 
 
 def _arrays(parts: _Parts, is_joined: bool) -> dict[str, _Array]:
-    """The arrays by their names in a checkpoint: those that this process has, if those of all are joined."""
+    """The arrays by their names in a checkpoint. If `is_joined`, only the arrays and parts of this process."""
     spreads = _spreads(parts) if is_joined else {}
     arrays = {
         f"parameters/{name}": _Array(v.data.get_data("r"), spreads.get(v.data), v.need_grad)
@@ -272,7 +276,7 @@ def _arrays(parts: _Parts, is_joined: bool) -> dict[str, _Array]:
 
 
 def _table(arrays: Mapping[str, _Array]) -> dict[str, Any]:
-    """What the processes tell each other of their arrays."""
+    """Descriptions of this process's arrays for the other processes: shape, type, axis, ranks, `need_grad`."""
     return {
         name: [
             array.values.shape,
@@ -286,7 +290,7 @@ def _table(arrays: Mapping[str, _Array]) -> dict[str, Any]:
 
 
 def _spreads(parts: _Parts) -> dict[NdArray, Spread]:
-    """How parameters are spread over processes, by their arrays."""
+    """The division of each parameter that is divided over processes, by its array."""
     from .communicators.spread import spread_of
 
     known = [*get_parameters(grad_only=False).values(), *parts.parameters.values()]
@@ -294,7 +298,7 @@ def _spreads(parts: _Parts) -> dict[NdArray, Spread]:
 
 
 class _Ready(NamedTuple):
-    """What a checkpoint has for this process."""
+    """The contents of a checkpoint for this process."""
 
     parameters: dict[str, NDArray[Any]]
     states: dict[str, dict[str, SolverState]]
@@ -303,11 +307,12 @@ class _Ready(NamedTuple):
 
 
 def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: int, is_joined: bool) -> _Ready:
-    """Read what this process needs; `keys` are the parameters of the solvers of all processes."""
+    """Reads the contents for this process. `keys` are each process's parameter names by solver."""
     variables = {name: _own(solver).get_parameters() for name, solver in parts.solvers.items()}
     elsewhere = {name: {key for of in keys for key in of.get(name, ())} - set(variables[name]) for name in variables}
 
     def is_needed(entry: str) -> bool:
+        """True if this process needs an entry of the checkpoint."""
         kind, _, rest = entry.partition("/")
         if kind == "parameters":
             return rest in parts.parameters
@@ -342,6 +347,15 @@ def _of_solver(
     variables: Mapping[str, Variable],
     spreads: Mapping[NdArray, Spread],
 ) -> dict[str, SolverState]:
+    """The states of one solver by parameter name. Of divided arrays, only this process's part.
+
+    Args:
+        path: Path of the checkpoint, for errors.
+        found: The arrays of the checkpoint.
+        name: Name of the solver in the checkpoint.
+        variables: The solver's parameters by name.
+        spreads: The divisions of parameters.
+    """
     prefix = f"solvers/{name}/"
     states: dict[str, SolverState] = {}
     for entry, array in found.items():
@@ -363,6 +377,7 @@ def _of_solver(
 
 
 def _copied(solver: Solver) -> dict[str, SolverState]:
+    """Copies of the states of a solver."""
     copies = {}
     for key, state in solver.get_states().items():
         variables = {}
@@ -377,6 +392,7 @@ def _copied(solver: Solver) -> dict[str, SolverState]:
 
 
 def _write(path: Path, named: Iterable[tuple[str, NDArray[Any], bool]]) -> None:
+    """Writes arrays as (name, values, need_grad) to a file, atomically."""
     entries = [parameter_file.Entry(*each) for each in named]
     parameter_file.check_names("save_checkpoint", [entry.name for entry in entries])
     with replacing(path) as temporary:
@@ -384,11 +400,12 @@ def _write(path: Path, named: Iterable[tuple[str, NDArray[Any], bool]]) -> None:
 
 
 def _entries(path: Path) -> list[parameter_file.Entry]:
+    """All entries of a checkpoint's file."""
     return steadily("load_checkpoint", path, parameter_file.read_safetensors)
 
 
 def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays of a checkpoint that are needed, and what else it says."""
+    """The needed arrays of a checkpoint, and its JSON entry."""
     found = {entry.name: entry.values for entry in _entries(path)}
     text = found.pop(ABOUT, np.zeros(0, np.uint8)).tobytes()
     try:
@@ -401,7 +418,7 @@ def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArr
         is_known = about["kinnor"] == 1 and all(set(own) >= {"random", "iterators"} for own in about["processes"])
         is_known = is_known and len(about["processes"]) > 0 and "values" in about
     except (AttributeError, IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ParameterError(f"load_checkpoint: expected a checkpoint, got {path}, which is none") from error
+        raise ParameterError(f"load_checkpoint: expected a checkpoint, got another file: {path}") from error
     if not is_known or any(Path(name).name != name for name in shards):
         raise ParameterError(f"load_checkpoint: expected a checkpoint of this version, got another in {path}")
     found = {name: array for name, array in found.items() if is_needed(name)}
@@ -417,12 +434,14 @@ def _read(path: Path, is_needed: Callable[[str], bool]) -> tuple[dict[str, NDArr
         try:
             found[name] = np.concatenate([pieces[file] for file in files], axis)
         except (KeyError, ValueError, IndexError) as error:
-            raise ParameterError(f"load_checkpoint: expected the parts of {name!r}, got others in {path}") from error
+            raise ParameterError(
+                f"load_checkpoint: expected all parts of {name!r}, got other ones in {path}"
+            ) from error
     return found, about
 
 
 def _remove_others(target: Path, files: list[str]) -> None:
-    """Remove shards that the checkpoint does not name any more."""
+    """Removes shard files of older checkpoints at the same path."""
     pattern = f"{target.name}.????????????????.*-of-*"
     for path in target.parent.glob(pattern):
         if path.name not in files:

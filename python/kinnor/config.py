@@ -1,9 +1,9 @@
-"""Settings of the process, and those that NNabla keeps in a configuration file: `nnabla_config`.
+"""Settings of the engine as attributes of this module, and NNabla's configuration file as `nnabla_config`.
 
-The module's attributes `check_saved`, `execution_order`, `in_recomputing` and `plan` are those of `Settings`.
+The class `Settings` documents the attributes `check_saved`, `execution_order`, `in_recomputing` and `plan`.
 
-Values of `nnabla_config` are looked for in `/etc/nnabla.conf`, `~/.nnabla`, `nnabla.conf` in the working directory and
-the file that the environment variable `NNABLA_CONFIG_FILE_PATH` names; a later one wins.
+`nnabla_config` reads `/etc/nnabla.conf`, `~/.nnabla`, `nnabla.conf` in the working directory, and the file named by
+the environment variable `NNABLA_CONFIG_FILE_PATH`. Later files take precedence.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["nnabla_config"]
 
 _DEFAULTS = {
     "DATA_ITERATOR": {
-        # Data sources that are smaller than this many bytes are kept in memory once they were read.
+        # Data sources below this size in bytes stay in memory after the first read.
         "data_source_buffer_max_size": str(1 << 30),
     },
     "LOG": {
         "log_console_level": "INFO",
         "log_console_format": "%(asctime)s [%(name)s][%(levelname)s]: %(message)s",
-        # Without a name there is no log file.
+        # No log file is written if the name is empty.
         "log_file_name": "",
         "log_file_level": "DEBUG",
         "log_file_format": "%(asctime)s [%(name)s][%(levelname)s]: "
@@ -37,6 +37,7 @@ _DEFAULTS = {
 
 
 def _read() -> RawConfigParser:
+    """The configuration from defaults and files."""
     config = RawConfigParser()
     config.read_dict(_DEFAULTS)
     paths = [Path("/etc/nnabla.conf"), Path("nnabla.conf")]
@@ -61,10 +62,10 @@ class Settings(ModuleType):
 
     @property
     def check_saved(self) -> str:
-        """What `Variable.backward` does where a value that a gradient reads changed since the forward run.
+        """Reaction of `Variable.backward` to a value that changed after the forward run and that a gradient reads.
 
-        "warn" uses the new value and warns, "raise" raises ModifiedError, "ignore" uses it silently, as NNabla does and
-        `kinnor.compat.nnabla` sets. Writes through a NumPy view cannot be seen.
+        "warn" uses the new value and warns, "raise" raises ModifiedError, "ignore" uses the new value silently.
+        `kinnor.compat.nnabla` sets "ignore", as NNabla behaves. Writes through a NumPy view are not detected.
 
             >>> import kinnor as nn, kinnor.functions as F
             >>> nn.config.check_saved
@@ -78,7 +79,7 @@ class Settings(ModuleType):
 
     @property
     def execution_order(self) -> str:
-        """In which order forward runs go: "rank", as documented, or "depth_first", as NNabla really does."""
+        """Order of functions in a forward run: "rank", as NNabla documents, or "depth_first", as NNabla runs."""
         return "depth_first" if _core.depth_first() else "rank"
 
     @execution_order.setter
@@ -89,11 +90,10 @@ class Settings(ModuleType):
 
     @property
     def plan(self) -> str:
-        """How static graphs run that have not run yet: "optimised", or "plain", one function after the other.
+        """Execution of static graphs that have not run yet: "optimised", or "plain", function by function.
 
-        Optimised runs compute the same numbers to the bit, and leave the same values and errors behind. The environment
-        variable `KINNOR_PLAN=plain` sets it when the process starts; `KINNOR_PLAN=print` has runs print what they do.
-        `kinnor.plan_report` says what is optimised.
+        Both give the same bits, values and errors. The environment variable `KINNOR_PLAN=plain` sets the initial
+        value; with `KINNOR_PLAN=print` each run prints its instructions. `kinnor.plan_report` lists the optimisations.
         """
         return "plain" if _core.plan_is_plain() else "optimised"
 
@@ -105,7 +105,7 @@ class Settings(ModuleType):
 
     @property
     def in_recomputing(self) -> bool:
-        """Whether values are being computed again for a backward run on this thread. It cannot be set."""
+        """True while this thread recomputes values for a backward run. Read-only."""
         return _core.in_recomputing()
 
 

@@ -1,7 +1,6 @@
-"""Contexts: the number type that functions built from now on compute in.
+"""Contexts: the number type in which newly built functions compute, under NNabla's names of backends.
 
-Knows the names that NNabla gives to backends, the default of the process and the scopes of a task. The engine
-is told the outcome whenever it changes, and asks for nothing.
+There is a default for the process, and scopes for each task. This module sends each change to the engine.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["Context", "context_scope", "get_current_context", "set_default_context"]
 
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
-"""What an engine can compute in. The last part of a backend's name, as in `cpu:half`."""
+"""Number types to compute in. They are the last part of a backend's name, as in `cpu:half`."""
 
 
 class Context:
-    """Where and in what precision functions compute.
+    """The device and the precision of functions.
 
     Args:
-        backend: Names `<engine>:<type>`, the best first; the first that exists here is taken. The engine is `cpu`,
+        backend: Names `<engine>:<type>`, in order of preference; the first that exists is used. The engine is `cpu`,
             the type `float` (the default), `half`, `double` or `bfloat16`. Half and bfloat16 are types of storage:
-            arithmetic on them is done in float32.
-        array_class: Name of a class of arrays; kept for NNabla's programs and without effect.
-        device_id: Name of a device; kept for NNabla's programs and without effect.
+            their arithmetic is done in float32.
+        array_class: Name of a class of arrays. It has no effect; NNabla's programs pass it.
+        device_id: Name of a device. It has no effect; NNabla's programs pass it.
 
     Raises:
-        TypeError: If `backend` is no list of names.
+        TypeError: If `backend` is not a list of names.
     """
 
     __slots__ = ("__weakref__", "_backend", "array_class", "device_id")
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """A context of no backend, which fails where it is used, for derived classes that do not call `__init__`."""
+        """A context without backends, for derived classes that do not call `__init__`. Any use of it raises."""
         made = super().__new__(cls)
         made._backend, made.array_class, made.device_id = [], "", "0"
         return made
@@ -54,7 +53,7 @@ class Context:
 
     @property
     def backend(self) -> list[str]:
-        """Names of backends, the best first."""
+        """Names of backends, in order of preference."""
         return self._backend
 
     @backend.setter
@@ -68,7 +67,7 @@ class Context:
 
     @property
     def compute_type(self) -> str:
-        """The number type of the first backend that exists here: `float`, `half`, `double` or `bfloat16`.
+        """The number type of the first backend that exists: `float`, `half`, `double` or `bfloat16`.
 
         Raises:
             RuntimeError: If there is none.
@@ -93,7 +92,7 @@ class Context:
 
 
 def _names(backend: Any) -> list[str]:
-    """The names as a list of their own; a single name is taken for a list of one."""
+    """A new list of the names. A single string counts as a list of one."""
     names = [backend] if isinstance(backend, str) else backend
     try:
         names = items("Context", "backend", names)
@@ -108,11 +107,11 @@ _default = Context()
 
 
 _scopes: ContextVar[tuple[tuple[int, Context], ...]] = ContextVar("kinnor.context_scopes", default=())
-"""The scopes that a task is in, the innermost last: what the engine knows each by, and its context."""
+"""The active scopes of a task, innermost last: the engine's token of the scope, and its context."""
 
 
 def get_current_context() -> Context:
-    """The context that functions built now get: that of the innermost scope of this thread, or the default.
+    """The context of newly built functions: from the innermost scope of this thread, or the default.
 
     Returns:
         The context itself, not a copy.
@@ -122,14 +121,14 @@ def get_current_context() -> Context:
 
 
 def set_default_context(ctx: Context) -> None:
-    """Set the context of every thread that is in no `context_scope`.
+    """Set the context for all threads outside of a `context_scope`.
 
     Args:
         ctx: The new default.
 
     Raises:
-        TypeError: If it is no context.
-        RuntimeError: If no backend of it exists here, or if called inside a `context_scope`.
+        TypeError: If it is not a context.
+        RuntimeError: If none of its backends exists, or if called inside a `context_scope`.
     """
     global _default
     _check("set_default_context", ctx)
@@ -141,17 +140,17 @@ def set_default_context(ctx: Context) -> None:
 
 @contextmanager
 def context_scope(ctx: Context) -> Iterator[Context]:
-    """Use a context for the functions that this thread, and this task in it, builds in a `with` block.
+    """Use a context for all functions that the current task builds in a `with` block.
 
     Args:
         ctx: The context.
 
     Returns:
-        The context manager; it gives the context.
+        A context manager that returns the context on entry.
 
     Raises:
-        TypeError: If it is no context.
-        RuntimeError: If no backend of it exists here.
+        TypeError: If it is not a context.
+        RuntimeError: If none of its backends exists.
     """
     _check("context_scope", ctx)
     entered = _core.enter_mode("context", _number(ctx))
@@ -164,17 +163,18 @@ def context_scope(ctx: Context) -> Iterator[Context]:
 
 
 def _check(op: str, context: object) -> None:
+    """Raises CallError unless the argument is a Context."""
     if not isinstance(context, Context):
         raise CallError(f"{op}: expected a Context, got {context!r}")
 
 
 def _number(context: Context) -> int:
-    """The number that the engine gives to a context."""
+    """The engine's number for a context."""
     return _core.intern_context(context.backend, context.array_class, context.device_id, context.compute_type)
 
 
 def _announce_if_current(context: Context) -> None:
-    """Tell the engine of a context that was changed while it is in use."""
+    """Sends a changed context to the engine if it is the current one or the default."""
     scopes = _scopes.get()
     if scopes and context is scopes[-1][1]:
         _core.put_mode("context", _number(context))

@@ -1,4 +1,4 @@
-"""The extension `cpu`: this machine's processor, as NNabla's programs know it (`nnabla_ext.cpu`)."""
+"""The extension `cpu`, NNabla's `nnabla_ext.cpu`: contexts, memory cache and devices of the processor."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def context(type_config: str = "float", **options: object) -> Context:
     """A context that computes on the processor.
 
     Args:
-        type_config: `float`, `double`, or to store numbers in 16 bits `half` or `bfloat16`.
-        **options: Options of other extensions, such as `device_id`; without effect.
+        type_config: `float`, `double`, `half` or `bfloat16`. The last two store numbers in 16 bits.
+        **options: Options of other extensions, such as `device_id`. They have no effect.
 
     Returns:
         The context.
 
     Raises:
-        ValueError: If there is no such type.
+        ValueError: If the type is unknown.
     """
     if type_config not in COMPUTE_TYPES:
         known = ", ".join(COMPUTE_TYPES)
@@ -47,20 +47,20 @@ def array_classes() -> list[str]:
 
 
 def clear_memory_cache() -> None:
-    """Give memory that is kept for reuse back to the system."""
+    """Free cached memory, that is memory kept for reuse."""
     _core.clear_memory_cache()
 
 
 def synchronize(**options: object) -> None:
-    """Wait for the device: returns at once, because functions are complete when they return.
+    """Return immediately: functions on the CPU are complete when they return.
 
     Args:
-        **options: Options of other extensions; without effect.
+        **options: Options of other extensions. They have no effect.
     """
 
 
 def device_synchronize(device: str) -> None:
-    """Wait for one device: returns at once, because functions are complete when they return.
+    """Return immediately: functions on the CPU are complete when they return.
 
     Args:
         device: Name of the device.

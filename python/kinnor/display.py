@@ -1,6 +1,6 @@
-"""How variables, arrays, functions, parameters, solvers and plans look: text in a terminal, a table in a notebook.
+"""Text for terminals and HTML tables for notebooks: variables, arrays, functions, parameters, solvers.
 
-Knows names, shapes and types; draws no graphs (`kinnor.show`) and measures nothing (`kinnor.profile`).
+`kinnor.show` draws graphs, and `kinnor.profile` measures them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ STYLE = (
     "border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums",
     "text-align:left;padding:2px 10px;border-bottom:1px solid rgba(128,128,128,.35)",
 )
-"""Of a table and of its cells; colours are those of the notebook, light or dark."""
+"""CSS of a table and of its cells. It sets no text colours, so that light and dark notebooks work."""
 
 
 def text_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Lines of columns.
+    """The lines of a text table.
 
     Args:
-        rows: Cells, row by row, the headings first; all rows are of one length.
-        right: Numbers of the columns that are set to the right.
+        rows: Cells, row by row, the headings first; all rows have the same length.
+        right: Numbers of the right-aligned columns.
 
     Returns:
         A line for each row.
@@ -42,18 +42,19 @@ def text_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list
     aligned = set(right)
 
     def cell(i: int, text: str) -> str:
+        """A cell padded to the width of its column."""
         return text.rjust(widths[i]) if i in aligned else text.ljust(widths[i])
 
     return ["  ".join(cell(i, text) for i, text in enumerate(row)).rstrip() for row in rows]
 
 
 def html_table(rows: Sequence[Sequence[str]], right: Iterable[int] = (), caption: str = "") -> str:
-    """The same as HTML, which takes its colours from the page that it is put into.
+    """A table as HTML, in the colours of the surrounding page.
 
     Args:
         rows: Cells, row by row, the headings first; text, not HTML.
-        right: Numbers of the columns that are set to the right.
-        caption: What stands above.
+        right: Numbers of the right-aligned columns.
+        caption: Text above the table.
 
     Returns:
         The table.
@@ -61,7 +62,7 @@ def html_table(rows: Sequence[Sequence[str]], right: Iterable[int] = (), caption
         >>> html_table([("<a>",)]).count("&lt;a&gt;")
         1
     """
-    from html import escape  # Not on import: only notebooks ask for it.
+    from html import escape  # Not on import: only notebooks need it.
 
     table, cell = STYLE
     aligned = set(right)
@@ -97,9 +98,11 @@ class Parameters(OrderedDict[str, Variable]):
         return "\n".join([*(text_table(rows, right=(4,)) if self else ()), self._sum()])
 
     def _repr_html_(self) -> str:
+        """The table as HTML, for notebooks."""
         return html_table(self._rows(), right=(4,), caption=self._sum())
 
     def _rows(self) -> list[tuple[str, ...]]:
+        """The table's rows, with headings."""
         rows: list[tuple[str, ...]] = [("name", "shape", "type", "gradient", "size")]
         for name, variable in self.items():
             if not isinstance(variable, Variable):
@@ -110,14 +113,15 @@ class Parameters(OrderedDict[str, Variable]):
         return rows
 
     def _sum(self) -> str:
-        values: list[Any] = list(self.values())  # Whatever somebody has put there.
+        """A line with the number of parameters, elements and bytes."""
+        values: list[Any] = list(self.values())  # The user may have stored other objects.
         own = [v for v in values if isinstance(v, Variable)]
         size, taken = sum(v.size for v in own), sum(map(bytes_of, own))
         return f"{counted(len(self), 'parameter')}, {counted(size, 'element')}, {readable(taken)}"
 
 
 def dtype_name(x: Variable | NdArray) -> str:
-    """The element type by its name in NumPy; none of what was never written to."""
+    """NumPy's name of the element type; empty if nothing was written yet."""
     try:
         dtype = (x.data if isinstance(x, Variable) else x).dtype
     except GraphError:
@@ -126,19 +130,19 @@ def dtype_name(x: Variable | NdArray) -> str:
 
 
 def bytes_of(v: Variable) -> int:
-    """The bytes that the values of a variable take, or will take: those of single precision unless it has others."""
+    """The size of a variable's values in bytes. Without a type yet, float32 is assumed."""
     import numpy as np
 
     return v.size * int(np.dtype(dtype_name(v) or "float32").itemsize)
 
 
 def counted(n: int, thing: str) -> str:
-    """A number of things in words."""
+    """A number with its noun in singular or plural, such as `2 parameters`."""
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
 def readable(size: float) -> str:
-    """Bytes in a unit that fits.
+    """A size in bytes, KiB, MiB or GiB, by its magnitude.
 
     >>> readable(64), readable(3 * 2**20)
     ('64 bytes', '3.00 MiB')
@@ -153,7 +157,7 @@ def readable(size: float) -> str:
 
 
 def variable_html(v: Variable) -> str:
-    """A variable: what it is, and its first and last values."""
+    """HTML of a variable: a table of its properties, and its first and last values."""
     made = v.parent.info.type_name if v.parent is not None else "input or parameter"
     rows = [("shape", "type", "size", "need_grad", "name", "made by")]
     rows.append((str(v.shape), dtype_name(v), f"{v.size:,}", str(v.need_grad), v.name or "", made))
@@ -161,13 +165,13 @@ def variable_html(v: Variable) -> str:
 
 
 def array_html(x: NdArray) -> str:
-    """An array: what it is, and its first and last values."""
+    """HTML of an array: a table of its properties, and its first and last values."""
     rows = [("shape", "type", "size"), (str(x.shape), dtype_name(x), f"{x.size:,}")]
     return html_table(rows, right=(2,), caption="NdArray") + values_html(x)
 
 
 def values_html(x: Variable | NdArray) -> str:
-    """What `repr` shows of values, if there are any."""
+    """The values as `repr` shows them, as HTML; empty if there are none."""
     from html import escape
 
     _, _, values = repr(x).partition("\n")
@@ -175,7 +179,7 @@ def values_html(x: Variable | NdArray) -> str:
 
 
 def function_html(f: Function) -> str:
-    """A function: its arguments, what it takes and gives."""
+    """HTML of a function: its arguments, inputs and outputs."""
     rows = [("", "name", "shape", "type", "need_grad")]
     for kind, variables in (("input", f.inputs), ("output", f.outputs)):
         rows += [
@@ -186,7 +190,7 @@ def function_html(f: Function) -> str:
 
 
 def solver_html(solver: _core.Solver) -> str:
-    """A solver: its arguments, and the parameters that follow it with their states."""
+    """HTML of a solver: its arguments, and its parameters with their states."""
     states = solver._states()
     rows = [("parameter", "shape", "updates", "states")]
     for name, variable in solver.get_parameters().items():
@@ -196,7 +200,7 @@ def solver_html(solver: _core.Solver) -> str:
 
 
 def attach() -> None:
-    """Give the classes of the core what notebooks ask for; called once, by the package."""
+    """Adds `_repr_html_` and `_repr_mimebundle_` to the core classes. The package calls it once, on import."""
     html: dict[type, Any] = {
         Variable: variable_html,
         NdArray: array_html,
@@ -210,5 +214,5 @@ def attach() -> None:
 
 
 def mimebundle(self: Any, include: object = None, exclude: object = None) -> dict[str, str]:
-    """Text and HTML of an object, as notebooks choose from."""
+    """Text and HTML of an object by MIME type, for notebooks."""
     return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -1,4 +1,4 @@
-"""Extensions by name. There is one, `cpu`; other names exist in programs that were written for other machines."""
+"""NNabla's extensions by name. Kinnor has one, `cpu`; other names raise ModuleNotFoundError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXTENSIONS = {"cpu": cpu}
 
 
 def list_extensions() -> list[str]:
-    """Names of the extensions that exist here.
+    """Names of the available extensions.
 
     Returns:
         The names.
@@ -35,7 +35,7 @@ def import_extension_module(ext_name: str) -> ModuleType:
         The module, with `context`, `synchronize`, `clear_memory_cache` and others.
 
     Raises:
-        ModuleNotFoundError: If there is no such extension.
+        ModuleNotFoundError: If the extension does not exist.
     """
     if ext_name not in _EXTENSIONS:
         known = ", ".join(_EXTENSIONS)
@@ -48,14 +48,14 @@ def get_extension_context(ext_name: str, **kw: Any) -> Context:
 
     Args:
         ext_name: Name of the extension.
-        **kw: What the extension's `context` takes, such as `type_config` and `device_id`.
+        **kw: Arguments of the extension's `context`, such as `type_config` and `device_id`.
 
     Returns:
         The context.
 
     Raises:
-        ModuleNotFoundError: If there is no such extension.
-        ValueError: If the extension has no such type.
+        ModuleNotFoundError: If the extension does not exist.
+        ValueError: If the extension does not know the type.
     """
     context: Context = import_extension_module(ext_name).context(**kw)
     return context

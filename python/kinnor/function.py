@@ -1,4 +1,4 @@
-"""Handles on functions of a graph, and the base class of a user's own."""
+"""Functions in a graph as objects, and `PythonFunction`, the base class of user-defined functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Function", "FunctionInfo", "PythonFunction"]
 
 RULES: dict[str, Callable[..., Any]] = {}
-"""Gradients of users' operations by name, called as NNabla calls them: see `kinnor.compat.nnabla`."""
+"""Gradient rules of user-defined operations, by operation name. `kinnor.compat.nnabla` registers them."""
 
 
 def gradient_by_name(
@@ -24,10 +24,12 @@ def gradient_by_name(
     grad_outputs: Sequence[Variable],
     propagate_down: Sequence[bool],
 ) -> list[Variable | None]:
-    """What `PythonFunction.gradient_impl` does unless a class overrides it: look for a rule under the operation's name.
+    """The default of `PythonFunction.gradient_impl`: calls the rule in `RULES` for the function's name.
+
+    Rules get NNabla's arguments.
 
     Raises:
-        NotImplementedError: If there is none.
+        NotImplementedError: If no rule has that name.
     """
     rule = RULES.get(function.name)
     if rule is None:

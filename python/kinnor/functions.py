@@ -1,6 +1,6 @@
-"""Functions: each connects an operation to variables, or computes it at once where an NdArray is among its inputs.
+"""Functions: each adds an operation to the graph of its input variables, or computes it eagerly for NdArrays.
 
-Those that are one operation are declared in `src/ops/` and made from the declaration; `functions.pyi` lists them.
+Single operations are declared in `src/ops/` and generated from the declaration. `functions.pyi` lists all functions.
 """
 
 from typing import NoReturn

@@ -973,23 +973,23 @@ def binary_weight_convolution(
     """
 
 def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
-    """Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
+    """Bit shift of integers, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
 
-    Its gradient is zero. What is shifted beyond the bits of the type of `x` is lost, where that is unsigned; otherwise
-    a number has 63 bits.
+    The gradient is zero. For unsigned types, bits beyond the width of the type of `x` are lost. Other types have 63
+    bits.
 
     Args:
-        x: Whole numbers, none of them negative, of any shape.
-        shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+        x: Non-negative integers of any shape.
+        shift: Number of bits, zero or more; broadcasts with `x`.
         direction: `LEFT` or `RIGHT`.
 
     Returns:
-        Whole numbers, of the shape that the two broadcast to.
+        Integers of the broadcast shape.
 
     Raises:
-        ArgumentError: If there is no such direction.
-        ShapeError: If the shapes do not broadcast together.
-        IndexError: If an element is not a whole number.
+        ArgumentError: If `direction` is unknown.
+        ShapeError: If the shapes do not broadcast.
+        IndexError: If an element is not an integer.
         ValueError: If an element is negative.
     """
 
@@ -1146,7 +1146,7 @@ def celu(
     """
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
-    """Scale down to a norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `x` as it is.
+    """Clip the norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `y = x`.
 
     Args:
         x: Input of any shape.
@@ -1158,7 +1158,7 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
 
     Raises:
         ValueError: If `clip_norm` is a number that is not positive.
-        TypeError: If it is neither a number nor an array of this library.
+        TypeError: If `clip_norm` is not a number, Variable or NdArray.
     """
 
 def clip_by_value(x: T, min: T | float, max: T | float) -> T:
@@ -1173,7 +1173,7 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
         Array of the shape of `x`.
 
     Raises:
-        TypeError: If a bound is neither a number nor an array of this library.
+        TypeError: If a bound is not a number, Variable or NdArray.
     """
 
 def clip_grad_by_norm(
@@ -1671,22 +1671,22 @@ def div2(
     """
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
+    """The product of arrays, like `numpy.dot`: the last axis of `a` with the second to last of `b`.
 
     Args:
         a: An array of any shape, or a number.
         b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
-        out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
-            in the graph. Where the result is a NumPy number, there is nothing to write to.
+        out: Array to write the result to, of the same class, shape and element type. A Variable becomes the result in
+            the graph. It is ignored if the result is a NumPy number.
 
     Returns:
-        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of
-        this library.
+        The product, which is `out` if given. It is a NumPy array or number if neither `a` nor `b` is a Variable or
+        NdArray.
 
     Raises:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
-        TypeError: If an array of this library meets one of NumPy's.
+        TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
     """
 
 def dropout(
@@ -1734,24 +1734,24 @@ def dynamic_quantize_uint8(
     """
 
 def einsum(*x: T, equation: str = "") -> T:
-    """Products of arrays, summed over the axes whose labels the result lacks, as `numpy.einsum` has it.
+    """Einstein summation, like `numpy.einsum`: products of arrays, summed over labels that the result lacks.
 
-    The arrays are multiplied two at a time, in an order that keeps the work small; each such step is a product of
-    matrices, so that gradients of any order are.
+    Arrays are multiplied two at a time by matrix products, in an order that keeps the work small. The same holds for
+    gradients of any order.
 
     Args:
-        x: Arrays. Axes with the same label have one length, or length one, which is repeated.
-        equation: A letter for each axis of each array, separated by commas, and after `->` those of the result.
-            A letter that an array has twice takes its diagonal. Without `->` the result has the letters that come
-            once, in alphabetical order. `...` stands for any number of axes, which broadcast.
+        x: Arrays. Axes with the same label have equal lengths, or broadcast from length 1.
+        equation: A letter for each axis of each array, separated by commas, then `->` and the letters of the result.
+            A repeated letter within an array takes its diagonal. Without `->` the result has the letters that occur
+            once, in alphabetical order. `...` means any number of axes, which broadcast.
 
     Returns:
         The sum.
 
     Raises:
-        ArgumentError: If `equation` cannot be read.
-        ShapeError: If the arrays do not fit it.
-        TypeError: If there is no array, or something is none of this library.
+        ArgumentError: If `equation` is malformed.
+        ShapeError: If the shapes do not fit `equation`.
+        TypeError: If there is no array, or an argument is not a Variable or NdArray.
 
         >>> import numpy as np, kinnor as nn, kinnor.functions as F
         >>> x = nn.NdArray.from_numpy_array(np.arange(6.0).reshape(2, 3))
@@ -1904,19 +1904,20 @@ def fixed_point_quantize(
     ste_fine_grained: bool = True,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Quantization to a fixed point, elementwise: the nearest multiple of `delta` within a range.
+    """Fixed-point quantization, elementwise: the nearest multiple of `delta` within a range.
 
-    Halves go away from zero. The range ends at `-(2 ** (n - 1) - 1) * delta` and `(2 ** (n - 1) - 1) * delta`; if not
-    `sign`, at 0 and `(2 ** n - 1) * delta`. The values stay floating-point numbers: quantization is simulated.
+    Halves are rounded away from zero. The range is from `-(2 ** (n - 1) - 1) * delta` to
+    `(2 ** (n - 1) - 1) * delta`; without `sign`, from 0 to `(2 ** n - 1) * delta`. Quantization is simulated: results
+    are floating-point numbers.
 
     Args:
         x: Input of any shape.
-        sign: Negative numbers are represented too, which takes one bit.
+        sign: Whether the range includes negative numbers; the sign takes one bit.
         n: Number of bits, 1 to 64.
-        delta: Distance of two neighbours, positive.
-        quantize: If false, `x` itself is returned.
-        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-            passes straight through.
+        delta: Step between quantized numbers, positive.
+        quantize: If False, `x` itself is returned.
+        ste_fine_grained: Whether the gradient is zero where `x` is out of range. Otherwise it is passed unchanged, as
+            it always is within the range.
         outputs: Array to write to.
 
     Returns:
@@ -1961,32 +1962,31 @@ def forget(
     preserve_rng_state: bool = True,
     determinism_check: str = "default",
 ) -> Any:
-    """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
+    """Calls a function without saving its intermediate results. They are recomputed for the backward run.
 
-    Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
-    (`auto_forward`), `func` is called once now, without a graph (nothing in it requires a gradient, and memory goes as
-    soon as nobody holds a value), and once more, with one, for each backward run; in a static graph it is called
-    once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
-    that `func` reads from outside get their gradients as if it were not there, of any order.
+    This trades time for memory (activation checkpointing): only inputs and outputs of `func(*xs)` are saved. In eager
+    execution (`auto_forward`), `func` is called once without a graph, and again with a graph in each backward run. In a
+    static graph `func` is called once, and its values are recomputed as with `kinnor.recompute`. Parameters and other
+    outer variables that `func` reads get ordinary gradients, of any order.
 
-    Random functions draw the same numbers again, batch normalization updates its statistics once, and
-    `kinnor.config.in_recomputing` tells `func` that it is run again. It has to compute the same each time.
+    `func` must be deterministic. Random functions draw the same numbers in each call, and batch normalization updates
+    its statistics once. `kinnor.config.in_recomputing` is True in later calls.
 
     Args:
-        func: Takes variables, and returns a variable or a tuple of variables.
-        xs: What it takes; arrays become variables.
-        preserve_rng_state: Draw the same random numbers when it is run again.
-        determinism_check: What is compared when it is run again: `"default"` number, shapes and types of the outputs,
-            `"values"` a hash of their values too, `"none"` number and shapes only.
+        func: A function from variables to a variable or a tuple of variables.
+        xs: The arguments of `func`; arrays become variables.
+        preserve_rng_state: Whether later calls draw the same random numbers.
+        determinism_check: Comparison of later calls with the first: `"default"` compares number, shapes and types of
+            the outputs, `"values"` also a hash of their values, `"none"` only number and shapes.
 
     Returns:
-        What `func` returns; a variable by itself for a tuple of one.
+        The result of `func`; a tuple of one becomes a single variable.
 
     Raises:
-        TypeError: If `func` cannot be called.
-        RuntimeError: If it returns something else than variables.
-        RecomputeError: In a backward run, if `func` gave something else than the first time.
-        ShapeError: If it is run forward again after an input was given another shape.
+        TypeError: If `func` is not callable.
+        RuntimeError: If `func` returns anything but variables.
+        RecomputeError: In a backward run, if the result of `func` differs from the first call.
+        ShapeError: If an input has another shape in a later forward run.
     Source:
         `chainer.functions.forget`.
 
@@ -3447,29 +3447,29 @@ def min_max_quantize(
     quantize: bool = True,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Quantization to equally distant levels between two numbers `m` and `M`.
+    """Quantization to evenly spaced numbers between two bounds `m` and `M`.
 
     `y = round((min(max(x, m), M) - m) / scale) * scale + m`, with `scale = (qr_max - qr_min) / (ql_max - ql_min)`.
-    `m` and `M` are `qr_min` and `qr_max`, moved such that zero is a level. The range is at least `eps` wide. The
-    values stay floating-point numbers: quantization is simulated.
+    `m` and `M` are `qr_min` and `qr_max`, shifted so that zero is representable. The range is at least `eps` wide.
+    Quantization is simulated: results are floating-point numbers.
 
-    With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves them
-    towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have gradients:
-    what `x` would get where it is below `m` or above `M`.
+    With `x_min_max` each forward run writes the range of `x` to `qr_min` and `qr_max`. With `ema` as well, it updates a
+    moving average: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have
+    gradients: sums of the output's gradient where `x` is below `m`, and above `M`.
 
     Args:
         x: Input of any shape.
-        qr_min: Smallest number, of the shape of `x` but for axes of length one, along which it is shared.
+        qr_min: Smallest number, of the shape of `x` or of length 1 along shared axes.
         qr_max: Largest number, of the same shape.
         ql_min: Smallest level, of the same shape, usually 0.
         ql_max: Largest level, of the same shape, usually 255.
-        decay: Share of `qr_min` and `qr_max` that stays in each run, from 0 to 1.
-        x_min_max: Take the range from `x`.
-        ema: Follow the range of `x` by moving averages; without `x_min_max`, use what was found so.
-        ste_fine_grained: No gradient flows to `x` where it is out of range; else it passes everywhere. Within the
-            range it passes straight through.
-        eps: Least width of the range, positive.
-        quantize: If false, `x` itself is returned.
+        decay: Weight of the old `qr_min` and `qr_max` in an update, from 0 to 1.
+        x_min_max: Whether to take the range from `x`.
+        ema: Whether to use moving averages of the range; without `x_min_max`, they are used but not updated.
+        ste_fine_grained: Whether the gradient of `x` is zero where `x` is out of range. Otherwise it is passed
+            unchanged, as it always is within the range.
+        eps: Smallest width of the range, positive.
+        quantize: If False, `x` itself is returned.
         outputs: Array to write to.
 
     Returns:
@@ -3477,7 +3477,7 @@ def min_max_quantize(
 
     Raises:
         ArgumentError: If `decay` or `eps` is out of range.
-        ShapeError: If the other inputs do not have one shape, or neither the length of `x` nor one along an axis.
+        ShapeError: If the other inputs have different shapes, or a length other than 1 or the length of `x`.
 
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
@@ -3657,16 +3657,16 @@ def multi_head_attention(
     additive_mask: T | None = None,
     key_padding_mask: T | None = None,
 ) -> tuple[T, T]:
-    """Attention of several heads: each sees queries, keys and values through affine maps of its own.
+    """Multi-head attention: each head attends to its own affine maps of queries, keys and values.
 
-    The output does not go by the weights, which are those before dropout. In a static graph they are not computed
-    unless they are asked for: memory grows with the lengths and not with their product.
+    The returned weights are the ones before dropout. The output does not depend on them: a static graph computes them
+    only on request, so that memory grows with the lengths and not with their product.
 
     Args:
         query: Queries, shape (targets, batch, width of queries).
         key: Keys, shape (sources, batch, width of keys).
         value: Values, shape (sources, batch, width of values).
-        num_heads: Number of heads, which divides the widths that the weights map to.
+        num_heads: Number of heads; width and depth are multiples of it.
         q_weight: Weights of the queries, shape (width of queries, width).
         k_weight: Weights of the keys, shape (width of keys, width).
         v_weight: Weights of the values, shape (width of values, depth).
@@ -3679,11 +3679,11 @@ def multi_head_attention(
         attn_bias_v: A further value, shape (depth,).
         dropout: Probability with which a weight is set to zero, from 0 up to but not including 1.
         additive_mask: Added to the products of queries and keys, shape (targets, sources).
-        key_padding_mask: Where it is not zero a key is hidden, shape (batch, sources).
+        key_padding_mask: Nonzero for keys to ignore, shape (batch, sources).
 
     Returns:
         The output, shape (targets, batch, width of the output), and the weights of all heads, shape
-        (batch * num_heads, targets, sources). A query from which every key is hidden has weights of zero.
+        (batch * num_heads, targets, sources). If all keys of a query are masked, its weights are zero.
 
     Raises:
         ShapeError: If the shapes do not fit together.
@@ -3843,23 +3843,23 @@ def onnx_non_max_suppression(
     iou_threshold: float = 0.0,
     score_threshold: float = 0.0,
 ) -> T:
-    """Indices of the boxes that are left when those that overlap better ones are taken out, class by class.
+    """Non-maximum suppression for each class: the indices of the selected boxes.
 
-    Boxes of a class are gone through by falling score; a box is chosen unless its intersection with one that was chosen
-    is more than `iou_threshold` of their union. How many are chosen depends on the values, which must be known when the
-    function is built.
+    Boxes of a class are visited by descending score. A box is selected unless its intersection over union with a
+    selected box is above `iou_threshold`. The number of selected boxes depends on the values, which must be known when
+    the function is built.
 
     Args:
         boxes: Boxes, shape (n, boxes, 4).
         scores: Scores, shape (n, classes, boxes).
         center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
             height).
-        max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most; none by default.
-        iou_threshold: Share of the union of two boxes that their intersection may have, from 0 to 1.
-        score_threshold: Boxes are chosen whose score is above this.
+        max_output_boxes_per_class: Largest number of boxes for each image and class; by default 0, which selects none.
+        iou_threshold: Largest intersection over union of two selected boxes, from 0 to 1.
+        score_threshold: Selected boxes have a score above this.
 
     Returns:
-        Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+        Array of int64 of shape (m, 3): image, class and box, by descending score within a class.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -3889,30 +3889,30 @@ def onnx_resize(
     extrapolation_value: float = 0.0,
     nearest_mode: str = "round_prefer_floor",
 ) -> T:
-    """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
+    """Resize an array like ONNX's operator `Resize`, by interpolation along each axis.
 
-    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
-    element is nearest, and which places are outside.
+    As in ONNX Runtime, an axis with a factor of 1 is unchanged, independent of `roi`. Coordinates are computed in
+    float32 to choose the nearest element and to detect positions outside of `x`.
 
     Args:
         x: Input of any shape.
-        roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
-            ends; 0 is the first element of an axis, 1 the last.
+        roi: For `tf_crop_and_resize`, the start of the resized part along each axis, followed by the ends. 0 is the
+            first element of an axis, 1 the last.
         scales: Factor for each axis; give this or `sizes`.
         sizes: Length of each axis of the output.
-        mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
-        coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
-            `pytorch_half_pixel`, `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
+        mode: `nearest`, `linear` (of two elements) or `cubic` (of four elements).
+        coordinate_transformation_mode: Map from output to input coordinates: `half_pixel`, `pytorch_half_pixel`,
+            `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
         cubic_coeff_a: Coefficient of the cubic interpolation.
-        exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
-        extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.
+        exclude_outside: 1 to ignore elements outside of `x`, 0 to replace them by the element at the border.
+        extrapolation_value: For `tf_crop_and_resize`, the value at positions outside of `x`.
         nearest_mode: `round_prefer_floor`, `round_prefer_ceil`, `floor` or `ceil`.
 
     Returns:
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not go with the axes of `x`.
+        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not fit the axes of `x`.
 
     Source:
         ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
@@ -4024,7 +4024,7 @@ def patch_correlation(
     padding: int | Sequence[int] = (0, 0, 0, 0),
     channel_last: bool = False,
 ) -> T:
-    """Sums of products of patches of two images, at places that are shifted against each other.
+    """Correlation of patches of two images, at all shifts within a range.
 
     `y[n, i, j, h, w] = sum over k, l, c of x1[n, c, h + k, w + l] x2[n, c, h + k + s_i, w + l + s_j]`.
 
@@ -4032,19 +4032,19 @@ def patch_correlation(
         x1: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
         x2: Images of the same shape.
         patch: Height and width of a patch; one number is both.
-        shift: Largest shift, in either direction, along height and width.
-        patch_step: Distance of neighbouring patches.
-        shift_step: Distance of neighbouring shifts.
-        padding: Zeros above, below, left and right of the images; two numbers are those along height and along width.
-        channel_last: The channels are the last axis of the images, and the shifts the last axes of the output.
+        shift: Largest shift, in both directions, along height and width.
+        patch_step: Stride of patches.
+        shift_step: Stride of shifts.
+        padding: Zeros above, below, left and right of the images. Two numbers apply to height and width.
+        channel_last: Whether channels are the last axis of the images, and shifts the last axes of the output.
 
     Returns:
         Array of shape (n, shifts along height, shifts along width, rows, columns), or (n, rows, columns, shifts along
         height, shifts along width) if `channel_last`.
 
     Raises:
-        ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
-        ArgumentError: If an argument has not as many numbers, or one out of range.
+        ShapeError: If the images differ in shape, do not have four axes, or are smaller than a patch.
+        ArgumentError: If an argument has the wrong number of values, or a value out of range.
 
     Source:
         Fischer et al., FlowNet, 2015, arXiv:1504.06852.
@@ -4090,20 +4090,20 @@ def pow2_quantize(
 ) -> T:
     """Quantization to powers of two, elementwise: `sign(x) * 2 ** round(log2(|x|))` within a range.
 
-    The largest value is `2 ** m`, the smallest `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` less one for `sign`
-    and one for `with_zero`. If not `sign`, negative numbers become the smallest value. The values stay floating-point
-    numbers: quantization is simulated.
+    The largest magnitude is `2 ** m`, the smallest `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` minus one for
+    `sign` and minus one for `with_zero`. Without `sign`, negative numbers become the smallest value. Quantization is
+    simulated: results are floating-point numbers.
 
     Args:
         x: Input of any shape.
-        sign: Negative numbers are represented too.
-        with_zero: Zero is represented too: it is what numbers become that are smaller than the smallest power of two by
-            more than a factor of `sqrt(2)`.
-        n: Number of bits, such that at least one is left for the exponent; at most 64.
+        sign: Whether negative powers of two are allowed.
+        with_zero: Whether zero is allowed. Numbers below the smallest power of two by more than a factor of `sqrt(2)`
+            become zero.
+        n: Number of bits, at most 64, with at least one left for the exponent.
         m: Exponent of the largest value.
-        quantize: If false, `x` itself is returned.
-        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-            passes straight through.
+        quantize: If False, `x` itself is returned.
+        ste_fine_grained: Whether the gradient is zero where `x` is out of range. Otherwise it is passed unchanged, as
+            it always is within the range.
         outputs: Array to write to.
 
     Returns:
@@ -4200,23 +4200,23 @@ def quantize_linear(
 ) -> T:
     """Linear quantization: `y = saturate(round(x / scale) + zero_point)`.
 
-    `zero_point` is rounded and saturated too. The gradient by `x` is that of `x / scale`, everywhere; the others are
-    zero.
+    `zero_point` is rounded and saturated as well. The gradient of `x` equals the gradient of `x / scale` everywhere.
+    Other gradients are zero.
 
     Args:
         x: Input of any shape.
-        scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
-        zero_point: Level of the number zero, likewise.
+        scale: Step between levels, positive, of the shape of `x` or of length 1 along shared axes.
+        zero_point: Level of the number zero, of such a shape as well.
         round_mode: `HALF_AWAY_FROM_ZERO` or `HALF_TO_EVEN`.
-        narrow_range: The smallest level is not used.
-        dtype: `numpy.int8` or `numpy.uint8`: which levels there are.
+        narrow_range: Whether to leave out the smallest level.
+        dtype: Type of the levels: `numpy.int8` or `numpy.uint8`.
 
     Returns:
-        Array of the shape of `x`: whole numbers, as floating-point numbers.
+        Array of the shape of `x`: integers as floating-point numbers.
 
     Raises:
         ArgumentError: If `round_mode` or `dtype` is unknown.
-        ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+        ShapeError: If `scale` or `zero_point` has a length other than 1 or the length of `x`.
     """
 
 def quantize_uint8(
@@ -4795,7 +4795,7 @@ def random_shift(
     """
 
 def reduce(x: T, op: str = "sum") -> T:
-    """Sum or mean of all elements. `sum` and `mean` say the same, and take axes too.
+    """Sum or mean of all elements. `sum` and `mean` do the same, and accept axes.
 
     Args:
         x: Input of any shape.
@@ -4805,7 +4805,7 @@ def reduce(x: T, op: str = "sum") -> T:
         A scalar.
 
     Raises:
-        ArgumentError: If `op` is something else.
+        ArgumentError: If `op` is neither.
     """
 
 def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5282,26 +5282,25 @@ def slice(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
+    """A slice of the array: for each axis, every `step`-th element from `start` up to but not including `stop`.
 
-    As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
-    runs backward. What is None stays open: when `x` gets another shape, it is the end of that. `x[...]` says the same
-    more shortly.
+    As in Python, negative positions count from the end, positions beyond the ends are clipped, and a negative step
+    runs backward. None means the end of the axis, even if `x` gets another shape later. `x[...]` is a shorter form.
 
     Args:
         x: Input of any shape.
-        start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
-            negative). Fewer entries than axes, here and below, are those of the last axes; the others stay whole.
-        stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
-        step: Distance between positions along each axis; None is 1.
-        n_outputs: Accepted as by every function.
+        start: First position along each axis. None, for all axes or for one, is the start (the end if `step` is
+            negative). Here and below, fewer entries than axes apply to the last axes.
+        stop: Position along each axis to stop before; None is the end (the start if `step` is negative).
+        step: Step along each axis; None is 1.
+        n_outputs: No effect.
         outputs: Array to write to.
 
     Returns:
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a step is zero, or if there are more entries than axes.
+        ArgumentError: If a step is zero, or there are more entries than axes.
     """
 
 def slice_uint8(
@@ -5659,9 +5658,9 @@ def sync_batch_normalization(
     output_stat: Literal[False] = False,
     n_outputs: int | None = None,
 ) -> T:
-    """Batch normalization with the statistics of the examples of all processes, which have as many each.
+    """Batch normalization with the statistics of all processes' examples. All must have the same number of examples.
 
-    In one process it is `batch_normalization`.
+    In one process it equals `batch_normalization`.
 
     Args:
         x: Input of any shape.
@@ -5671,12 +5670,12 @@ def sync_batch_normalization(
         variance: Running variance, overwritten with `batch_stat`.
         comm: Communicator of the processes, or None for one process.
         group: Group of its processes.
-        axes: Axes that have their own statistics.
-        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+        axes: Axes with separate statistics.
+        decay_rate: Weight of the old running statistics in an update, from 0 to 1.
         eps: Added to the variance, zero or more.
-        batch_stat: Use the statistics of `x`, else the running ones.
-        output_stat: Return the statistics of `x` too.
-        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+        batch_stat: Whether to use the statistics of `x`; otherwise the running statistics.
+        output_stat: Whether to return the statistics of `x` as well.
+        n_outputs: Number of outputs, 1 or 3. 3 has the same effect as `output_stat`.
 
     Returns:
         Array of the shape of `x`; with `output_stat` also its mean and its variance.
@@ -6056,8 +6055,8 @@ def unpooling(
 def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) -> Variable:
     """Noise for virtual adversarial training: each sample scaled to norm `eps`.
 
-    `y = eps * x / sqrt(sum(x ** 2) + 1e-8)`, the sum being that of the sample. A backward run writes `eps` times the
-    gradient of `y` into `w`: the noise of the next round. The gradients of `x` and `w` are zero.
+    `y = eps * x / sqrt(sum(x ** 2) + 1e-8)`, with the sum over each sample. A backward run writes `eps` times the
+    gradient of `y` to `w`, as the noise of the next round. The gradients of `x` and `w` are zero.
 
     Args:
         x: Noise; the axes from `base_axis` on make one sample.

@@ -1,4 +1,4 @@
-"""Hooks of all runs: called round every function of forward and backward runs, and round every step of solvers."""
+"""Global hooks: called before and after every function that runs, and every parameter update of a solver."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 SOLVER: dict[str, dict[str, Callable[[], Any]]] = {"pre": {}, "post": {}}
-"""Hooks of solvers by key, in the order of registration."""
+"""Hooks of solvers, by time and key, in the order of registration."""
 
 BEFORE, AFTER = 0, 1
 
 
 def warn(text: str) -> None:
-    """Log what is no error: a key that is taken, or not there."""
+    """Logs a warning."""
     from .logger import logger
 
     logger.warning(text)
@@ -58,7 +58,7 @@ def unset_function_pre_hook(key: str) -> None:
     """Remove a hook that `set_function_pre_hook` set.
 
     Args:
-        key: Its name; one that is not there is warned of.
+        key: Its name. An unknown name logs a warning.
     """
     unset_function(BEFORE, key)
 
@@ -67,7 +67,7 @@ def unset_function_post_hook(key: str) -> None:
     """Remove a hook that `set_function_post_hook` set.
 
     Args:
-        key: Its name; one that is not there is warned of.
+        key: Its name. An unknown name logs a warning.
     """
     unset_function(AFTER, key)
 
@@ -96,7 +96,7 @@ def unset_solver_pre_hook(key: str) -> None:
     """Remove a hook that `set_solver_pre_hook` set.
 
     Args:
-        key: Its name; one that is not there is warned of.
+        key: Its name. An unknown name logs a warning.
     """
     unset_solver("pre", key)
 
@@ -105,13 +105,13 @@ def unset_solver_post_hook(key: str) -> None:
     """Remove a hook that `set_solver_post_hook` set.
 
     Args:
-        key: Its name; one that is not there is warned of.
+        key: Its name. An unknown name logs a warning.
     """
     unset_solver("post", key)
 
 
 def set_function(when: int, key: str, hook: Callable[[Any], Any] | None) -> None:
-    """Register a hook of functions."""
+    """Registers a function hook. A taken key logs a warning and changes nothing."""
     if hook is None:
         return
     if not callable(hook):
@@ -121,13 +121,13 @@ def set_function(when: int, key: str, hook: Callable[[Any], Any] | None) -> None
 
 
 def unset_function(when: int, key: str) -> None:
-    """Remove a hook of functions."""
+    """Removes a function hook. An unknown key logs a warning."""
     if not _core.unset_global_hook(when, key):
         warn(f"function hook: there is no key '{key}', nothing was removed")
 
 
 def set_solver(when: str, key: str, hook: Callable[[], Any] | None) -> None:
-    """Register a hook of solvers."""
+    """Registers a solver hook. A taken key logs a warning and changes nothing."""
     if hook is None:
         return
     if not callable(hook):
@@ -139,6 +139,6 @@ def set_solver(when: str, key: str, hook: Callable[[], Any] | None) -> None:
 
 
 def unset_solver(when: str, key: str) -> None:
-    """Remove a hook of solvers."""
+    """Removes a solver hook. An unknown key logs a warning."""
     if SOLVER[when].pop(key, None) is None:
         warn(f"solver hook: there is no key '{key}', nothing was removed")

@@ -1,7 +1,4 @@
-"""Initial values of parameters.
-
-Knows shapes and random generators; knows no graphs and no parameter scopes.
-"""
+"""Initializers: callables from a shape to the initial values of a parameter."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ __all__ = [
     "calc_uniform_lim_glorot",
 ]
 
-#: What a parameter may be initialized with: a function from a shape to values, or the values themselves.
+#: An initializer: a function from a shape to values, or the values themselves.
 Initializer: TypeAlias = "Callable[[list[int]], NDArray[Any]] | NDArray[Any]"
 
 
@@ -57,9 +54,9 @@ class BaseInitializer:
 
 
 class _RandomInitializer(BaseInitializer):
-    """An initializer that draws from `rng`, or from what is `kinnor.random.prng` when it is constructed."""
+    """An initializer that draws from `rng`, by default the `kinnor.random.prng` at the time of construction."""
 
-    #: The method that draws.
+    #: Name of the generator's method that draws.
     draw: ClassVar[str]
 
     def __init__(self, rng: RandomState | None) -> None:
@@ -69,7 +66,7 @@ class _RandomInitializer(BaseInitializer):
 
 
 def _ends(op: str, lim: Any) -> tuple[Any, Any]:
-    """A lower and an upper end."""
+    """The lower and the upper end of a checked interval."""
     try:
         low, high = (_check.number(op, "lim", end) for end in lim)
     except (TypeError, ValueError):
@@ -124,7 +121,7 @@ class UniformInitializer(_RandomInitializer):
         """Initial values of that shape."""
         low, high = self.lim
         drawn = np.asarray(self.rng.uniform(low, high, size=tuple(shape)), np.float32)
-        # Rounding may reach the end that is excluded.
+        # Rounding to float32 may give the excluded upper end.
         return np.where(drawn < np.float32(high), drawn, np.float32(low))
 
 
@@ -294,7 +291,7 @@ def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Sequence[int]
 
 
 def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
-    """Standard deviation between the needs of values and gradients: `sqrt(2 / (prod(kernel) (inmaps + outmaps)))`.
+    """Standard deviation that balances values and gradients: `sqrt(2 / (prod(kernel) (inmaps + outmaps)))`.
 
     Args:
         inmaps: Number of input maps.
@@ -311,7 +308,7 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1
 
 
 def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> tuple[float, float]:
-    """Range between the needs of values and gradients: `+- sqrt(6 / (prod(kernel) (inmaps + outmaps)))`.
+    """Limits that balance values and gradients: `+- sqrt(6 / (prod(kernel) (inmaps + outmaps)))`.
 
     Args:
         inmaps: Number of input maps.
@@ -329,7 +326,7 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (
 
 
 def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
-    """Number of terms behind each value: maps times taps of the kernel."""
+    """The fan: number of maps times number of kernel taps."""
     fan = prod(kernel) * maps
     if not 1 <= fan < inf:
         raise RangeError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")

@@ -1,6 +1,6 @@
-"""Starts a program as several processes: `python -m kinnor.launch -n 4 train.py --epochs 3`.
+"""Starts a program as several MPI processes: `python -m kinnor.launch -n 4 train.py --epochs 3`.
 
-The processes are MPI's. If one of them dies, all end, and its traceback is the last that is on standard error.
+If one process fails, all end, and its traceback comes last on standard error.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 ENDS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Signals that end a program."""
+"""Signals that are passed on to the processes as SIGTERM."""
 
 STARTS = (b"MPI_ABORT was invoked", b"prterun ", b"mpirun ", b"Primary job ", b"An MPI communication peer process")
-"""How notes of Open MPI on the end of a process start."""
+"""First words of Open MPI's notes on the end of a process."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Start the processes and wait for them.
 
     Args:
-        arguments: Those of the command line; `sys.argv` without its first by default.
+        arguments: The command line without the program's name; by default `sys.argv[1:]`.
 
     Returns:
-        The exit status: that of the process that failed, else 0.
+        The exit status of the process that failed, else 0.
     """
     parser = argparse.ArgumentParser(prog="python -m kinnor.launch", description=(__doc__ or "").partition("\n")[0])
     cores = os.cpu_count() or 1
@@ -43,18 +43,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--oversubscribe", action="store_true", help="allow more processes than there are cores")
     parser.add_argument("--hosts", help="machines as mpirun takes them, such as a:4,b:4")
     parser.add_argument("-m", dest="module", action="store_true", help="the program is the name of a module")
-    parser.add_argument("program", help="the program, a file of Python")
+    parser.add_argument("program", help="the program, a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
     given = parser.parse_args(arguments)
-    refusal = _refusal(given)
+    refusal = _problem(given)
     if refusal:
         print(f"python -m kinnor.launch: {refusal}", file=sys.stderr)
         return 2
     return _run(_command(given), _environment(given))
 
 
-def _refusal(given: argparse.Namespace) -> str | None:
-    """What makes it pointless to start."""
+def _problem(given: argparse.Namespace) -> str | None:
+    """The reason why the program cannot be started, or None."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if given.n < 1:
         return f"expected at least one process, got -n {given.n}"
@@ -66,7 +66,7 @@ def _refusal(given: argparse.Namespace) -> str | None:
             "--oversubscribe allows more"
         )
     if not given.module and not Path(given.program).is_file():
-        return f"expected a file of Python, got {given.program}, which is none"
+        return f"expected a Python file, got {given.program}, which does not exist"
     if _mpirun() is None:
         return 'expected mpirun on the PATH, got none; `pip install "kinnor[mpi]"` brings one'
     try:
@@ -77,12 +77,13 @@ def _refusal(given: argparse.Namespace) -> str | None:
 
 
 def _mpirun() -> str | None:
-    """`mpirun` of this Python's environment, else of the PATH."""
+    """The path of `mpirun` in this Python's environment, else on the PATH, else None."""
     beside = Path(sys.executable).parent / "mpirun"
     return str(beside) if beside.exists() else shutil.which("mpirun")
 
 
 def _command(given: argparse.Namespace) -> list[str]:
+    """The command line of mpirun."""
     command = [_mpirun() or "mpirun", "-n", str(given.n)]
     if given.hosts:
         command += ["--host", given.hosts]
@@ -95,11 +96,13 @@ def _command(given: argparse.Namespace) -> list[str]:
 
 
 def _is_open_mpi() -> bool:
+    """True if `mpirun` belongs to Open MPI or PRRTE."""
     said = subprocess.run([_mpirun() or "mpirun", "--version"], capture_output=True, text=True, check=False)
     return "Open MPI" in said.stdout or "PRRTE" in said.stdout or "prte" in said.stdout
 
 
 def _environment(given: argparse.Namespace) -> dict[str, str]:
+    """The environment of the processes: number of threads, and permission to run as root."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = given.threads or max(1, cores // given.n)
     environment = {**os.environ, "KINNOR_NUM_THREADS": str(threads)}
@@ -109,11 +112,11 @@ def _environment(given: argparse.Namespace) -> dict[str, str]:
     return environment
 
 
-class _Notes:
-    """Standard error of mpirun on its way to ours, without the notes that it adds to the traceback of a process.
+class _NoteFilter:
+    """Copies mpirun's standard error to `target`, without the notes that repeat a process's traceback.
 
-    A note stands between two lines of dashes. Notes come last, and only where no process wrote a traceback, or where a
-    signal ended one.
+    A note is a block between two lines of dashes. Notes are written last, and only if no process wrote a traceback
+    or a signal ended a process.
     """
 
     def __init__(self, target: int) -> None:
@@ -124,7 +127,7 @@ class _Notes:
         self._has_traceback = False
 
     def read(self, source: int) -> None:
-        """Pass on what comes from a pipe until its end.
+        """Copies from a pipe until its end.
 
         Args:
             source: The descriptor of the pipe.
@@ -133,7 +136,7 @@ class _Notes:
             *lines, self._line = (self._line + content).split(b"\n")
             for line in lines:
                 self._take(line + b"\n")
-            if self._line.strip(b"\0-") and not self._held:  # such as a bar of progress
+            if self._line.strip(b"\0-") and not self._held:  # an unfinished line, such as a progress bar
                 self._write(self._line)
                 self._line = b""
         self._write(b"".join(self._held) + self._line.strip(b"\0"))
@@ -141,7 +144,8 @@ class _Notes:
         self._write(b"".join(shown))
 
     def _take(self, line: bytes) -> None:
-        line = line.lstrip(b"\0")  # which Open MPI writes before notes
+        """Writes a line, or keeps it if it is part of a note."""
+        line = line.lstrip(b"\0")  # Open MPI writes null bytes before notes
         is_rule = set(line.strip()) == {ord("-")} and len(line) > 60
         if not self._held:
             self._has_traceback |= line.startswith(b"Traceback (most recent call last)")
@@ -160,22 +164,24 @@ class _Notes:
                 self._held = []
 
     def _write(self, content: bytes) -> None:
+        """Writes all bytes to the target."""
         while content:
             try:
                 content = content[os.write(self._target, content) :]
-            except OSError:  # the reader has closed it; the processes continue
+            except OSError:  # the reader has closed the target; the processes continue
                 return
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run mpirun; what ends this process ends it and its processes first."""
+    """Runs mpirun. A signal that ends this process ends mpirun and its processes first. Returns the exit status."""
     ended: list[int] = []
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     source = process.stderr.fileno() if process.stderr is not None else -1
-    reader = threading.Thread(target=_Notes(2).read, args=(source,), daemon=True)
+    reader = threading.Thread(target=_NoteFilter(2).read, args=(source,), daemon=True)
     reader.start()
 
     def end(number: int, _: FrameType | None) -> None:
+        """Passes a signal on to mpirun."""
         ended.append(number)
         process.send_signal(signal.SIGTERM)
 

@@ -1,8 +1,7 @@
 """The library's log: `logger`, an ordinary logger of the standard library.
 
-It writes to the standard error by itself, from level INFO on, as long as the program has not configured logging; once
-it has (`logging.basicConfig`), records only go to where the program sends them. See `kinnor.config` for levels, formats
-and a log file.
+By default it writes to standard error, from level INFO on. Once the program has configured logging, for example by
+`logging.basicConfig`, records go to the program's handlers only. `kinnor.config` has levels, formats and a log file.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ __all__ = ["logger"]
 
 
 class _Console(logging.Handler):
-    """Writes to what is `sys.stderr` at the moment, unless the program has handlers of its own."""
+    """Writes to the current `sys.stderr`, unless the root logger has handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Writes a record."""
         stream: TextIO | None = sys.stderr
         if stream is None or logging.getLogger().handlers:
             return
@@ -31,6 +31,7 @@ class _Console(logging.Handler):
 
 
 def _set_up() -> logging.Logger:
+    """Makes the logger and its handlers from the configuration."""
     log = logging.getLogger("kinnor")
     if log.handlers:  # The module is imported again.
         return log
@@ -50,5 +51,6 @@ logger = _set_up()
 
 
 def __getattr__(name: str) -> Any:
-    # In NNabla this name is the logger's. Here it is this module's once that is imported, so it has all that one has.
+    # In NNabla `nnabla.logger` is the logger itself. After an import of this module the name is the module, which
+    # therefore forwards attributes to the logger.
     return getattr(logger, name)

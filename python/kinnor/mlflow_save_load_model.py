@@ -1,4 +1,7 @@
-"""Models in MLflow, by NNabla's names: the extra `mlflow`. Knows folders of files, not what is in them."""
+"""Saving and loading of models with MLflow, under NNabla's names. Needs the extra `mlflow`.
+
+Files are copied without a look at their contents.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +40,22 @@ PARTS = {"nnp": "nnp_files", "checkpoint": "checkpoint_files", "extra_files": "e
 
 
 def mlflow(op: str) -> Any:
-    """The package, for what needs it."""
+    """The package `mlflow`. Raises ImportError if it is not installed."""
     return needed(op, "mlflow", "MLflow", "mlflow")
 
 
 def get_default_pip_requirements() -> list[str]:
-    """What a model needs to be installed: this library, in this version."""
+    """Default requirements of a model for pip: this version of Kinnor."""
     return [f"kinnor=={__version__}"]
 
 
 def get_default_conda_env() -> dict[str, Any]:
-    """The same as an environment of Conda's."""
+    """Default Conda environment of a model, with the requirements of `get_default_pip_requirements`."""
     return conda_env_of(get_default_pip_requirements())
 
 
 def conda_env_of(requirements: Sequence[str]) -> dict[str, Any]:
-    """An environment of Conda's with this Python and these packages."""
+    """A Conda environment with this version of Python and the given packages."""
     pip = {"pip": ["mlflow-skinny", *requirements]}
     dependencies = [f"python={platform.python_version()}", "pip", pip]
     return {"name": "mlflow-env", "channels": ["conda-forge"], "dependencies": dependencies}
@@ -73,32 +76,32 @@ def log_model(
     extra_pip_requirements: Sequence[str] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Any:
-    """Write a model into MLflow's active run; without one a run is started.
+    """Log a model to MLflow's active run. Starts a run if none is active.
 
     Args:
         nnabla_model_name: Name of the file with the model, such as `model.nnp` or `params.h5`, in the folder `path`.
         path: Relative path of that folder; the model has the same path among the artifacts of the run.
-        nnp: As `save_model` takes it, as all that follow.
+        nnp: Paths or addresses of `.nnp` files, as a list. This and the following are arguments of `save_model`.
         checkpoint: Paths or addresses of checkpoints.
         config_file: Path of a settings file.
         extra_files: Paths or addresses of other files.
-        conda_env: An environment of Conda's.
+        conda_env: A Conda environment.
         code_paths: Files and folders with Python code.
-        signature: A `ModelSignature` of MLflow's.
-        input_example: None.
-        pip_requirements: What has to be installed.
-        extra_pip_requirements: What has to be installed besides.
-        metadata: What else to say of the model.
+        signature: MLflow's `ModelSignature`.
+        input_example: Must be None.
+        pip_requirements: Requirements for pip.
+        extra_pip_requirements: Further requirements for pip.
+        metadata: Metadata of the model.
 
     Returns:
-        A `ModelInfo` of MLflow's.
+        MLflow's `ModelInfo`.
 
     Raises:
         ImportError: If MLflow is not installed.
-        CallError: If an argument is of another type.
+        CallError: If an argument has the wrong type.
         ArgumentError: If `input_example` is given.
-        OSError: If a file is not there, or cannot be written.
-        MlflowException: If MLflow does not take it.
+        OSError: If a file is missing or cannot be written.
+        MlflowException: If MLflow refuses the model.
     """
     package = mlflow("log_model")
     for name, value in (("nnabla_model_name", nnabla_model_name), ("path", path)):
@@ -135,33 +138,33 @@ def save_model(
     extra_pip_requirements: Sequence[str] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> None:
-    """Write a model into a folder that MLflow knows to read.
+    """Write a model to a folder in MLflow's format.
 
-    The folder gets the file `MLmodel`, the model in `model`, the other files in `nnp_files`, `checkpoint_files` and
-    `extra_files`, and what has to be installed in `requirements.txt`, `conda.yaml` and `python_env.yaml`.
+    The folder gets the file `MLmodel`, the model in `model`, and other files in `nnp_files`, `checkpoint_files` and
+    `extra_files`. Requirements are in `requirements.txt`, `conda.yaml` and `python_env.yaml`.
 
     Args:
-        nnabla_model_name: Path of the file with the model; relative to the `artifact_path` of `mlflow_model`, if that
-            has one.
-        path: Path of the folder, which is made.
+        nnabla_model_name: Path of the file with the model, relative to the `artifact_path` of `mlflow_model`, if there
+            is one.
+        path: Path of the folder, which is created.
         nnp: Paths or addresses of `.nnp` files, as a list.
-        checkpoint: The same of checkpoints.
+        checkpoint: Paths or addresses of checkpoints, as a list.
         config_file: Path of a settings file.
         extra_files: Paths or addresses of other files, as a list.
-        conda_env: An environment of Conda's, rather than one with the requirements below.
-        code_paths: Files and folders with Python code, which can be imported once the model is loaded.
-        mlflow_model: A `Model` of MLflow's that gets what is said here.
-        signature: A `ModelSignature` of MLflow's.
-        input_example: None.
-        pip_requirements: What has to be installed; by default this library.
-        extra_pip_requirements: What has to be installed besides.
-        metadata: What else to say of the model.
+        conda_env: A Conda environment, instead of one with the requirements below.
+        code_paths: Files and folders with Python code. `load_model` makes them importable.
+        mlflow_model: MLflow's `Model` that gets the description; by default a new one.
+        signature: MLflow's `ModelSignature`.
+        input_example: Must be None.
+        pip_requirements: Requirements for pip; by default this version of Kinnor.
+        extra_pip_requirements: Further requirements for pip.
+        metadata: Metadata of the model.
 
     Raises:
         ImportError: If MLflow is not installed.
-        CallError: If `nnp`, `checkpoint` or `extra_files` is no list, or a path is none.
+        CallError: If `nnp`, `checkpoint` or `extra_files` is not a list, or a path is not a path.
         ArgumentError: If `input_example` is given, or both `conda_env` and requirements.
-        OSError: If a file is not there, the folder is, or something cannot be written.
+        OSError: If a file is missing or cannot be written, or if the folder holds a model already.
         MlflowException: If a file cannot be fetched.
     """
     package = mlflow("save_model")
@@ -211,29 +214,28 @@ def save_model(
 
 
 def copied(file: PathLike, into: Path) -> None:
-    """Copy a file into a folder, which is made."""
+    """Copies a file to the path `into`, and makes its folder."""
     into.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(file, into)
 
 
 def load_model(model_uri: str, dst_path: PathLike | None = None, **kwargs: Any) -> str | list[str]:
-    """Fetch a model that `log_model` or `save_model` has written; its code paths can be imported then.
+    """Fetch a model that `log_model` or `save_model` has written, and make its code paths importable.
 
     Args:
         model_uri: Path of its folder, or an address such as `runs:/<id of the run>/<path>`.
-        dst_path: Path of a folder for what is fetched; one that is made by default.
-        **kwargs: `model`, what is wanted: "model" (which is the default), "nnp", "checkpoint", or "MLmodel" for the
-            folder.
+        dst_path: Path of the folder to fetch into; by default a folder that MLflow chooses.
+        **kwargs: `model`, the requested part: "model" (the default), "nnp", "checkpoint", or "MLmodel" for the folder.
 
     Returns:
-        Path of the file with the model; of `nnp` and `checkpoint` a list of paths.
+        Path of the file with the model, or of the folder; for "nnp" and "checkpoint" a list of paths.
 
     Raises:
         ImportError: If MLflow is not installed.
-        CallError: If `model_uri` is no string, or there is another keyword than `model`.
-        ArgumentError: If `model` is something else, or there are no such files in the model.
-        OSError: If there is no file `MLmodel`.
-        MlflowException: If there is no such folder or address.
+        CallError: If `model_uri` is not a string, or another keyword than `model` is given.
+        ArgumentError: If `model` has another value, or the model has no such files.
+        OSError: If the file `MLmodel` is missing.
+        MlflowException: If the folder or address does not exist.
     """
     package = mlflow("load_model")
     if not isinstance(model_uri, (str, os.PathLike)):
@@ -266,25 +268,25 @@ def load_model(model_uri: str, dst_path: PathLike | None = None, **kwargs: Any) 
 
 
 def runs_of(package: Any, experiment_name: str | None = None) -> list[Any]:
-    """All runs of an experiment, by default the active one, the newest first."""
+    """All runs of an experiment, newest first; by default of the active experiment."""
     names = None if experiment_name is None else [experiment_name]
     found: list[Any] = package.search_runs(experiment_names=names, output_format="list")
     return found
 
 
 def get_runid_by_name(run_name: str, experiment_name: str | None = None) -> str | None:
-    """The id of the newest run of a name.
+    """The id of the newest run with a name.
 
     Args:
         run_name: The name.
         experiment_name: Name of the experiment; by default the active one.
 
     Returns:
-        The id, or None if there is no such run.
+        The id, or None if no run has the name.
 
     Raises:
         ImportError: If MLflow is not installed.
-        CallError: If a name is no string.
+        CallError: If a name is not a string.
     """
     package = mlflow("get_runid_by_name")
     for name, value in (("run_name", run_name), ("experiment_name", experiment_name)):
@@ -295,7 +297,7 @@ def get_runid_by_name(run_name: str, experiment_name: str | None = None) -> str 
 
 
 def unique_run_name() -> None:
-    """Have `mlflow.start_run` give each run a name of its own from now on: `name-1` where there is a `name`.
+    """Make all later calls of `mlflow.start_run` choose unique names: `name-1` if a run `name` exists.
 
     Raises:
         ImportError: If MLflow is not installed.

@@ -1,4 +1,4 @@
-"""Models: networks with their parameters, in one file and called with arrays.
+"""Models: networks with their parameters, stored in one file and called with arrays.
 
 nn.save("net.nnp", {"y": y}, inputs={"x": x})
 model = nn.load("net.nnp")
@@ -33,28 +33,29 @@ if TYPE_CHECKING:
 __all__ = ["Model", "from_graph", "load", "save"]
 
 _MOST_GRAPHS = 8
-"""How many shapes of inputs a model keeps graphs for."""
+"""Number of input shapes for which a model caches graphs."""
 
 
 class Model:
-    """A network with its parameters, which is called like a function.
+    """A network with its parameters, called like a function.
 
-    Of arrays it gives arrays, by a static graph that it builds when a shape comes for the first time and keeps: a call
-    costs what `forward()` of a graph built by hand costs. Of variables it makes a graph, and gives its outputs as
-    variables, to be trained or put into another graph. In both the parameters are the model's own. Graphs of a model
-    that `load` gave are folded until somebody asks for its parameters or its network, or calls it with variables: what
-    follows from parameters alone is computed once, and batch normalizations go into the weights before them.
+    Called with arrays it returns arrays. It builds a static graph for each new input shape and caches it, so a call
+    costs as much as `forward()` of a static graph. Called with variables it returns variables of a new graph, which
+    can be trained or extended. Both use the model's own parameters.
 
-    Threads may call one model together. Calls with arrays run side by side, each on a graph of its own; all graphs read
-    the same parameters. Graphs are built one at a time.
+    The graphs of a model from `load` are folded: constants are computed once, and batch normalizations are merged into
+    weights. Folding ends with the first access to the parameters or the network, or call with variables.
+
+    Several threads may call one model. Calls with arrays run in parallel, each on its own graph with shared parameters.
+    Graphs are built one at a time.
 
     Args:
-        network: What describes it; its owner has the parameters.
-        inputs: The names of its inputs, in the order of a call; all of the network by default.
-        outputs: The names of its outputs, in order; all of the network by default.
+        network: The network; its owner has the parameters.
+        inputs: The names of its inputs, in the order of a call; by default all inputs of the network.
+        outputs: The names of its outputs, in order; by default all outputs of the network.
 
     Raises:
-        NetworkError: If the network has no such inputs or outputs.
+        NetworkError: If the network lacks one of the inputs or outputs.
     """
 
     def __init__(
@@ -69,19 +70,19 @@ class Model:
         for name in self.outputs:
             network.variable(name)
         self._lock = BuildLock("Model")
-        # The first graph for each kind of inputs, and all of that kind, of which calls take one.
+        # By input shapes and types: the first graph, and the pool from which calls take a graph.
         self._graphs: dict[Any, _Graph] = {}
         self._pools: dict[Any, GraphPool[_Graph]] = {}
 
     @property
     def network(self) -> ProtoNetwork:
-        """What describes the model; its owner has the parameters."""
+        """The network of the model; its owner has the parameters. Access ends folding."""
         with self._lock.held():
             self._unfold()
         return self._network
 
     def _unfold(self) -> None:
-        """Parameters may change from now on."""
+        """Ends folding and drops the folded graphs, because parameters may change from now on."""
         if self._folding is not None:
             self._folding = None
             self._graphs.clear()
@@ -94,10 +95,10 @@ class Model:
         return f"<Model {self._network.name!r} {self.inputs} -> {self.outputs}>"
 
     def get_parameters(self, grad_only: bool = False) -> Parameters:
-        """The parameters by path, as solvers take them.
+        """The parameters by path, for `solver.set_parameters`. Access ends folding.
 
         Args:
-            grad_only: Whether to leave out those that need no gradient.
+            grad_only: Whether to leave out parameters that need no gradient.
         """
         with self._lock.held():
             self._unfold()
@@ -112,11 +113,12 @@ class Model:
         """Compute the outputs.
 
         Args:
-            args: The inputs, in the order of `inputs`: all arrays, or all variables.
-            named: Inputs by name, after those.
+            args: The inputs, in the order of `inputs`: arrays or variables.
+            named: Further inputs by name.
 
         Returns:
-            The output, or a tuple of the outputs in the order of `outputs`: arrays, or variables if these were given.
+            The output, or a tuple of outputs in the order of `outputs`. They are variables if an input is a variable,
+            else arrays.
 
         Raises:
             CallError: If an input is missing.
@@ -141,6 +143,7 @@ class Model:
         return found[0] if len(found) == 1 else tuple(found)
 
     def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The inputs of a call, in the order of `inputs`."""
         given = dict(zip(self.inputs, args, strict=False))
         twice = given.keys() & named.keys()
         given.update(named)
@@ -149,7 +152,7 @@ class Model:
         return [given[name] for name in self.inputs]
 
     def _graph(self, arrays: Sequence[NDArray[Any]]) -> tuple[GraphPool[_Graph], _Graph]:
-        """A graph for inputs that no other call has, and where it goes back to."""
+        """A free graph for inputs, and the pool to return it to."""
         key = tuple((x.shape, x.dtype) for x in arrays)
         pool = self._pools.get(key)
         graph = None if pool is None else pool.take()
@@ -174,6 +177,7 @@ class Model:
             return pool, graph
 
     def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
+        """Builds a static graph. Returns its outputs, in the order of `outputs`."""
         order = [inputs[self.inputs.index(name)] for name in self._network.inputs]
         with auto_forward(False):
             made = self._network._built(order)
@@ -185,20 +189,20 @@ class Model:
         return found
 
     def _make_parameters(self) -> None:
-        """Make those that the file does not hold."""
+        """Creates the parameters that the file lacks, from their initializers."""
         with parameters.parameter_scope("", self._network.owner.parameter_scope):
             for name, node in self._network.parameters.items():
                 if parameters.get_parameter(name) is None:
                     parameters.get_parameter_or_create(name, node.shape, node.initializer, node.need_grad)
 
     def save(self, path: PathOrFile) -> None:
-        """Write the model, as `kinnor.save` does.
+        """Write the model to a file, like `kinnor.save`.
 
         Args:
             path: Path that ends in `.nnp`, or a file open for writing bytes.
 
         Raises:
-            NetworkError: If the format is another.
+            NetworkError: If the path does not end in `.nnp`.
             OSError: If the file cannot be written.
         """
         _write(path, self._network, self.inputs, self.outputs)
@@ -211,17 +215,18 @@ def save(
     name: str = "model",
     free_batch: bool = True,
 ) -> None:
-    """Write the network that variables are outputs of, with its parameters; whole or not at all. `load` reads it.
+    """Write a network and its parameters to a file, atomically. `load` and NNabla read it.
 
     Args:
-        path: Path that ends in `.nnp`, or a file open for writing bytes. NNabla reads it, too.
+        path: Path that ends in `.nnp`, or a file open for writing bytes.
         outputs: The output, or outputs by name; or a model.
-        inputs: Inputs by name; those that are left out are named after the functions that take them.
+        inputs: Inputs by name. Other inputs are named after the functions that read them.
         name: The name of the network.
-        free_batch: Whether the first axis is a batch of any length, where a function of the network has an axis for it.
+        free_batch: Whether the first axis is a batch of any length, if the functions have an axis for it.
 
     Raises:
-        NetworkError: If the format is another, or if it cannot hold a function, such as one written in Python.
+        NetworkError: If the path does not end in `.nnp`, or the format cannot hold a function, such as one written in
+            Python.
         OSError: If the file cannot be written.
 
     Examples:
@@ -251,6 +256,7 @@ def save(
 def _write(
     path: PathOrFile, network: ProtoNetwork, inputs: Sequence[str], outputs: Sequence[str], free_batch: bool = True
 ) -> None:
+    """Writes a network with its parameters and an executor for these inputs and outputs."""
     if not network_file.is_archive(path, ".nnp"):
         raise NetworkError(f"save: expected a name that ends in .nnp, got {path}")
     executor = {"name": "runtime", "network": network.name, "data": inputs, "output": outputs}
@@ -267,14 +273,13 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
 
     Args:
         path: Path, or a file open for reading bytes.
-        network: The name of the network, if there are several: by default the one that the first executor runs, or the
-            first.
+        network: The name of the network; by default the network of the first executor, else the first network.
 
     Returns:
-        The model, with parameters of its own.
+        The model, with its own parameters.
 
     Raises:
-        NetworkError: If the file is malformed, or has no such network.
+        NetworkError: If the file is malformed, or lacks the network.
         OSError: If the file cannot be read.
     """
     from .folding import Folding
@@ -285,14 +290,14 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
 
 
 def from_graph(described: ProtoGraph, network: str | None = None) -> Model:
-    """A model of a graph that is described.
+    """A model of one network of a `ProtoGraph`.
 
     Args:
         described: The graph, with the parameters.
-        network: The name of the network, as `load` takes it.
+        network: The name of the network, with the default of `load`.
 
     Raises:
-        NetworkError: If there is no such network.
+        NetworkError: If the network does not exist.
     """
     executors = [held.proto for held in described.executors.values()]
     executor = next((held for held in executors if network in (None, held.network_name)), None)

@@ -1,8 +1,8 @@
-"""Modes of building a graph: run functions at once, recompute what they gave.
+"""Modes: eager execution (`auto_forward`), recomputation (`recompute`) and memory budgets (`memory_budget`).
 
-A setter changes the default of the process. A `with` block changes its own thread only, and there its own task: where
-tasks of `asyncio` take turns, each has the modes of the blocks that it is in. A new task starts in those of the task
-that makes it, as does what `asyncio.to_thread` runs; a new thread starts in none.
+A setter changes the default of the process. A `with` block changes the mode of the current thread or `asyncio` task
+only. A new task, and a call by `asyncio.to_thread`, inherits the modes of its creator. A new thread starts with the
+defaults.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ R = TypeVar("R")
 
 @contextmanager
 def auto_forward(auto: bool = True) -> Iterator[None]:
-    """Run functions as soon as they are built, within a `with` block.
+    """Run functions eagerly, that is as soon as they are built, in a `with` block.
 
     Args:
-        auto: Whether to; False builds static graphs.
+        auto: Whether to run eagerly; False builds static graphs.
 
     Yields:
         Nothing.
@@ -50,16 +50,16 @@ def auto_forward(auto: bool = True) -> Iterator[None]:
 
 
 def set_auto_forward(auto: bool) -> None:
-    """Run functions as soon as they are built, from now on, in every thread without an `auto_forward` block.
+    """Set the default of eager execution, for all threads outside of an `auto_forward` block.
 
     Args:
-        auto: Whether to.
+        auto: Whether functions run as soon as they are built.
     """
     _core.set_auto_forward_mode(_check.flag("set_auto_forward", "auto", auto))
 
 
 def get_auto_forward() -> bool:
-    """Whether functions run as soon as they are built.
+    """True if functions run as soon as they are built.
 
     Returns:
         The mode of this thread.
@@ -69,10 +69,10 @@ def get_auto_forward() -> bool:
 
 @contextmanager
 def recompute(recompute_: bool = True) -> Iterator[None]:
-    """Mark variables made within a `with` block to be dropped after use and computed again for the backward run.
+    """Mark all variables made in a `with` block for recomputation: freed after use, recomputed for backward runs.
 
     Args:
-        recompute_: Whether to.
+        recompute_: Whether to mark them.
 
     Yields:
         Nothing.
@@ -92,7 +92,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
     """Decorate a function so that it runs within `recompute(recompute_)`.
 
     Args:
-        recompute_: Whether to; or, without parentheses, the function.
+        recompute_: Whether to recompute; or, if the decorator is used without parentheses, the function.
 
     Returns:
         The decorator, or the decorated function.
@@ -101,6 +101,8 @@ def recompute_fn(recompute_: Any = True) -> Any:
         return recompute_fn(True)(recompute_)
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
+        """Decorates a function."""
+
         @functools.wraps(f)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
             with recompute(recompute_):
@@ -113,20 +115,18 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
 @contextmanager
 def memory_budget(bytes: int | None) -> Iterator[None]:
-    """Keep training steps within this much memory: values are dropped and computed again as need be.
+    """Limit the memory of training steps: values are freed and recomputed as necessary. Gradients stay the same bits.
 
-    A static graph that is run forward within the block plans that run and the backward run after it, so that its
-    arrays (parameters, inputs, values between functions, and gradients of them all) never take more than the budget
-    at a time. What to drop is chosen so that little is computed twice; gradients are the same to the bit. The backward
-    run gives memory back as `clear_buffer=True` says. Values of intermediate variables are not kept for reading: set
-    `persistent` on those to keep. What else the program holds, and the room that kernels work in, comes on top.
-    `forward_all` plans for backward runs from each of its variables.
+    For a static graph, a forward run in the block plans itself and the next backward run. The plan keeps parameters,
+    inputs, intermediate values and all gradients within the budget, with little recomputation. The backward run frees
+    memory like `clear_buffer=True`. Intermediate values cannot be read afterwards, unless `persistent` is set. Scratch
+    buffers of kernels and all other memory of the program are not counted. `forward_all` plans for backward runs from
+    each of its variables.
 
-    Where functions run as soon as they are built (`auto_forward`), values that no variable, array or view in Python has
-    hold of are given up when room is wanted, and come back for the backward run, for `autodiff` or to be read: those
-    that cost little for the bytes they give, and that are wanted last. There the budget is for all arrays there are
-    (`memory_stats()["live"]`), but for those that other threads have made under budgets of their own. A backward run
-    keeps to it outside of the block too.
+    In eager execution (`auto_forward`) the budget covers all live arrays (`memory_stats()["live"]`), except those made
+    by other threads under their own budgets. When memory is short, the engine evicts values that no Python object
+    refers to. It prefers values that are cheap to recompute for their size and needed last. Evicted values are
+    recomputed for backward runs, `autodiff` and reads. A backward run respects the budget outside of the block, too.
 
     Args:
         bytes: The budget; None for none.
@@ -135,8 +135,8 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         Nothing.
 
     Raises:
-        BudgetError: Within the block, where a budget cannot be kept to: before a static graph runs, or before the
-            function that takes too much. `least` says what would do, at once what that function takes.
+        BudgetError: If a budget cannot be kept: before a static graph runs, or before the eager function that needs
+            too much. Its `least` is a sufficient budget, in eager execution the need of that function.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> x = nn.Variable((1024, 64), need_grad=True)
@@ -162,16 +162,16 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
 
 
 def set_global_recompute(recompute: bool) -> None:
-    """Mark variables to be recomputed from now on, in every thread without a `recompute` block.
+    """Set the default of recomputation, for all threads outside of a `recompute` block.
 
     Args:
-        recompute: Whether to.
+        recompute: Whether new variables are marked for recomputation.
     """
     _core.set_recompute_mode(_check.flag("set_global_recompute", "recompute", recompute))
 
 
 def get_global_recompute() -> bool:
-    """Whether variables that are made now are marked to be recomputed.
+    """True if new variables are marked for recomputation.
 
     Returns:
         The mode of this thread.

@@ -1,4 +1,4 @@
-"""Records of a training run: series of values, times and images, in files, in the log and in TensorBoard."""
+"""Monitors: record values, times and images of a training run to files, the log and TensorBoard."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ __all__ = [
 
 
 class Watcher:
-    """Something that is told what monitors record; it does nothing with it."""
+    """Base class of receivers of all monitors' records. Its methods do nothing."""
 
     def value(self, name: str, index: int, value: float) -> None:
-        """A mean of a `MonitorSeries`, or the seconds of a `MonitorTimeElapsed`."""
+        """Receives a mean of a `MonitorSeries`, or the seconds of a `MonitorTimeElapsed`."""
 
     def image(self, name: str, index: int, image: NDArray[Any]) -> None:
-        """An image, shape (height, width, channels) or (height, width)."""
+        """Receives an image, shape (height, width, channels) or (height, width)."""
 
     def file(self, name: str, path: Path) -> None:
-        """The file of an image, which is written."""
+        """Receives the path of an image file that was written."""
 
 
 watchers: list[Watcher] = []
-"""Who is told of all monitors, beside the `TensorBoard` that a monitor is given."""
+"""Receivers of all monitors' records, in addition to the `TensorBoard` of a monitor."""
 
 
 class Monitor:
-    """The directory that the records of one run go to; it is made if it is not there.
+    """The directory for the records of one run. It is created if necessary.
 
     Args:
         save_path: The directory.
@@ -75,9 +75,9 @@ class Monitor:
 class TensorBoard(Monitor):
     """A directory whose records TensorBoard shows as well: `tensorboard --logdir <save_path>`.
 
-    What is given to the monitors of this directory goes to their files as with `Monitor`, and to the event file of
-    TensorBoard, by tensorboardX: the extra `tensorboard`. All else that TensorBoard shows is the `writer`'s: histograms
-    of parameters and gradients, the graph, profiles, text.
+    Monitors of this directory write their files as with `Monitor`, and an event file for TensorBoard. This needs
+    tensorboardX: the extra `tensorboard`. The `writer` records everything else that TensorBoard shows, such as
+    histograms of parameters and gradients, the graph, profiles and text.
 
     Args:
         save_path: The directory.
@@ -105,7 +105,7 @@ class TensorBoard(Monitor):
 
     @property
     def writer(self) -> TBGraphWriter:
-        """What writes: `add_parameters`, `add_profile`, `from_variable` and all of `tensorboardX.SummaryWriter`."""
+        """The writer: `tensorboardX.SummaryWriter` with `add_parameters`, `add_profile` and `from_variable`."""
         return self._writer
 
     def __enter__(self) -> Self:
@@ -115,28 +115,32 @@ class TensorBoard(Monitor):
         self.close()
 
     def close(self) -> None:
-        """Write what is left to be written; the end of a `with` block, or of the program, does it too."""
+        """Write all pending records. The end of a `with` block, or of the program, does the same."""
         self._writer.close()
 
 
 class _Shown(Watcher):
-    """What a `TensorBoard` does with records."""
+    """Sends records to a TensorBoard writer."""
 
     def __init__(self, writer: TBGraphWriter) -> None:
         self._writer = writer
 
     def value(self, name: str, index: int, value: float) -> None:
+        """Adds a scalar."""
         self._writer.add_scalar(name, value, index)
 
     def image(self, name: str, index: int, image: NDArray[Any]) -> None:
+        """Adds an image, with NaN as 0."""
         self._writer.add_image(name, np.nan_to_num(image), index, dataformats="HWC"[: image.ndim])
 
 
 def _watching(monitor: Monitor | None) -> list[Watcher]:
+    """All receivers of a monitor's records."""
     return [*([_Shown(monitor.writer)] if isinstance(monitor, TensorBoard) else ()), *watchers]
 
 
 def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
+    """The path of a monitor's text file, after emptying it. None without a monitor."""
     if monitor is None:
         return None
     if not isinstance(monitor, Monitor):
@@ -147,12 +151,14 @@ def _new_file(monitor: Monitor | None, name: str, kind: str) -> Path | None:
 
 
 def _append(path: Path | None, line: str) -> None:
+    """Appends a line to a file, if there is one."""
     if path is not None:
         with path.open("a") as file:
             file.write(line + "\n")
 
 
 def _index(op: str, index: Any) -> int:
+    """An iteration as an int. Raises CallError for other types."""
     try:
         return operator.index(index)
     except TypeError:
@@ -162,14 +168,14 @@ def _index(op: str, index: Any) -> int:
 class MonitorSeries:
     """A series of values, such as the loss: means over `interval` iterations.
 
-    They go to the log and to the file `<name>.series.txt` (spaces in the name become hyphens), which is started anew,
-    as lines `<index> <mean>`.
+    They go to the log, and to the file `<name>.series.txt` as lines `<index> <mean>`. An existing file is overwritten.
+    Spaces in the name become hyphens.
 
     Args:
         name: Name of the series.
-        monitor: Where the file goes; without it there is none.
+        monitor: Directory of the file. Without it no file is written.
         interval: Iterations between two lines.
-        verbose: Whether they go to the log.
+        verbose: Whether to write to the log.
 
     Examples:
         >>> series = MonitorSeries("training loss", interval=10, verbose=False)
@@ -191,7 +197,7 @@ class MonitorSeries:
 
         Args:
             index: The iteration, from 0.
-            value: A number, or an array of which the mean is taken.
+            value: A number, or an array, whose mean is added.
         """
         index = _index("MonitorSeries.add", index)
         try:
@@ -212,14 +218,14 @@ class MonitorSeries:
 class MonitorTimeElapsed:
     """The time that iterations take.
 
-    It goes to the log and to the file `<name>.timer.txt` as lines `<index> <seconds since the last line> <iterations
-    since the last line> <seconds in all>`.
+    It goes to the log, and to the file `<name>.timer.txt` as lines
+    `<index> <seconds since the last line> <iterations since the last line> <total seconds>`.
 
     Args:
         name: Name of the record.
-        monitor: Where the file goes; without it there is none.
+        monitor: Directory of the file. Without it no file is written.
         interval: Iterations between two lines.
-        verbose: Whether they go to the log.
+        verbose: Whether to write to the log.
     """
 
     def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 100, verbose: bool = True) -> None:
@@ -232,7 +238,7 @@ class MonitorTimeElapsed:
         self._start = self._lap = time.perf_counter()
 
     def add(self, index: int) -> None:
-        """Note that an iteration is done.
+        """Record the end of an iteration.
 
         Args:
             index: The iteration, from 0.
@@ -252,17 +258,18 @@ class MonitorTimeElapsed:
 
 
 class MonitorImage:
-    """Images, such as those a network makes, as files `<name>/<index>-<number>.png`.
+    """Images, such as outputs of a network, as files `<name>/<index>-<number>.png`.
 
-    They are written at index 0 and whenever `index + 1` is a multiple of `interval`, by Pillow: the extra `image`.
+    They are written at index 0 and whenever `index + 1` is a multiple of `interval`. This needs Pillow: the extra
+    `image`.
 
     Args:
         name: Name of the directory.
-        monitor: Where the directory goes.
-        interval: Iterations between two lots.
-        verbose: Whether the log says so.
-        num_images: How many images of a batch are written.
-        normalize_method: Maps a batch of images to values from 0 to 1; it is stretched to that range if this is None.
+        monitor: Directory in which it is created.
+        interval: Iterations between two writes.
+        verbose: Whether to log each write.
+        num_images: Number of images that are written, from the start of the batch.
+        normalize_method: Maps a batch of images to values from 0 to 1; by default a linear map of its range.
     """
 
     def __init__(
@@ -284,7 +291,7 @@ class MonitorImage:
         Path(self.save_dir).mkdir(parents=True, exist_ok=True)
 
     def default_normalize_method(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Stretch a batch to the range from 0 to 1; a batch of one value only becomes zeros.
+        """Map a batch linearly to the range from 0 to 1. A constant batch becomes zeros.
 
         Args:
             x: The images.
@@ -294,21 +301,22 @@ class MonitorImage:
         return stretched
 
     def add(self, index: int, var: Any) -> None:
-        """Write images if it is their turn.
+        """Write images if `index` is due.
 
         Args:
             index: The iteration, from 0.
-            var: A Variable, an NdArray or an array of shape (n, ..., channels, height, width). To two channels a third
-                one of ones is added; of more than three the first three are shown.
+            var: A Variable, an NdArray or an array of shape (n, ..., channels, height, width). Two channels get a third
+                one of ones. Of more than three channels the first three are written.
 
         Raises:
-            ArgumentError: If it is something else, or has fewer than three axes.
+            ArgumentError: If `var` has another type, or fewer than three axes.
         """
         if index != 0 and (index + 1) % self.interval != 0:
             return
         self._write(index, self._images(var))
 
     def _images(self, var: Any) -> NDArray[Any]:
+        """The normalized images to write, shape (n, 1 or 3 channels, height, width)."""
         value = var if isinstance(var, np.ndarray) else getattr(var, "d", getattr(var, "data", None))
         if not isinstance(value, np.ndarray):
             raise ArgumentError(
@@ -324,41 +332,45 @@ class MonitorImage:
         return images[:, :3]
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
+        """Writes each image to its own file."""
         for number, image in enumerate(images):
             name, pixels = f"{self.name}/{number:03d}", image.transpose(1, 2, 0)
             self._write_one(Path(self.save_dir, f"{index:06d}-{number:03d}.png"), name, index, pixels)
         self._log(index, f"{index:06d}-*.png")
 
     def _write_one(self, path: Path, name: str, index: int, pixels: NDArray[Any]) -> None:
+        """Writes an image file, and sends image and path to the receivers."""
         write_image(path, pixels)
         for watcher in _watching(self._monitor):
             watcher.image(name, index, pixels)
             watcher.file(self.name, path)
 
     def _log(self, index: int, name: str) -> None:
+        """Logs a write, if `verbose`."""
         if self.verbose:
             logger.info("iter=%d {%s} is written to %s.", index, self.name, Path(self.save_dir, name))
 
 
 class MonitorImageTile(MonitorImage):
-    """Images like those of `MonitorImage`, all of a batch as tiles of one file `<name>/<index>.png`.
+    """Images of a batch as tiles of one file `<name>/<index>.png`, otherwise like `MonitorImage`.
 
     Args:
         name: Name of the directory.
-        monitor: Where the directory goes.
+        monitor: Directory in which it is created.
         interval: Iterations between two files.
-        verbose: Whether the log says so.
-        num_images: How many images of a batch are shown.
-        normalize_method: Maps a batch of images to values from 0 to 1; it is stretched to that range if this is None.
+        verbose: Whether to log each write.
+        num_images: Number of images that are written, from the start of the batch.
+        normalize_method: Maps a batch of images to values from 0 to 1; by default a linear map of its range.
     """
 
     def _write(self, index: int, images: NDArray[Any]) -> None:
+        """Writes all images to one file."""
         self._write_one(Path(self.save_dir, f"{index:06d}.png"), self.name, index, tile_images(images))
         self._log(index, f"{index:06d}.png")
 
 
 def plot_series(filename: str | os.PathLike[str], plot_kwargs: dict[str, Any] | None = None) -> None:
-    """Plot what a `MonitorSeries` has written, on matplotlib's current axes.
+    """Plot the file of a `MonitorSeries` on matplotlib's current axes.
 
     Args:
         filename: The file `<name>.series.txt`.
@@ -373,16 +385,16 @@ def plot_time_elapsed(
     unit: str = "s",
     plot_kwargs: dict[str, Any] | None = None,
 ) -> None:
-    """Plot what a `MonitorTimeElapsed` has written, on matplotlib's current axes.
+    """Plot the file of a `MonitorTimeElapsed` on matplotlib's current axes.
 
     Args:
         filename: The file `<name>.timer.txt`.
-        elapsed: Whether to plot the time in all; otherwise that of each interval.
+        elapsed: Whether to plot the total time; otherwise the time of each interval.
         unit: Seconds `"s"`, minutes `"m"`, hours `"h"` or days `"d"`.
         plot_kwargs: Further arguments of `matplotlib.pyplot.plot`.
 
     Raises:
-        ArgumentError: If the unit is another one.
+        ArgumentError: If the unit is unknown.
     """
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if unit not in seconds:
@@ -391,6 +403,7 @@ def plot_time_elapsed(
 
 
 def _plot(path: str | os.PathLike[str], column: int, unit: float, plot_kwargs: dict[str, Any] | None) -> None:
+    """Plots a column of a monitor's text file, divided by `unit`, over the iterations."""
     import matplotlib.pyplot as plt
 
     table = np.loadtxt(path, ndmin=2)

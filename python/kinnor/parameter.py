@@ -1,7 +1,6 @@
-"""Parameters: what parametric functions register, by path.
+"""Parameters: variables that parametric functions register under a path.
 
-Knows names, scopes, variables and initial values; knows no formats of files and no functions. The tree of parameters
-is one for the process; the scope that a `with` block enters is its thread's own.
+The process has one tree of parameters. Each thread or task has its own current scope in it.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ __all__ = [
 ]
 
 
-told_of_saving: list[Callable[[PathOrFile], object]] = []
-"""Called with the path or file whenever `save_parameters` has written one."""
+saving_callbacks: list[Callable[[PathOrFile], object]] = []
+"""Callbacks of `save_parameters`, called with the path or file after each write."""
 
 
 class ParameterInfo(NamedTuple):
-    """What a registered parameter knows of its origin, as its `info`."""
+    """The origin of a registered parameter, stored as its `info`."""
 
     initializer: Initializer | None
 
@@ -59,16 +58,16 @@ class ParameterInfo(NamedTuple):
 
 
 class parameter_scope(tree.Entered, ContextDecorator):
-    """Put the parameters of a `with` block, or of each call of a function that it decorates, under a name.
+    """Register the parameters of a `with` block, or of a decorated function's calls, under a name.
 
-    The block gets the scope, a dict from names to variables and scopes.
+    Entering returns the scope, a dict from names to variables and scopes.
 
     Args:
-        name: Name relative to the scope around it; `a/b` is `b` in `a`, the empty name the scope itself.
-        scope: A scope to start from instead of the current one, as another `parameter_scope` gave it.
+        name: Name relative to the outer scope. `a/b` is `b` in `a`; the empty name is the outer scope.
+        scope: A scope to start from instead of the current one, returned by another `parameter_scope`.
 
     Raises:
-        ParameterError: If `scope` is no dict, or, on entering, if the name is that of a parameter.
+        ParameterError: If `scope` is not a dict, or, on entering, if the name belongs to a parameter.
 
         >>> import kinnor as nn, kinnor.parametric_functions as PF
         >>> nn.clear_parameters()
@@ -85,7 +84,7 @@ class parameter_scope(tree.Entered, ContextDecorator):
 
 
 def get_current_parameter_scope() -> Scope:
-    """The scope that this thread is in.
+    """The current scope of this thread.
 
     Returns:
         The dict from names to variables and scopes itself, not a copy.
@@ -94,7 +93,7 @@ def get_current_parameter_scope() -> Scope:
 
 
 def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool = True) -> Parameters:
-    """Parameters of the current scope and of those below it, in the order of their registration.
+    """All parameters of the current scope and its subscopes, in the order of registration.
 
     Args:
         params: A scope to use instead of the current one.
@@ -102,7 +101,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
         grad_only: Whether to leave out parameters that need no gradient, such as running means.
 
     Returns:
-        The registered variables by their path. To print it shows a table of names, shapes, types and sizes.
+        The registered variables by path. Printed, they are a table of names, shapes, types and sizes.
     """
     if params is not None and not isinstance(params, dict):
         raise CallError(f"get_parameters: expected `params` to be a scope or None, got {params!r}")
@@ -115,7 +114,7 @@ def get_parameters(params: Scope | None = None, path: str = "", grad_only: bool 
 
 
 def clear_parameters() -> None:
-    """Forget all parameters of the current scope and of those below it."""
+    """Remove all parameters of the current scope and its subscopes."""
     with tree.lock:
         tree.here().clear()
 
@@ -133,7 +132,7 @@ def get_parameter(key: str) -> Variable | None:
         The registered variable itself, or None if there is none.
 
     Raises:
-        ParameterError: If the path is empty or that of a scope.
+        ParameterError: If the path is empty or belongs to a scope.
     """
     with tree.lock:
         return tree.variable("get_parameter", key)
@@ -149,7 +148,7 @@ def pop_parameter(key: str) -> Variable | None:
         The variable that was registered, or None if there was none.
 
     Raises:
-        ParameterError: If the path is empty or that of a scope.
+        ParameterError: If the path is empty or belongs to a scope.
     """
     with tree.lock:
         variable = tree.variable("pop_parameter", key)
@@ -160,15 +159,15 @@ def pop_parameter(key: str) -> Variable | None:
 
 
 def set_parameter(key: str, param: Variable) -> None:
-    """Register a variable as a parameter, in place of the one that is there.
+    """Register a variable as a parameter. It replaces an existing parameter of the same path.
 
     Args:
         key: Path relative to the current scope.
         param: The variable.
 
     Raises:
-        TypeError: If `param` is no variable.
-        ParameterError: If the path is empty or leads through a parameter or to a scope.
+        TypeError: If `param` is not a variable.
+        ParameterError: If the path is empty, passes through a parameter, or belongs to a scope.
     """
     if not isinstance(param, Variable):
         raise CallError(f"set_parameter: expected a Variable for {key!r}, got {param!r}")
@@ -184,26 +183,26 @@ def get_parameter_or_create(
     need_grad: bool = True,
     as_need_grad: bool | None = None,
 ) -> Variable:
-    """A parameter for use in a graph; it is made when it is used for the first time.
+    """A parameter for use in a graph. It is created and registered on first use.
 
     Args:
         name: Path relative to the current scope.
-        shape: Shape; may be left out if the initializer is an array or the parameter exists.
+        shape: Shape. It is optional if the initializer is an array or the parameter exists.
         initializer: Function from a shape (a list) to values, or the values as an array, whose dtype is kept;
             zeros by default.
-        need_grad: What the registered parameter has as `need_grad` from now on.
-        as_need_grad: What the returned variable has, if not the same. Under `no_grad` it is False.
+        need_grad: The registered parameter's `need_grad` from now on.
+        as_need_grad: The returned variable's `need_grad`; by default the same. Under `no_grad` it is False.
 
     Returns:
         A variable without parent that shares values and gradient with the registered one. Its `name` is the last part
         of the path.
 
     Raises:
-        ParameterError: If the parameter exists with another shape, if shape and initializer do not fit, or if the path
-            is empty or leads through a parameter or to a scope.
+        ParameterError: If the parameter exists with another shape, or if shape and initializer do not fit. Also if the
+            path is empty, passes through a parameter, or belongs to a scope.
     """
     wanted = need_grad if as_need_grad is None else as_need_grad
-    # As in nearly all calls, which dynamic programs repeat: there, and as it should be. To read one needs no lock.
+    # Fast path without the lock: the parameter exists and fits, as in nearly all calls.
     known = tree.here().get(name) if type(name) is str else None
     if type(known) is Variable and known.need_grad is need_grad and (shape is None or known.shape == shape):
         return _core.use_parameter(known, wanted, name)
@@ -229,18 +228,19 @@ def get_parameter_or_create(
 
 
 def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None, extension: str | None = None) -> None:
-    """Save parameters with their order, dtype and `need_grad`; the file is replaced whole or not at all.
+    """Save parameters with their order, dtype and `need_grad`. The file is replaced atomically.
 
     Args:
-        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes,
-            which is at its start afterwards.
-        params: Parameters by path; by default those of the current scope, as `get_parameters(grad_only=False)`.
-        extension: `.safetensors`, `.h5` or `.protobuf`, where `path` is a file or does not say it.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes. An open file
+            is rewound to its start afterwards.
+        params: Parameters by path; by default `get_parameters(grad_only=False)` of the current scope.
+        extension: `.safetensors`, `.h5` or `.protobuf`, if `path` is a file or has no such ending.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold a parameter, or if a name would not come back: one with
-            empty parts, `.` or `..`, one that leads through another, one of more than 128 levels or 4,096 characters.
-        NotImplementedError: If the format is one that is not supported yet.
+        ParameterError: If the format is unknown or cannot hold a parameter, or if a name cannot be loaded again.
+            Such names have empty parts, `.` or `..`, pass through another parameter, or have more than 128 levels or
+            4,096 characters.
+        NotImplementedError: If the format is not supported yet.
         OSError: If the file cannot be written.
     """
     from .files import parameter_file  # Not on import, which it would make a third longer.
@@ -252,32 +252,31 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         raise CallError(f"save_parameters: expected `params` to be Variables by path, got {params!r}")
     entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
     parameter_file.save(path, entries, extension)
-    for told in told_of_saving:
-        told(path)
+    for callback in saving_callbacks:
+        callback(path)
 
 
 def load_parameters(
     path: PathOrFile, proto: Any = None, needs_proto: bool = False, extension: str | None = None
 ) -> Any:
-    """Load parameters into the current scope: into those that exist with the same path, or as new ones.
+    """Load parameters into the current scope. Existing parameters get the values, others are registered.
 
-    Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing, nor does one
-    that memory does not suffice for.
+    Graphs that use an existing parameter see the loaded values. If loading fails, no parameter changes.
 
     Args:
-        path: Path that ends in `.safetensors`, `.h5`, `.protobuf`, or in `.nnp`, `.nntxt` or `.prototxt`, of which only
-            the parameters are loaded, or a file open for reading bytes.
+        path: Path that ends in `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or `.prototxt`, or a file open for
+            reading bytes. Of the last three only the parameters are loaded.
         proto: An `NNablaProtoBuf` of `kinnor.utils.nnabla_pb2` that gets the loaded parameters as well.
         needs_proto: Whether to make such a message.
-        extension: `.safetensors`, `.h5` and so on, where `path` is a file or does not say it.
+        extension: `.safetensors`, `.h5` and so on, if `path` is a file or has no such ending.
 
     Returns:
         `proto`, or the message that was made, or None.
 
     Raises:
-        ParameterError: If the format is unknown, if the file is malformed or declares more than it holds, if a name has
-            more than 128 levels or 4,096 characters, or if a shape differs.
-        NotImplementedError: If the format is one that is not supported yet.
+        ParameterError: If the format is unknown, the file is malformed or truncated, or a shape differs. Also if a
+            name has more than 128 levels or 4,096 characters.
+        NotImplementedError: If the format is not supported yet.
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
     """
@@ -302,14 +301,14 @@ def load_parameters(
 
 
 def put(entries: list[Entry], op: str) -> None:
-    """Put what a file holds into the current scope: into parameters that are there, or as new ones; all or nothing.
+    """Stores a file's entries in the current scope, in existing or new parameters; all or nothing.
 
     Args:
-        entries: What a reader of `kinnor.files` gave.
-        op: What reads, for errors.
+        entries: Entries from a reader in `kinnor.files`.
+        op: Name of the calling operation, for errors.
 
     Raises:
-        ParameterError: If a shape differs from that of a parameter that is there, or if a name is none.
+        ParameterError: If a shape differs from the existing parameter's, or if a name is invalid.
         MemoryError: If the values do not fit into memory.
     """
     tree.check_paths(op, [entry.name for entry in entries])
@@ -321,7 +320,7 @@ def put(entries: list[Entry], op: str) -> None:
                     f"{op}: expected shape {variable.shape} for the existing parameter {entry.name!r}, "
                     f"got {entry.values.shape}; clear_parameters() forgets all parameters"
                 )
-        # All that can fail comes first: variables that are new, then memory for the values of the others.
+        # Steps that can fail come first: new variables, then memory for the values of existing ones.
         made = [Variable.from_numpy_array(entry.values) if variable is None else variable for variable, entry in found]
         _core.assign_together([(variable.data, entry.values) for variable, entry in found if variable is not None])
         for (known, entry), variable in zip(found, made, strict=True):
@@ -335,13 +334,14 @@ def put(entries: list[Entry], op: str) -> None:
 
 
 def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | None, need_grad: bool) -> Variable:
+    """A new variable with initial values. It stays without values if another process of a pipeline has them."""
     op = "get_parameter_or_create"
     if shape is None and not isinstance(initializer, np.ndarray):
         raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
     if shape is not None:
         shape = [_check.whole(op, "shape", n) for n in shape]
     values = None if initializer is None else _initial(op, name, shape, initializer)
-    if values is None or is_elsewhere():  # Another process has the values; they are drawn so that all draw the same.
+    if values is None or is_elsewhere():  # The values were drawn all the same, so that all processes draw alike.
         variable = Variable(tuple(shape or ()) if values is None else values.shape, need_grad)
     else:
         variable = Variable.from_numpy_array(values, need_grad=need_grad)
@@ -350,6 +350,7 @@ def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | N
 
 
 def _initial(op: str, name: str, shape: Sequence[int] | None, initializer: Initializer) -> NDArray[Any]:
+    """The initializer's values, after a check of their shape."""
     if isinstance(initializer, np.ndarray):
         values = initializer
     elif callable(initializer):
@@ -366,5 +367,6 @@ def _initial(op: str, name: str, shape: Sequence[int] | None, initializer: Initi
 
 
 def _values(variable: Variable) -> NDArray[Any]:
+    """A read-only view of a variable's values."""
     values: NDArray[Any] = variable.data.get_data("r")
     return values

@@ -1,7 +1,6 @@
-"""The tree of parameters: nested dicts from names to variables and scopes.
+"""The tree of parameters: nested dicts from names to variables and scopes, and each task's current scope.
 
-Knows paths, the scope of each task and the lock; knows nothing of what a variable holds. Functions that take no
-lock are called under it.
+`lock` guards the tree. Functions here that do not take the lock must be called under it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Scope: TypeAlias = "dict[str, Variable | Scope]"
 
 LEVELS = 128
 LONGEST = 4096
-"""How many levels and characters the names in files have at most."""
+"""The most levels and characters of a parameter's name in a file."""
 
 lock = threading.RLock()
 root: Scope = {}
@@ -50,19 +49,22 @@ root: Scope = {}
 
 _Registered: TypeAlias = "list[tuple[Scope, str]] | None"
 _Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
-"""A scope, what it is known by to who entered it, the place around it, and what unfinished parametric functions have
-registered, or None outside of them. (A tuple, as each call of a parametric function makes one.)"""
+"""An entered scope: the scope, a key for leaving it, the outer place, and a log of registered parameters.
+
+The log lists (scope, name) of parameters that unfinished parametric functions have registered. It is None outside of
+them. (A plain tuple is cheap to make in each call of a parametric function.)
+"""
 
 _place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(root, None, None, None))
 
 
 def here() -> Scope:
-    """The scope that this task is in."""
+    """The current scope of this task."""
     return _place.get()[0]
 
 
 class Entered:
-    """A scope that a `with` block is in. One object may be entered again while it is entered, and by several tasks."""
+    """A context manager that enters a scope. One object may be entered repeatedly, also nested and by several tasks."""
 
     __slots__ = ("entered", "names", "op", "start")
 
@@ -83,24 +85,24 @@ class Entered:
 
     def __exit__(self, *error: object) -> None:
         _, key, outer, _ = _place.get()
-        if outer is not None and self.entered and key is self.entered[-1]:  # As nearly always.
+        if outer is not None and self.entered and key is self.entered[-1]:  # the common case
             self.entered.pop()
             _place.set(outer)
             return
         self._leave()
 
     def _leave(self) -> None:
-        """Leave, of the scopes that this object has entered, the innermost that this task is in."""
+        """Leaves the innermost scope of this task that this object has entered, even if inner scopes are open."""
         within: list[_Place] = []
         place: _Place | None = _place.get()
         while place is not None and place[1] not in self.entered:
             within.append(place)
             place = place[2]
-        if place is None:  # A generator is closed in another task.
+        if place is None:  # a generator was closed in another task
             return
         self.entered.remove(place[1])
         outer = place[2]
-        # Those that were entered later are not left with it.
+        # Scopes that were entered later stay entered.
         for scope, key, _, registered in reversed(within):
             outer = (scope, key, outer, registered)
         if outer is not None:
@@ -108,9 +110,9 @@ class Entered:
 
 
 def call_within(names: list[str], function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call a parametric function in the scope that names lead to.
+    """Calls a parametric function in the scope at the path `names`.
 
-    What the call has registered is forgotten if it fails, so that it can be repeated with other arguments.
+    If the call fails, the parameters that it has registered are removed. It can be repeated with other arguments then.
     """
     outer = _place.get()
     with lock:
@@ -131,16 +133,16 @@ def call_within(names: list[str], function: Callable[..., Any], args: Sequence[A
 
 
 def split(op: str, path: str) -> list[str]:
-    """The names of a path; slashes at the ends and doubled ones count for nothing."""
+    """The names of a path. Leading, trailing and repeated slashes are ignored."""
     if not isinstance(path, str):
         raise CallError(f"{op}: expected a name, got {path!r}")
-    if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
+    if path and "/" not in path:  # the common case
         return [path]
     return [name for name in path.split("/") if name]
 
 
 def enter(op: str, scope: Scope, names: list[str]) -> Scope:
-    """The scope that names lead to, made where it is missing."""
+    """The scope at the path `names`. Missing scopes are created."""
     for name in names:
         inner = scope.get(name)
         if inner is None:
@@ -152,7 +154,7 @@ def enter(op: str, scope: Scope, names: list[str]) -> Scope:
 
 
 def find(op: str, path: str) -> tuple[Scope, str]:
-    """The scope that a path leads to, an empty one if there is none, and the last name. Makes nothing."""
+    """The scope of a path, and its last name. A missing scope is a new empty dict outside of the tree."""
     names = split(op, path)
     if not names:
         raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
@@ -166,13 +168,13 @@ def find(op: str, path: str) -> tuple[Scope, str]:
 
 
 def variable(op: str, path: str) -> Variable | None:
-    """The parameter at a path, or None if there is none."""
+    """The parameter at a path, or None if there is none. Raises ParameterError if a scope is there."""
     scope, name = find(op, path)
     return at(op, scope, name, path)
 
 
 def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
-    """The parameter of a name in a scope, or None if there is none."""
+    """The parameter `name` of a scope, or None if there is none. Raises ParameterError if `name` is a scope."""
     found = scope.get(name)
     if isinstance(found, dict):
         raise ParameterError(f"{op}: expected a parameter at {path!r}, got a scope")
@@ -180,7 +182,7 @@ def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
 
 
 def register(op: str, path: str, parameter: Variable) -> None:
-    """Put a parameter at a path that is free or has one."""
+    """Stores a parameter at a path. It replaces an existing parameter."""
     *names, last = split(op, path)
     outer, _, _, registered = _place.get()
     scope = enter(op, outer, names)
@@ -190,7 +192,7 @@ def register(op: str, path: str, parameter: Variable) -> None:
 
 
 def check_paths(op: str, paths: list[str]) -> None:
-    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
+    """Raises ParameterError if paths cannot be in one tree, such as a repeated path, or are invalid in a file."""
     ends = []
     for path in paths:
         names = split(op, path)
@@ -202,19 +204,19 @@ def check_paths(op: str, paths: list[str]) -> None:
         if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
             raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
         ends.append("/".join((*names, "")))
-    # What leads through a path stands right behind it.
+    # In sorted order, a path that passes through another one comes right after it.
     for first, second in pairwise(sorted(ends)):
         if first == second:
             raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
         if second.startswith(first):
             raise ParameterError(
-                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
+                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which passes through one"
             )
 
 
 def full_path(scope: Scope, name: str) -> str:
-    """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
-    # Each level with the one that it is in, so that only one path is put together.
+    """The path of `name` in a scope from the root, or the name alone if the scope is not in the tree."""
+    # Levels link to their parents, so that only the found path is assembled.
     levels: list[tuple[Any, str, Scope]] = [(None, "", root)]
     while levels:
         level = levels.pop()
@@ -229,7 +231,7 @@ def full_path(scope: Scope, name: str) -> str:
 
 
 def walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
-    """Parameters with their paths, in order."""
+    """All parameters of a scope and its subscopes with their paths, in order. `path` is a prefix."""
     levels = [(path, iter(scope.items()))]
     while levels:
         path, items = levels[-1]

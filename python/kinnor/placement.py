@@ -1,6 +1,6 @@
-"""Places: which process of a pipeline has the functions and parameters that a block builds.
+"""Placement: assigns the functions and parameters of a block to a process of a pipeline.
 
-Knows contexts, whose device is the place; knows no processes. `kinnor.communicators.Pipeline` divides a graph by it.
+The place is stored as the `device_id` of the context. `kinnor.communicators.Pipeline` divides a graph by it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PREFIX = "place:"
 
 
 _own: ContextVar[int | None] = ContextVar("kinnor.place", default=None)
-"""The place whose part of a network a task builds; None where it builds all of it."""
+"""The place whose parameters a task allocates while it builds a network; None for all places."""
 
 
 @contextmanager
 def place(rank: int) -> Iterator[None]:
-    """Give the functions and parameters that a block builds to a process of a pipeline.
+    """Assign the functions and parameters that a block builds to a process of a pipeline.
 
     Without a pipeline it has no effect: the same network runs in one process.
 
@@ -60,12 +60,12 @@ def place(rank: int) -> Iterator[None]:
 
 
 def place_of(function: Function) -> int | None:
-    """The place that a function was built for; None where there is none."""
+    """The place to which a function is assigned, or None."""
     return _number(function.context)
 
 
 def is_elsewhere() -> bool:
-    """Whether what is built now belongs to another process, and needs no memory here."""
+    """True if the current place belongs to another process, so that new parameters need no memory here."""
     own = _own.get()
     if own is None:
         return False
@@ -75,7 +75,7 @@ def is_elsewhere() -> bool:
 
 @contextmanager
 def building_for(own: int | None) -> Iterator[None]:
-    """Keep memory for the parameters of one place alone, within a block; None for those of all."""
+    """Allocates parameters of the place `own` only, in a `with` block. With None, parameters of all places."""
     outer = _own.get()
     _own.set(own)
     try:
@@ -85,5 +85,6 @@ def building_for(own: int | None) -> Iterator[None]:
 
 
 def _number(context: Context) -> int | None:
+    """The place of a context, or None."""
     name = context.device_id
     return int(name[len(PREFIX) :]) if name.startswith(PREFIX) else None

@@ -1,6 +1,6 @@
-"""Random state of the library: the generator that initializers draw from, and seeding.
+"""Random state of the library: seeds, and the generator of initializers.
 
-Knows seeds and generators; what a function draws is the engine's business.
+The engine has its own generator for random functions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["prng", "pseed", "seed", "set_function_seed", "set_parameter_seed"]
 #: Seed that the current `prng` was made with.
 pseed: int = 313
 
-#: Generator of initial parameters. An initializer takes the one that is here when it is constructed.
+#: Generator of initial parameters. An initializer takes the current one when it is constructed.
 prng: RandomState
 
 
 def __getattr__(name: str) -> RandomState:
-    # `numpy.random` takes as long to import as all of this package, so the generator is made when it is asked for.
+    # Importing `numpy.random` is slow, so the generator is made on first use.
     if name != "prng":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _renew(pseed)
@@ -32,13 +32,13 @@ def __getattr__(name: str) -> RandomState:
 
 
 def seed(seed_value: int, set_function_seed: bool = True, set_parameter_seed: bool = True) -> None:
-    """Restart the random numbers, so that what follows can be repeated.
+    """Seed the random generators, so that a program can be repeated.
 
     Args:
         seed_value: Seed, from 0 to 2**32 - 1.
         set_function_seed: Whether to restart the generator of random functions (dropout, `F.rand`, ...).
         set_parameter_seed: Whether to replace `prng`, the generator of initial parameters. Initializers that
-            exist already keep the generator they were constructed with.
+            exist already keep their generator.
 
     Raises:
         TypeError: If the seed is not an int.
@@ -78,6 +78,7 @@ def set_parameter_seed(seed_value: int) -> None:
 
 
 def _renew(value: int) -> None:
+    """Replaces `prng` and `pseed`."""
     from numpy.random import RandomState
 
     global prng, pseed
@@ -85,6 +86,7 @@ def _renew(value: int) -> None:
 
 
 def _checked(value: int) -> int:
+    """A seed as an int, after a check of its range."""
     value = whole("seed", "seed_value", value)
     if not 0 <= value < 2**32:
         raise RangeError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")

@@ -1,4 +1,4 @@
-"""What a training step or a prediction does with its memory, for people to read."""
+"""`plan_report`: a readable report on the memory and the optimisations of a training step or prediction."""
 
 from __future__ import annotations
 
@@ -29,43 +29,42 @@ def plan_report(
     instructions: bool = False,
     profile: Profile | None = None,
 ) -> PlanReport:
-    r"""What a training step does with its memory: function by function, and at its worst moment. Nothing is run.
+    r"""Report the memory of a training step, by function and at its peak, and its optimisations. Nothing is run.
 
-    For each function of the forward run: what it is, the shapes that it takes and gives, the bytes of what it gives,
-    whether that is kept for the backward run, dropped after its last reader, or dropped and recomputed, and the bytes
-    that all arrays of the graph take once the function has run. Below, the most that a step takes in one run forward
-    and one backward. The bytes follow from shapes and types; what kernels need to work in comes on top.
+    The table has a row for each function of the forward run: input and output shapes, size of the output, and memory
+    of all arrays of the graph after the function. The column "value" says if the output is kept for the backward run,
+    freed after its last reader, or freed and recomputed. Below is the peak of a forward and a backward run. Sizes
+    follow from shapes and types; scratch buffers of kernels are not counted.
 
-    Then what runs in another way than function by function where a step is repeated and clears (without a budget):
-    elementwise functions that run as one pass, those that write where they read, and those that are done along with the
-    function before (a product, a convolution, a normalization), while its result is in the cache. Nothing but time and
-    memory changes by it; `kinnor.config.plan` says more.
+    The last lines list the optimisations of a repeated step that clears buffers (without a budget). These are
+    elementwise functions fused into one pass, functions in place, and functions fused with the one before. The function
+    before is a product, a convolution or a normalization, and its result stays in the cache. Optimisations change time
+    and memory only; see `kinnor.config.plan`.
 
-    Of functions that ran as they were built, under a budget, it says how things are now: which values are there, which
-    were evicted and come back when they are wanted, and the bytes of what there is.
+    For functions that ran eagerly under a budget, the report shows the current state: values in memory, evicted values,
+    and the current size. Evicted values are recomputed on demand.
 
-    Of the backward run a plan says only what it takes at most. With a profile of a step, the picture also shows the
-    memory during each function forward and backward, as it was in that step.
+    For the backward run a plan has only the peak. With a profile of a step, the picture also shows the measured memory
+    during each function, forward and backward.
 
     Args:
-        loss: The variable from which the backward run starts, or that is predicted.
-        memory_budget: The budget in bytes; by default that of `kinnor.memory_budget`, if there is one.
-        clear_buffer: Whether to say what a prediction by `forward(clear_buffer=True)` does, without a backward run.
-        instructions: Whether to list below what the runs of such a step do (without a budget), one thing after the
-            other, when it is repeated: the shapes that a function reads and writes follow its name, and what is set in
-            is what several functions do one by one if they cannot run together. The environment variable
-            `KINNOR_PLAN=print` has each run print its list when it is made.
-        profile: What `kinnor.profile` found in a block that ran such a step; of several steps the last one is shown.
-            Its bytes are those of all arrays of the program.
+        loss: The variable from which the backward run starts, or the output of a prediction.
+        memory_budget: The budget in bytes; by default the current `kinnor.memory_budget`, if there is one.
+        clear_buffer: Whether to report a prediction by `forward(clear_buffer=True)`, without a backward run.
+        instructions: Whether to append the instructions of a repeated step (without a budget), in their order, with
+            the shapes that each function reads and writes. Indented instructions run if the functions cannot run
+            fused. With the environment variable `KINNOR_PLAN=print` each new plan prints its instructions.
+        profile: A `kinnor.profile` of a block that ran such a step. Of several steps the last one is shown. Its sizes
+            count all arrays of the program.
 
     Returns:
-        A table as text, to be printed; a picture in a notebook, and as a page by `save`.
+        A table as text. In a notebook it is shown as a picture; its `save` writes a page.
 
     Raises:
-        CallError: If `profile` is no profile.
-        ArgumentError: If no function ran forward or backward while it was taken.
+        CallError: If `profile` is not a profile.
+        ArgumentError: If no function ran forward or backward during the profile.
         GraphError: If no function computes `loss`.
-        BudgetError: If the budget cannot be kept to.
+        BudgetError: If the budget cannot be kept.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> x = nn.Variable((256, 1024), need_grad=True)
@@ -107,20 +106,20 @@ def plan_report(
 
 
 def last_step(profile: Profile) -> list[Moment]:
-    """The functions of the last step that a profile has seen, forward and then backward."""
+    """The measured functions of the last step in a profile, forward and then backward."""
     from .profiling import Profile
 
     if not isinstance(profile, Profile):
         raise CallError(f"plan_report: expected `profile` to be a Profile, got {type(profile).__name__}")
     moments = profile.memory()
     if not moments:
-        raise ArgumentError("plan_report: expected a profile of a block that runs functions, got one that saw none run")
+        raise ArgumentError("plan_report: expected a profile of a block that runs functions, got one without functions")
     turns = (n for n in range(1, len(moments)) if (moments[n - 1].phase, moments[n].phase) == ("backward", "forward"))
     return moments[max(turns, default=0) :]
 
 
 def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:
-    """What each function, and the whole step, does with memory."""
+    """The lines of the report: a table of functions, the peaks, and the optimisations."""
     rows = [("#", "function", "takes", "gives", "MiB", "value", "all MiB")]
     for n, (name, inputs, outputs, live) in enumerate(facts["steps"], 1):
         first, *rest = outputs or [((), 0, "")]
@@ -152,18 +151,18 @@ def summary(facts: dict[str, Any], clear_buffer: bool) -> list[str]:
 
 
 def numbers(ranges: Ranges) -> str:
-    """Which functions these are, in the order of the table."""
+    """Ranges of functions by their numbers in the table, such as `1-2 and 5`."""
     return " and ".join(f"{start + 1}-{end}" if end > start + 1 else str(end) for start, end in ranges)
 
 
 def count(ranges: Ranges) -> str:
-    """How many functions these are."""
+    """The number of functions in ranges, in words."""
     n = sum(end - start for start, end in ranges)
     return f"{n} function{'s' if n > 1 else ''}"
 
 
 def optimised(run: str, name: Callable[[Ranges], str], facts: tuple[Ranges, Sequence[int], int, Ranges]) -> list[str]:
-    """A line on what is optimised in a run, if anything is."""
+    """A line on the optimisations of a run; none if there are none."""
     passes, in_place, saved, along = facts
     parts = []
     if passes:
@@ -178,16 +177,16 @@ def optimised(run: str, name: Callable[[Ranges], str], facts: tuple[Ranges, Sequ
 
 
 def describe(output: tuple[Sequence[int], int, str]) -> tuple[str, str, str]:
-    """Shape, size and fate of a value."""
+    """The table cells of an output: shape, size, and whether it is kept."""
     shape, size, fate = output
     return str(tuple(shape)), mib(size), fate
 
 
 def shapes(inputs: Iterable[Sequence[int]]) -> str:
-    """Shapes, one after the other."""
+    """Shapes, separated by spaces."""
     return " ".join(str(tuple(shape)) for shape in inputs)
 
 
 def mib(size: int) -> str:
-    """Bytes as mebibytes."""
+    """A size in mebibytes, as text."""
     return f"{size / 2**20:.2f}"

@@ -1,4 +1,4 @@
-"""What all solvers share: parameters, their states, and files of them. The rules are in `kinnor.solvers`."""
+"""The base class of solvers: parameters, their states, and files of states. `kinnor.solvers` has the solvers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Solver", "SolverState"]
 
 
 class SolverState:
-    """What a solver remembers of one parameter.
+    """The state of a solver for one parameter, such as momentum.
 
     Args:
         pstate: Variables by name.
         t: Number of updates so far.
 
     Raises:
-        TypeError: If `pstate` is no dict.
+        TypeError: If `pstate` is not a dict.
     """
 
     def __init__(self, pstate: dict[str, Variable] | None = None, t: int = 0) -> None:
@@ -38,13 +38,13 @@ class SolverState:
 
 
 class Solver(_core.Solver):
-    """A solver: its rule, and the parameters that follow it with their states."""
+    """A solver: an update rule, its parameters and their states."""
 
     def setup(self, params: Any) -> None:
-        """Refuse: `set_parameters` took its place.
+        """Raise an error: `set_parameters` replaces this deprecated method.
 
         Args:
-            params: Not looked at.
+            params: Ignored.
 
         Raises:
             RuntimeError: Always.
@@ -52,23 +52,25 @@ class Solver(_core.Solver):
         raise UnsupportedError(f"{self.name}.setup: expected a call of set_parameters, got the deprecated setup")
 
     def get_states(self) -> dict[str, SolverState]:
-        """Show what the solver remembers.
+        """The states of all parameters.
 
         Returns:
-            States by the names of parameters; their arrays go on changing with updates.
+            States by the names of parameters. Later updates change their arrays.
         """
         return {key: SolverState(_variables(arrays), t) for key, (t, arrays) in self._states().items()}
 
     def set_states(self, states: Mapping[str, SolverState]) -> None:
-        """Take copies of states for the parameters of these names; others keep theirs.
+        """Copy states to the parameters of the same names. Other parameters keep their states.
+
+        If it fails, no state changes.
 
         Args:
             states: States by the names of parameters.
 
         Raises:
             GraphError: If a parameter was not set.
-            ParameterError: If the arrays are not those of this solver.
-            ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
+            ParameterError: If the arrays do not belong to this kind of solver.
+            ShapeError: If an array does not have the shape of its parameter.
         """
         if not isinstance(states, Mapping):
             raise CallError(f"{self.name}.set_states: expected a SolverState for each parameter, got {states!r}")
@@ -80,10 +82,10 @@ class Solver(_core.Solver):
         )
 
     def save_states(self, path: str | os.PathLike[str]) -> None:
-        """Write the states to a file, whole or not at all.
+        """Write the states to a file, atomically.
 
         Args:
-            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`; the last two are in NNabla's layout.
+            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`; NNabla reads the last two.
 
         Raises:
             ParameterError: If the format is unknown or cannot hold the states.
@@ -94,13 +96,13 @@ class Solver(_core.Solver):
         save(path, self._arrays())
 
     def load_states(self, path: str | os.PathLike[str]) -> None:
-        """Read states from a file for parameters that were set before.
+        """Read states from a file. The parameters must have been set before.
 
         Args:
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
         Raises:
-            ParameterError: If the file is malformed or its states are not those of this solver.
+            ParameterError: If the file is malformed or its states do not belong to this kind of solver.
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
@@ -109,28 +111,28 @@ class Solver(_core.Solver):
         if _core.unwary() and not os.fspath(path).endswith(ENDINGS):
             from .logger import logger
 
-            logger.warning(f"{path} is omitted.")  # NNabla passes over it, too.
+            logger.warning(f"{path} is omitted.")  # as in NNabla
             return
         self._set_arrays(load(path))
 
     def set_states_to_protobuf(self, optimizer: Any) -> None:
-        """Put the states into a protobuf message.
+        """Store the states in a protobuf message, in float32.
 
         Args:
-            optimizer: NNabla's message `Optimizer`, or any of its layout; single precision is all that it holds.
+            optimizer: NNabla's message `Optimizer`, or one of the same layout.
         """
         from .files.solver_protobuf import encode
 
         optimizer.MergeFromString(encode((key, *state) for key, state in self._arrays().items()))
 
     def set_states_from_protobuf(self, optimizer_proto: Any) -> None:
-        """Take the states of a protobuf message for parameters that were set before.
+        """Read the states from a protobuf message. The parameters must have been set before.
 
         Args:
-            optimizer_proto: NNabla's message `Optimizer`, or any of its layout.
+            optimizer_proto: NNabla's message `Optimizer`, or one of the same layout.
 
         Raises:
-            ParameterError: If its states are not those of this solver.
+            ParameterError: If its states do not belong to this kind of solver.
             GraphError: If it has a parameter that was not set.
         """
         from .files.solver_file import State
@@ -139,7 +141,7 @@ class Solver(_core.Solver):
         self._set_arrays({key: State(t, arrays) for key, t, arrays in decode(optimizer_proto.SerializeToString())})
 
     def _arrays(self) -> dict[str, State]:
-        """The states as NumPy arrays, in what precision they are."""
+        """The states as NumPy arrays, in their own precision."""
         from .files.solver_file import State
 
         return {
@@ -148,6 +150,7 @@ class Solver(_core.Solver):
         }
 
     def _set_arrays(self, states: Mapping[str, State]) -> None:
+        """Sets states from NumPy arrays."""
         arrays = {
             key: (state.t, {name: NdArray.from_numpy_array(array) for name, array in state.arrays.items()})
             for key, state in states.items()
@@ -156,6 +159,7 @@ class Solver(_core.Solver):
 
 
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
+    """Variables that share the arrays."""
     variables = {}
     for name, array in arrays.items():
         variables[name] = Variable(array.shape)
@@ -166,7 +170,7 @@ def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(absence(f"{__name__}.{name}"))
-    # The rules, which NNabla has here as well.
+    # NNabla has the solver classes here as well.
     from . import solvers
 
     if name in solvers.__all__:

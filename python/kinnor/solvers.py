@@ -1,6 +1,6 @@
-"""Solvers: rules by which parameters move along their gradients.
+"""Solvers: classes that update parameters by their gradients, such as `Sgd` and `Adam`.
 
-The classes are made from the registry of the core, with signatures and documentation.
+The classes, with signatures and docstrings, are generated from the registry of the core.
 
     >>> import kinnor as nn, kinnor.functions as F, kinnor.solvers as S
     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
@@ -27,9 +27,10 @@ from .solver import Solver, SolverState
 
 
 def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver]:
-    """The class of a row of the registry."""
+    """The solver class of a row of the registry. `args` lists name, type and default of each argument."""
 
     def init(self: Solver, *args: Any, **kwargs: Any) -> None:
+        """Checks the names of arguments, and makes the core solver."""
         unknown = [key for key in kwargs if key not in signature.parameters]
         if unknown:
             nearest = question(unknown[0], signature.parameters)
@@ -49,5 +50,5 @@ __all__ = ["Solver", "SolverState", *_classes]
 
 
 def __getattr__(name: str) -> type[Solver]:
-    # Also tells type checkers that there are classes which they do not see being made.
+    # The signature also lets type checkers accept the generated classes.
     raise AttributeError(absence(f"{__name__}.{name}", __all__))

@@ -1,4 +1,4 @@
-"""Gradients as graphs: `grad` returns variables that can be differentiated again."""
+"""Symbolic gradients: `grad` extends the graph by gradients, which can be differentiated again."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def grad(
     persistent_outputs: Sequence[bool] = (),
     bind_grad_output: bool = False,
 ) -> list[Variable]:
-    """Gradients of `outputs` by `inputs` as variables of the graph; they can be differentiated again, to any order.
+    """Gradients of `outputs` with respect to `inputs` as variables of the graph, differentiable to any order.
 
-    Nothing runs: forward what comes out (in dynamic mode it is there at once).
+    In a static graph, call `forward` on the results. With `auto_forward` they have values immediately.
 
     Args:
-        outputs: What to differentiate. They are made persistent.
-        inputs: What to differentiate by.
-        grad_outputs: The gradients to start from, ones by default: a number or an array for every output, or a list
-            with one entry for each, of None, numbers, arrays, NdArrays or Variables.
-        persistent_outputs: For each output, whether to make it persistent.
-        bind_grad_output: Share each result with the `.grad` of its input.
+        outputs: Variables to differentiate.
+        inputs: Variables with respect to which to differentiate.
+        grad_outputs: The gradients of the outputs, ones by default: a number or an array for all outputs, or a list
+            with one entry for each output. Entries are None, numbers, arrays, NdArrays or Variables.
+        persistent_outputs: For each output, whether to make it persistent; by default all are.
+        bind_grad_output: Whether each result shares its array with the `.grad` of its input.
 
     Returns:
-        One variable for each input; zeros of the input's shape where no output depends on it.
+        One variable for each input; zeros of the input's shape if no output depends on it.
 
     Raises:
-        ValueError: If an argument is of another type or number, or a shape does not fit.
+        ValueError: If an argument has another type or length, or a shape does not fit.
 
         >>> import kinnor as nn, kinnor.functions as F
         >>> x = nn.Variable((1,), need_grad=True)
@@ -69,7 +69,7 @@ def grad(
 
 
 def variables(what: str, given: Any) -> list[Variable]:
-    """A list of variables from one or several."""
+    """A list of one or several variables. Raises RangeError for other types; `what` is the argument's name."""
     if isinstance(given, Variable):
         return [given]
     if not isinstance(given, Iterable):
@@ -82,7 +82,7 @@ def variables(what: str, given: Any) -> list[Variable]:
 
 
 def starting_gradients(outputs: list[Variable], given: Any) -> list[Variable]:
-    """The gradients to start from as variables, one for each output."""
+    """The argument `grad_outputs` as variables, one for each output."""
     if given is None or isinstance(given, (int, float, np.ndarray, np.generic, NdArray, Variable)):
         each = [given] * len(outputs)
     else:
@@ -93,7 +93,7 @@ def starting_gradients(outputs: list[Variable], given: Any) -> list[Variable]:
 
 
 def starting_gradient(y: Variable, given: Any) -> Variable:
-    """The gradient to start from for one output."""
+    """The gradient of one output as a variable of its shape."""
     if isinstance(given, Variable):
         seed = given
     elif isinstance(given, NdArray):
@@ -112,10 +112,10 @@ def starting_gradient(y: Variable, given: Any) -> Variable:
 
 
 def computed(g: Variable | None, x: Variable) -> Variable:
-    """The gradient that was found for `x` as the result of a function, so that it can be forwarded in any case."""
+    """The gradient `g` of `x` as the output of a function, so that `forward` works on it. None becomes zeros."""
     from . import functions as F
 
     if g is None:
         return F.constant(0.0, x.shape)
-    # What was given to start from may have come through as it is.
+    # A variable from `grad_outputs` may come through unchanged.
     return g if g.parent is not None else F.identity(g)

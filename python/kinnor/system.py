@@ -1,4 +1,4 @@
-"""What this library is, and on what it runs."""
+"""Version and configuration of the library, and the order of array classes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["array_classes", "available_contexts", "prefer_cached_array", "reset_array_preference", "show_config"]
 
 available_contexts: list[str] = ["cpu"]
-"""Names of what functions can run on."""
+"""Names of the devices that functions can run on."""
 
 
 def show_config() -> None:
-    """Print the version, the processor's instructions in use, the number of threads and what Python runs it.
+    """Print the versions of Kinnor, Python and NumPy, the vector instructions in use and the number of threads.
 
-    With the environment variable `KINNOR_ISA=portable`, or `avx2`, kernels use no more than these.
+    The environment variable `KINNOR_ISA` limits the instructions that kernels use, to `portable` or `avx2`.
     """
     import numpy as np
 
@@ -36,14 +36,14 @@ def show_config() -> None:
 
 
 def slowness(machine: str, facts: Mapping[str, Any]) -> str | None:
-    """What to say to a machine whose processor is too old for the quick kernels.
+    """The warning for a processor without AVX2, on which kernels are slow.
 
     Args:
-        machine: The kind of processor, as `platform.machine` has it.
-        facts: What the core says of it: the vector instructions under `processor`.
+        machine: The kind of processor, from `platform.machine`.
+        facts: The core's configuration, with the vector instructions under `processor`.
 
     Returns:
-        A sentence, or None where nothing is to be said.
+        The warning, or None if the processor has AVX2 or is of another kind.
     """
     if machine.lower() not in {"x86_64", "amd64"} or "avx2" in facts["processor"].split():
         return None
@@ -51,7 +51,7 @@ def slowness(machine: str, facts: Mapping[str, Any]) -> str | None:
 
 
 def say_slowness() -> None:
-    """Say it on standard error, once: when the package is imported."""
+    """Prints the warning of `slowness` to standard error. The package calls it once, on import."""
     if text := slowness(platform.machine(), _core.configuration()):
         print(text, file=sys.stderr)
 
@@ -70,14 +70,14 @@ def array_classes() -> list[str]:
 
 
 def prefer_cached_array(prefer: bool) -> None:
-    """Kept for NNabla's programs: orders `array_classes`. Freed memory is always kept for reuse (`clear_memory_cache`).
+    """Order `array_classes`, for NNabla's programs. It changes no allocation: freed memory is always cached.
 
     Args:
-        prefer: Whether classes that keep memory for reuse come first.
+        prefer: Whether the classes with a memory cache come first.
     """
     _order.sort(key=lambda name: ("Cached" in name) != prefer)
 
 
 def reset_array_preference() -> None:
-    """Kept for NNabla's programs: `array_classes` in its first order again."""
+    """Restore the first order of `array_classes`, for NNabla's programs."""
     _order[:] = _PREFERRED

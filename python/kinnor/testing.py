@@ -1,4 +1,4 @@
-"""Comparing arrays in tests."""
+"""Comparison of arrays in tests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def assert_allclose(
     err_msg: str = "",
     verbose: bool = True,
 ) -> None:
-    """Compare two arrays up to a tolerance: `|actual - desired| <= atol + rtol |desired|`.
+    """Raise AssertionError unless two arrays agree: `|actual - desired| <= atol + rtol |desired|`.
 
-    NumPy's function of the same name with tolerances that suit float32.
+    This is NumPy's function of the same name with tolerances for float32.
 
     Args:
-        actual: What was computed.
-        desired: What it should be.
+        actual: The computed values.
+        desired: The expected values.
         rtol: Tolerance relative to `desired`.
         atol: Absolute tolerance.
         equal_nan: Whether two NaN are equal.

@@ -1,1 +1,1 @@
-"""Functions and methods of the core that are written in Python."""
+"""Functions of `kinnor.functions`, and methods of core classes, that are written in Python."""

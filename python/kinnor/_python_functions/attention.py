@@ -1,4 +1,4 @@
-"""Attention of several heads, made of affine maps and `scaled_dot_product_attention`."""
+"""Multi-head attention, by affine maps and `scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def multi_head_attention(
     additive_mask: T | None = None,
     key_padding_mask: T | None = None,
 ) -> tuple[T, T]:
-    """Attention of several heads: each sees queries, keys and values through affine maps of its own.
+    """Multi-head attention: each head attends to its own affine maps of queries, keys and values.
 
-    The output does not go by the weights, which are those before dropout. In a static graph they are not computed
-    unless they are asked for: memory grows with the lengths and not with their product.
+    The returned weights are the ones before dropout. The output does not depend on them: a static graph computes them
+    only on request, so that memory grows with the lengths and not with their product.
 
     Args:
         query: Queries, shape (targets, batch, width of queries).
         key: Keys, shape (sources, batch, width of keys).
         value: Values, shape (sources, batch, width of values).
-        num_heads: Number of heads, which divides the widths that the weights map to.
+        num_heads: Number of heads; width and depth are multiples of it.
         q_weight: Weights of the queries, shape (width of queries, width).
         k_weight: Weights of the keys, shape (width of keys, width).
         v_weight: Weights of the values, shape (width of values, depth).
@@ -58,11 +58,11 @@ def multi_head_attention(
         attn_bias_v: A further value, shape (depth,).
         dropout: Probability with which a weight is set to zero, from 0 up to but not including 1.
         additive_mask: Added to the products of queries and keys, shape (targets, sources).
-        key_padding_mask: Where it is not zero a key is hidden, shape (batch, sources).
+        key_padding_mask: Nonzero for keys to ignore, shape (batch, sources).
 
     Returns:
         The output, shape (targets, batch, width of the output), and the weights of all heads, shape
-        (batch * num_heads, targets, sources). A query from which every key is hidden has weights of zero.
+        (batch * num_heads, targets, sources). If all keys of a query are masked, its weights are zero.
 
     Raises:
         ShapeError: If the shapes do not fit together.
@@ -136,6 +136,7 @@ def attended(
     y = f.affine(y, out_weight, out_bias, base_axis=2)
 
     def weights() -> T:
+        """Computes the attention weights before dropout."""
         hidden = None if mask is None else f.equal_scalar(f.max(mask, axis=3, keepdims=True), float("-inf"))
         products = f.batch_matmul(f.mul_scalar(seen(q, hidden), scale), k, False, True)
         given: Any = seen(f.softmax(products if mask is None else f.add2(products, seen(mask, hidden)), 3), hidden)
@@ -146,22 +147,22 @@ def attended(
 
 
 def further(x: Any, batch: int) -> Any:
-    """A further key or value for each sample."""
+    """A vector repeated for each sample, shape (1, batch, size)."""
     return f.broadcast(f.reshape(x, (1, 1, x.size)), (1, batch, x.size))
 
 
 def by_head(x: Any, batch: int, heads: int, n: int) -> Any:
-    """Shape (length, batch, heads * n) as (batch, heads, length, n)."""
+    """An array of shape (length, batch, heads * n) as (batch, heads, length, n)."""
     return f.transpose(f.reshape(x, (x.shape[0], batch, heads, n)), (1, 2, 0, 3))
 
 
 def seen(x: Any, hidden: Any) -> Any:
-    """Zeros in the rows of queries from which every key is hidden."""
+    """An array with rows of zeros for queries with all keys masked."""
     return x if hidden is None else f.bool_fill(x, hidden, 0.0)
 
 
 def mask_of(additive: Any, padding: Any) -> Any:
-    """What is added to products of queries and keys, in four axes."""
+    """Both masks combined into an additive mask with four axes, or None."""
     if additive is not None:
         additive = f.reshape(additive, (1, 1, *additive.shape))
     if padding is None:

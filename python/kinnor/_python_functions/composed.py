@@ -1,4 +1,4 @@
-"""Functions that one declaration cannot express: composed of several operations, or with arguments of a wider kind."""
+"""Functions that are composed of several operations, or accept more kinds of arguments than their operation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ f = _core.functions
 
 
 def check_statistics(op: str, mean: Any, variance: Any, batch_stat: bool) -> None:
-    """Refuses running statistics that a function of the graph computes, if they are to be overwritten."""
+    """Raises ArgumentError if running statistics would be overwritten but are computed by a function of the graph."""
     for name, statistic in (("mean", mean), ("variance", variance)):
         if batch_stat and isinstance(statistic, Variable) and statistic.parent is not None:
             by = statistic.parent.info.type_name
@@ -95,26 +95,25 @@ def slice(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
+    """A slice of the array: for each axis, every `step`-th element from `start` up to but not including `stop`.
 
-    As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative step
-    runs backward. What is None stays open: when `x` gets another shape, it is the end of that. `x[...]` says the same
-    more shortly.
+    As in Python, negative positions count from the end, positions beyond the ends are clipped, and a negative step
+    runs backward. None means the end of the axis, even if `x` gets another shape later. `x[...]` is a shorter form.
 
     Args:
         x: Input of any shape.
-        start: First position along each axis; None, for all axes or for one, is the start (the end where `step` is
-            negative). Fewer entries than axes, here and below, are those of the last axes; the others stay whole.
-        stop: Position along each axis to stop before; None is the end (the start where `step` is negative).
-        step: Distance between positions along each axis; None is 1.
-        n_outputs: Accepted as by every function.
+        start: First position along each axis. None, for all axes or for one, is the start (the end if `step` is
+            negative). Here and below, fewer entries than axes apply to the last axes.
+        stop: Position along each axis to stop before; None is the end (the start if `step` is negative).
+        step: Step along each axis; None is 1.
+        n_outputs: No effect.
         outputs: Array to write to.
 
     Returns:
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a step is zero, or if there are more entries than axes.
+        ArgumentError: If a step is zero, or there are more entries than axes.
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
@@ -124,12 +123,12 @@ def slice(
 
 
 def of_last_axes(ndim: int, given: Sequence[int | None] | None) -> list[int | None] | None:
-    """Entries for all axes: those that are given are of the last ones."""
+    """Entries for all axes, with None in front of the given ones."""
     return None if given is None else [*([None] * (ndim - len(given))), *given]
 
 
 def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | None] | None:
-    """What is given for each axis."""
+    """The argument `start`, `stop` or `step` of `slice` as a checked list."""
     if given is None:
         return None
     found = list(given) if isinstance(given, Iterable) else [given]
@@ -142,32 +141,31 @@ def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | N
 def forget(
     func: Callable[..., Any], *xs: Any, preserve_rng_state: bool = True, determinism_check: str = "default"
 ) -> Any:
-    """Calls a function, and keeps nothing of what it computes on the way: it is run again for the backward run.
+    """Calls a function without saving its intermediate results. They are recomputed for the backward run.
 
-    Memory for time: of `func(*xs)` only inputs and outputs stay. Where functions run as soon as they are built
-    (`auto_forward`), `func` is called once now, without a graph (nothing in it requires a gradient, and memory goes as
-    soon as nobody holds a value), and once more, with one, for each backward run; in a static graph it is called
-    once, and what it builds is dropped and computed again as with `kinnor.recompute`. Parameters and other variables
-    that `func` reads from outside get their gradients as if it were not there, of any order.
+    This trades time for memory (activation checkpointing): only inputs and outputs of `func(*xs)` are saved. In eager
+    execution (`auto_forward`), `func` is called once without a graph, and again with a graph in each backward run. In a
+    static graph `func` is called once, and its values are recomputed as with `kinnor.recompute`. Parameters and other
+    outer variables that `func` reads get ordinary gradients, of any order.
 
-    Random functions draw the same numbers again, batch normalization updates its statistics once, and
-    `kinnor.config.in_recomputing` tells `func` that it is run again. It has to compute the same each time.
+    `func` must be deterministic. Random functions draw the same numbers in each call, and batch normalization updates
+    its statistics once. `kinnor.config.in_recomputing` is True in later calls.
 
     Args:
-        func: Takes variables, and returns a variable or a tuple of variables.
-        xs: What it takes; arrays become variables.
-        preserve_rng_state: Draw the same random numbers when it is run again.
-        determinism_check: What is compared when it is run again: `"default"` number, shapes and types of the outputs,
-            `"values"` a hash of their values too, `"none"` number and shapes only.
+        func: A function from variables to a variable or a tuple of variables.
+        xs: The arguments of `func`; arrays become variables.
+        preserve_rng_state: Whether later calls draw the same random numbers.
+        determinism_check: Comparison of later calls with the first: `"default"` compares number, shapes and types of
+            the outputs, `"values"` also a hash of their values, `"none"` only number and shapes.
 
     Returns:
-        What `func` returns; a variable by itself for a tuple of one.
+        The result of `func`; a tuple of one becomes a single variable.
 
     Raises:
-        TypeError: If `func` cannot be called.
-        RuntimeError: If it returns something else than variables.
-        RecomputeError: In a backward run, if `func` gave something else than the first time.
-        ShapeError: If it is run forward again after an input was given another shape.
+        TypeError: If `func` is not callable.
+        RuntimeError: If `func` returns anything but variables.
+        RecomputeError: In a backward run, if the result of `func` differs from the first call.
+        ShapeError: If an input has another shape in a later forward run.
     Source:
         `chainer.functions.forget`.
 
@@ -211,7 +209,7 @@ scatter_nd.__doc__ = f.scatter_nd.__doc__
 
 
 def indices_of(given: Variable | NdArray | ArrayLike) -> Variable | NdArray:
-    """Indices as an input of a function."""
+    """Indices as a Variable or NdArray."""
     if isinstance(given, (Variable, NdArray)):
         return given
     return Variable.from_numpy_array(np.asarray(given, dtype=None if isinstance(given, np.ndarray) else np.int64))
@@ -229,7 +227,7 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
         Array of the shape of `x`.
 
     Raises:
-        TypeError: If a bound is neither a number nor an array of this library.
+        TypeError: If a bound is not a number, Variable or NdArray.
     """
     for name, bound in (("min", min), ("max", max)):
         if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
@@ -241,7 +239,7 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
-    """Scale down to a norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `x` as it is.
+    """Clip the norm: `y = clip_norm * x / norm(x)` where the norm is larger than `clip_norm`, else `y = x`.
 
     Args:
         x: Input of any shape.
@@ -253,10 +251,9 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
 
     Raises:
         ValueError: If `clip_norm` is a number that is not positive.
-        TypeError: If it is neither a number nor an array of this library.
+        TypeError: If `clip_norm` is not a number, Variable or NdArray.
     """
-    # No number on the way is larger than what is clipped, so that any type holds it: not the square of the norm, nor
-    # the norm, which is compared only.
+    # The norm is compared but never squared or multiplied, so that no intermediate result overflows.
     result: T
     if isinstance(clip_norm, (int, float, np.number)):
         if not clip_norm > 0:
@@ -276,35 +273,35 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
 
 
 def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
-    """The Euclidean norm in a shape that a condition of `where` may have: the shape of `x`, or its first axes."""
+    """The Euclidean norm in a shape that `where` accepts as its condition: the shape of `x`, or its first axes."""
     ndim = len(x.shape)
     axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
     result: T
     if {k % ndim for k in axes} == set(range(ndim - len(axes), ndim)):
         result = f.norm(x, 2.0, axis)
     else:
-        # The norm is no less than any element, so that their maximum is the norm.
+        # The norm is at least as large as each element, so the maximum broadcasts it without a change.
         result = f.maximum2(f.norm(x, 2.0, axis, True), x)
     return result
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Product of arrays as `numpy.dot` has it: of the last axis of `a` with the last but one of `b`.
+    """The product of arrays, like `numpy.dot`: the last axis of `a` with the second to last of `b`.
 
     Args:
         a: An array of any shape, or a number.
         b: An array of any shape, or a number; two vectors give a scalar, a scalar multiplies.
-        out: Array that the result goes to, of its kind, shape and type of elements; a Variable takes the result's place
-            in the graph. Where the result is a NumPy number, there is nothing to write to.
+        out: Array to write the result to, of the same class, shape and element type. A Variable becomes the result in
+            the graph. It is ignored if the result is a NumPy number.
 
     Returns:
-        The product: `out` if that is given, and is an array. It is NumPy's own if neither `a` nor `b` is an array of
-        this library.
+        The product, which is `out` if given. It is a NumPy array or number if neither `a` nor `b` is a Variable or
+        NdArray.
 
     Raises:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
-        TypeError: If an array of this library meets one of NumPy's.
+        TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
     """
     arrays = (Variable, NdArray)
     ours = [isinstance(x, arrays) for x in (a, b)]
@@ -337,10 +334,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def type_of(x: Any) -> np.dtype[Any]:
-    """Type of the elements of a variable or an array.
-
-    `float32` where there are none yet, and for anything else, which is refused elsewhere.
-    """
+    """The element type of a variable or an array; float32 if it has no values yet, or is anything else."""
     array = x.data if isinstance(x, Variable) else x
     try:
         return np.dtype(array.dtype if isinstance(array, NdArray) else np.float32)
@@ -351,7 +345,7 @@ def type_of(x: Any) -> np.dtype[Any]:
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
     result: T
     if type_of(x0).kind in "iub":
-        with context_scope(Context(["cpu:double"])):  # float64 holds all whole numbers of 32 bits
+        with context_scope(Context(["cpu:double"])):  # float64 is exact for 32-bit integers
             result = f.mod2(x0, x1, fmod)
     else:
         result = f.mod2(x0, x1, True)
@@ -362,23 +356,23 @@ mod2.__doc__ = f.mod2.__doc__
 
 
 def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
-    """Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
+    """Bit shift of integers, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down.
 
-    Its gradient is zero. What is shifted beyond the bits of the type of `x` is lost, where that is unsigned; otherwise
-    a number has 63 bits.
+    The gradient is zero. For unsigned types, bits beyond the width of the type of `x` are lost. Other types have 63
+    bits.
 
     Args:
-        x: Whole numbers, none of them negative, of any shape.
-        shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+        x: Non-negative integers of any shape.
+        shift: Number of bits, zero or more; broadcasts with `x`.
         direction: `LEFT` or `RIGHT`.
 
     Returns:
-        Whole numbers, of the shape that the two broadcast to.
+        Integers of the broadcast shape.
 
     Raises:
-        ArgumentError: If there is no such direction.
-        ShapeError: If the shapes do not broadcast together.
-        IndexError: If an element is not a whole number.
+        ArgumentError: If `direction` is unknown.
+        ShapeError: If the shapes do not broadcast.
+        IndexError: If an element is not an integer.
         ValueError: If an element is negative.
     """
     bits = min(63, 8 * type_of(x).itemsize) if type_of(x).kind == "u" else 63
@@ -424,7 +418,7 @@ istft.__doc__ = f.istft.__doc__
 
 
 def reduce(x: T, op: str = "sum") -> T:
-    """Sum or mean of all elements. `sum` and `mean` say the same, and take axes too.
+    """Sum or mean of all elements. `sum` and `mean` do the same, and accept axes.
 
     Args:
         x: Input of any shape.
@@ -434,7 +428,7 @@ def reduce(x: T, op: str = "sum") -> T:
         A scalar.
 
     Raises:
-        ArgumentError: If `op` is something else.
+        ArgumentError: If `op` is neither.
     """
     if op not in ("sum", "mean"):
         raise ArgumentError(f"reduce: expected `op` to be sum or mean, got {op!r}")

@@ -1,4 +1,4 @@
-"""Einstein's sum: products of arrays, summed over the axes whose labels the result lacks, two arrays at a time."""
+"""`einsum`: Einstein summation, by products of two arrays at a time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ T = TypeVar("T", Variable, NdArray)
 f = _core.functions
 
 OPTIMAL = 5
-"""Arrays among which the best order is looked for; among more, a good one is."""
+"""Up to this many arrays the optimal order is searched; for more arrays a greedy one."""
 
 
 def einsum(*x: T, equation: str = "") -> T:
-    """Products of arrays, summed over the axes whose labels the result lacks, as `numpy.einsum` has it.
+    """Einstein summation, like `numpy.einsum`: products of arrays, summed over labels that the result lacks.
 
-    The arrays are multiplied two at a time, in an order that keeps the work small; each such step is a product of
-    matrices, so that gradients of any order are.
+    Arrays are multiplied two at a time by matrix products, in an order that keeps the work small. The same holds for
+    gradients of any order.
 
     Args:
-        x: Arrays. Axes with the same label have one length, or length one, which is repeated.
-        equation: A letter for each axis of each array, separated by commas, and after `->` those of the result.
-            A letter that an array has twice takes its diagonal. Without `->` the result has the letters that come
-            once, in alphabetical order. `...` stands for any number of axes, which broadcast.
+        x: Arrays. Axes with the same label have equal lengths, or broadcast from length 1.
+        equation: A letter for each axis of each array, separated by commas, then `->` and the letters of the result.
+            A repeated letter within an array takes its diagonal. Without `->` the result has the letters that occur
+            once, in alphabetical order. `...` means any number of axes, which broadcast.
 
     Returns:
         The sum.
 
     Raises:
-        ArgumentError: If `equation` cannot be read.
-        ShapeError: If the arrays do not fit it.
-        TypeError: If there is no array, or something is none of this library.
+        ArgumentError: If `equation` is malformed.
+        ShapeError: If the shapes do not fit `equation`.
+        TypeError: If there is no array, or an argument is not a Variable or NdArray.
 
         >>> import numpy as np, kinnor as nn, kinnor.functions as F
         >>> x = nn.NdArray.from_numpy_array(np.arange(6.0).reshape(2, 3))
@@ -77,10 +77,11 @@ Labels = tuple[str, ...]
 def plan(
     equation: str, shapes: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Labels, ...], Labels, dict[str, int], tuple[tuple[int, ...], ...]]:
-    """Labels of the axes of the arrays and of the result, lengths by label, and which arrays are multiplied when."""
+    """The plan of an einsum: labels of each array, labels of the result, lengths by label, and order of products."""
     text = re.sub(r"\s", "", equation)
 
     def refuse(expected: str) -> ArgumentError:
+        """The error for a malformed equation."""
         return ArgumentError(f"einsum: expected `equation` to {expected}, got {equation!r}")
 
     if not re.fullmatch(r"[A-Za-z.,]*(->[A-Za-z.]*)?", text) or "." in text.replace("...", ""):
@@ -120,7 +121,7 @@ def plan(
 
 
 def order_of(terms: tuple[Labels, ...], result: Labels, sizes: dict[str, int]) -> tuple[tuple[int, ...], ...]:
-    """Which arrays are multiplied when; a product stands behind all others."""
+    """The order of products, as indices of the operands. Each product is appended to the remaining operands."""
     if len(terms) < 3:
         return ((0, 1),) if len(terms) == 2 else ()
     distinct = [tuple(dict.fromkeys(term)) for term in terms]
@@ -132,7 +133,7 @@ def order_of(terms: tuple[Labels, ...], result: Labels, sizes: dict[str, int]) -
 
 
 def prepared(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Labels]:
-    """The array with each label once, and without axes of length one that are to be repeated."""
+    """An array with each label once, by taking diagonals, and without axes of length 1 that broadcast."""
     kept = [i for i, label in enumerate(labels) if not (x.shape[i] == 1 and sizes[label] != 1)]
     if len(kept) < len(labels):
         labels = tuple(labels[i] for i in kept)
@@ -152,7 +153,7 @@ def prepared(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Labels
 
 
 def summed(x: Any, labels: Labels, needed: set[str]) -> tuple[Any, Labels]:
-    """The array summed over the axes that nothing needs any more."""
+    """An array summed over all labels that are not needed any more."""
     axes = tuple(i for i, label in enumerate(labels) if label not in needed)
     if not axes:
         return x, labels
@@ -162,7 +163,7 @@ def summed(x: Any, labels: Labels, needed: set[str]) -> tuple[Any, Labels]:
 def product(
     left: tuple[Any, Labels], right: tuple[Any, Labels], needed: set[str], sizes: dict[str, int]
 ) -> tuple[Any, Labels]:
-    """The product of two arrays, summed over what nothing else needs."""
+    """The product of two arrays, summed over all labels that are not needed any more."""
     a, of_a = summed(*left, needed | set(right[1]))
     b, of_b = summed(*right, needed | set(of_a))
     both = [label for label in of_a if label in of_b]
@@ -191,7 +192,7 @@ def product(
 def matrices(
     x: Any, labels: Labels, batch: list[str], free: list[str], inner: list[str], sizes: tuple[int, int, int]
 ) -> tuple[Any, bool]:
-    """The array as matrices of free by inner labels, or the other way round: whichever lies there already."""
+    """An array as a batch of matrices (free, inner), or transposed if it is in that order. True if transposed."""
     n, m, k = sizes
     flipped = labels == (*batch, *inner, *free)
     x = x if flipped else ordered(x, labels, (*batch, *free, *inner))
@@ -200,5 +201,5 @@ def matrices(
 
 
 def ordered(x: Any, labels: Labels, to: Labels) -> Any:
-    """The array with its axes in another order."""
+    """An array with its axes permuted from the order `labels` to the order `to`."""
     return x if labels == to else f.transpose(x, tuple(labels.index(label) for label in to))

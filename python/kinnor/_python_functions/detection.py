@@ -1,4 +1,4 @@
-"""Functions of images and of boxes in them that take arguments in several forms, or are made of others."""
+"""Functions of images and boxes that are composed of other functions, or accept arguments in several forms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ f = _core.functions
 
 
 def pair(given: int | Sequence[int]) -> list[int]:
-    """A number for each of two axes."""
+    """A list of two integers, from one or two."""
     numbers = [int(v) for v in np.ravel(given)]
     return numbers * 2 if len(numbers) == 1 else numbers
 
@@ -38,7 +38,7 @@ def patch_correlation(
     padding: int | Sequence[int] = (0, 0, 0, 0),
     channel_last: bool = False,
 ) -> T:
-    """Sums of products of patches of two images, at places that are shifted against each other.
+    """Correlation of patches of two images, at all shifts within a range.
 
     `y[n, i, j, h, w] = sum over k, l, c of x1[n, c, h + k, w + l] x2[n, c, h + k + s_i, w + l + s_j]`.
 
@@ -46,19 +46,19 @@ def patch_correlation(
         x1: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
         x2: Images of the same shape.
         patch: Height and width of a patch; one number is both.
-        shift: Largest shift, in either direction, along height and width.
-        patch_step: Distance of neighbouring patches.
-        shift_step: Distance of neighbouring shifts.
-        padding: Zeros above, below, left and right of the images; two numbers are those along height and along width.
-        channel_last: The channels are the last axis of the images, and the shifts the last axes of the output.
+        shift: Largest shift, in both directions, along height and width.
+        patch_step: Stride of patches.
+        shift_step: Stride of shifts.
+        padding: Zeros above, below, left and right of the images. Two numbers apply to height and width.
+        channel_last: Whether channels are the last axis of the images, and shifts the last axes of the output.
 
     Returns:
         Array of shape (n, shifts along height, shifts along width, rows, columns), or (n, rows, columns, shifts along
         height, shifts along width) if `channel_last`.
 
     Raises:
-        ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
-        ArgumentError: If an argument has not as many numbers, or one out of range.
+        ShapeError: If the images differ in shape, do not have four axes, or are smaller than a patch.
+        ArgumentError: If an argument has the wrong number of values, or a value out of range.
 
     Source:
         Fischer et al., FlowNet, 2015, arXiv:1504.06852.
@@ -97,23 +97,23 @@ def onnx_non_max_suppression(
     iou_threshold: float = 0.0,
     score_threshold: float = 0.0,
 ) -> T:
-    """Indices of the boxes that are left when those that overlap better ones are taken out, class by class.
+    """Non-maximum suppression for each class: the indices of the selected boxes.
 
-    Boxes of a class are gone through by falling score; a box is chosen unless its intersection with one that was chosen
-    is more than `iou_threshold` of their union. How many are chosen depends on the values, which must be known when the
-    function is built.
+    Boxes of a class are visited by descending score. A box is selected unless its intersection over union with a
+    selected box is above `iou_threshold`. The number of selected boxes depends on the values, which must be known when
+    the function is built.
 
     Args:
         boxes: Boxes, shape (n, boxes, 4).
         scores: Scores, shape (n, classes, boxes).
         center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
             height).
-        max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most; none by default.
-        iou_threshold: Share of the union of two boxes that their intersection may have, from 0 to 1.
-        score_threshold: Boxes are chosen whose score is above this.
+        max_output_boxes_per_class: Largest number of boxes for each image and class; by default 0, which selects none.
+        iou_threshold: Largest intersection over union of two selected boxes, from 0 to 1.
+        score_threshold: Selected boxes have a score above this.
 
     Returns:
-        Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+        Array of int64 of shape (m, 3): image, class and box, by descending score within a class.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -170,30 +170,30 @@ def onnx_resize(
     extrapolation_value: float = 0.0,
     nearest_mode: str = "round_prefer_floor",
 ) -> T:
-    """Resize an array as the operator `Resize` of ONNX does: each axis by interpolation along it.
+    """Resize an array like ONNX's operator `Resize`, by interpolation along each axis.
 
-    As in ONNX Runtime, an axis with a factor of 1 stays as it is, whatever `roi` says, and float32 decides which
-    element is nearest, and which places are outside.
+    As in ONNX Runtime, an axis with a factor of 1 is unchanged, independent of `roi`. Coordinates are computed in
+    float32 to choose the nearest element and to detect positions outside of `x`.
 
     Args:
         x: Input of any shape.
-        roi: For `tf_crop_and_resize` where the part that is resized begins along each axis, and after these where it
-            ends; 0 is the first element of an axis, 1 the last.
+        roi: For `tf_crop_and_resize`, the start of the resized part along each axis, followed by the ends. 0 is the
+            first element of an axis, 1 the last.
         scales: Factor for each axis; give this or `sizes`.
         sizes: Length of each axis of the output.
-        mode: `nearest`, `linear`, between two elements, or `cubic`, between four.
-        coordinate_transformation_mode: How a place in the output becomes one in `x`: `half_pixel`,
-            `pytorch_half_pixel`, `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
+        mode: `nearest`, `linear` (of two elements) or `cubic` (of four elements).
+        coordinate_transformation_mode: Map from output to input coordinates: `half_pixel`, `pytorch_half_pixel`,
+            `align_corners`, `asymmetric`, `tf_half_pixel_for_nn` or `tf_crop_and_resize`.
         cubic_coeff_a: Coefficient of the cubic interpolation.
-        exclude_outside: 1 leaves elements outside of `x` out, 0 takes the one at the border for them.
-        extrapolation_value: For `tf_crop_and_resize` what stands at places outside of `x`.
+        exclude_outside: 1 to ignore elements outside of `x`, 0 to replace them by the element at the border.
+        extrapolation_value: For `tf_crop_and_resize`, the value at positions outside of `x`.
         nearest_mode: `round_prefer_floor`, `round_prefer_ceil`, `floor` or `ceil`.
 
     Returns:
         Array with as many axes as `x`.
 
     Raises:
-        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not go with the axes of `x`.
+        ArgumentError: If a mode is unknown, or `scales`, `sizes` or `roi` do not fit the axes of `x`.
 
     Source:
         ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
@@ -222,7 +222,7 @@ def onnx_resize(
             outside = outside | ((at < 0) | (at > n - 1)).reshape(along)
         if mode == "nearest":
             indices = np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)
-            ones = type(x).from_numpy_array(np.ones(n, np.float32).reshape(along))  # They refuse another length than n.
+            ones = type(x).from_numpy_array(np.ones(n, np.float32).reshape(along))  # makes other lengths than n fail
             held = with_constant(f.mul2(y, ones), 1)
             y = with_constant(f.gather(held, type(x).from_numpy_array(indices), axis), 1)
             continue
@@ -240,7 +240,7 @@ def onnx_resize(
 
 
 def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int]) -> list[int]:
-    """Lengths of the axes of a resized array."""
+    """The shape of a resized array, from `scales` or `sizes`."""
     if (len(scales) > 0) == (len(sizes) > 0):
         raise ArgumentError("onnx_resize: expected either scales or sizes, got both or neither")
     given = len(scales) or len(sizes)
@@ -253,7 +253,7 @@ def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int])
 
 
 def places_along(n: int, i: NDArray[Any], scale: float, mode: str, part: tuple[float, float]) -> Any:
-    """Where in an axis of length `n` each of the elements `i` comes from, in numbers of the type of `i`."""
+    """Input coordinates along an axis of length `n` for the output indices `i`, in the type of `i`."""
     factor, last, start, end = (i.dtype.type(v) for v in (scale, n - 1, *part))
     half, steps = i.dtype.type(0.5), i.dtype.type(max(len(i) - 1, 1))
     if mode == "align_corners":
@@ -271,7 +271,7 @@ def places_along(n: int, i: NDArray[Any], scale: float, mode: str, part: tuple[f
 
 
 def taps_along(at: NDArray[np.float64], n: int, mode: str, a: float, exclude: bool) -> NDArray[np.float64]:
-    """What share each of `n` elements has in an element that is looked up at a place, for all places."""
+    """The interpolation matrix: the weight of each of `n` elements for each of the coordinates `at`."""
     weights = np.zeros((len(at), n))
     rows = np.arange(len(at))
     low = np.floor(at)

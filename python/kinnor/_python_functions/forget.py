@@ -1,4 +1,7 @@
-"""Segments that keep their inputs only and are run again for the backward run: what `functions.forget` is made of."""
+"""Activation checkpointing, the implementation of `functions.forget`.
+
+A *segment* is the part of a graph that `func` builds. Only its inputs and outputs are saved.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ CHECKS = ("default", "none", "values")
 
 
 def forget(func: Callable[..., Any], xs: Sequence[Any], preserve_rng_state: bool, determinism_check: str) -> Any:
-    """Calls `func`, and keeps nothing of what it computes but its outputs."""
+    """Calls `func` and saves only its outputs; see `functions.forget`."""
     if not callable(func):
         raise CallError(f"forget: func must be callable, got {type(func).__name__}")
     if determinism_check not in CHECKS:
@@ -33,7 +36,7 @@ def forget(func: Callable[..., Any], xs: Sequence[Any], preserve_rng_state: bool
 
 
 def as_variable(x: Any) -> Variable:
-    """A variable as it is, anything else as the values of one."""
+    """The argument as a variable. NdArrays share their memory, other values are copied."""
     if isinstance(x, Variable):
         return x
     if isinstance(x, NdArray):
@@ -44,12 +47,12 @@ def as_variable(x: Any) -> Variable:
 
 
 def packed(ys: Sequence[Variable]) -> Any:
-    """One variable by itself, several as a tuple."""
+    """A single variable, or a tuple of several."""
     return ys[0] if len(ys) == 1 else tuple(ys)
 
 
 def returned(result: Any) -> list[Variable]:
-    """What a segment returned, as a list."""
+    """The result of a segment as a checked list of variables."""
     if isinstance(result, Variable):
         return [result]
     if not isinstance(result, tuple):
@@ -61,13 +64,13 @@ def returned(result: Any) -> list[Variable]:
 
 
 def ordinal(n: int) -> str:
-    """`1st`, `2nd`, `11th`."""
+    """An ordinal number: `1st`, `2nd`, `11th`."""
     teens = n // 10 % 10 == 1
     return f"{n}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
 def marked(func: Callable[..., Any], xs: Sequence[Variable]) -> list[Variable]:
-    """Builds the segment into a static graph, where dropping and computing again is the engine's own business."""
+    """Builds the segment into a static graph, and marks its inner variables for recomputation by the engine."""
     outside, since = _core.recompute_mode(), _core.births()
     outer = _core.scope_recompute(True)
     try:
@@ -83,8 +86,8 @@ def marked(func: Callable[..., Any], xs: Sequence[Variable]) -> list[Variable]:
 class Forget(PythonFunction):
     """A segment as one function of the graph.
 
-    Its inputs are those of `func`, and after them the variables from outside that `func` reads and that need a
-    gradient: so the engine routes all gradients, and nothing is written on the side.
+    Its inputs are the arguments of `func`, followed by the outer variables that `func` reads and that need a gradient.
+    So the engine propagates all gradients.
     """
 
     def __init__(self, func: Callable[..., Any], preserve_rng_state: bool, determinism_check: str) -> None:
@@ -102,7 +105,7 @@ class Forget(PythonFunction):
         self.computed = False
 
     def first(self, xs: Sequence[Variable]) -> list[Variable]:
-        """Calls `func` for the first time, and makes a function of the graph of it."""
+        """Calls `func` for the first time, and adds the segment to the graph. Returns its outputs."""
         since = _core.births()
         with without_graph() as notes, self.recording():
             ys = returned(self.func(*[leaf(x, False) for x in xs]))
@@ -110,7 +113,7 @@ class Forget(PythonFunction):
         self.hidden = _core.taken_from_outside([*notes.read(), *ys], since, [])
         if not ys or not (self.hidden or any(x.need_grad for x in xs)):
             return [y.get_unlinked_variable(need_grad=False) for y in ys]
-        # An output is an array of its own, also where `func` returns what it was given, or a view of it.
+        # Each output needs its own array, even if `func` returns an argument or a view of it.
         own = [(notes.has_made(y) or _core.is_born_since(y, since)) and y.get_number_of_references == 1 for y in ys]
         ys = [y if alone else _core.functions.identity(y) for y, alone in zip(ys, own, strict=True)]
         self.facts = [self.fact(y) for y in ys]
@@ -119,14 +122,14 @@ class Forget(PythonFunction):
         return [result] if isinstance(result, Variable) else list(result)
 
     def fact(self, y: Variable) -> tuple[Any, ...]:
-        """What must be the same of an output each time."""
+        """The properties of an output that must be equal in each call."""
         if self.determinism_check == "none":
-            return (y.shape,)  # without which there is no place for the values
+            return (y.shape,)  # always needed, to store the values
         values = (blake2b(y.d.tobytes(), digest_size=8).hexdigest(),) if self.determinism_check == "values" else ()
         return (y.shape, str(dtype_of(y)), *values)
 
     def check(self, ys: Sequence[Variable]) -> None:
-        """Refuses a run that gave something else than the first."""
+        """Raises RecomputeError if outputs differ from the first call."""
         if len(ys) != len(self.facts):
             raise RecomputeError(f"forget: expected {len(self.facts)} outputs as the first time, got {len(ys)}")
         for i, (y, first) in enumerate(zip(ys, self.facts, strict=True)):
@@ -137,7 +140,7 @@ class Forget(PythonFunction):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Notes the random numbers that are drawn."""
+        """Records the random draws in a `with` block."""
         _core.record_random()
         try:
             yield
@@ -146,7 +149,7 @@ class Forget(PythonFunction):
 
     @contextmanager
     def again(self, grad: bool, recompute: bool = True) -> Iterator[None]:
-        """Everything as it was when the segment was first run: modes, scope of parameters, random numbers."""
+        """Restores modes, parameter scope and random draws of the first call, for a `with` block."""
         outer = (
             _core.set_recomputing(recompute),
             _core.set_grad_mode(grad),
@@ -169,7 +172,7 @@ class Forget(PythonFunction):
     def gradients(
         self, xs: Sequence[Variable], seeds: Sequence[Variable], wanted: Sequence[bool], create_graph: bool
     ) -> list[Variable | None]:
-        """Runs `func` again on `xs`, and differentiates what it built, up to its inputs and no further."""
+        """Runs `func` again on `xs`. Returns the gradients of its inputs, or None for unwanted ones."""
         with self.again(grad=True):
             since = _core.births()
             ys = returned(self.func(*xs))
@@ -186,11 +189,11 @@ class Forget(PythonFunction):
         return [next(found) if w else None for w in wanted]
 
     def min_outputs(self) -> int:
-        """As many as `func` returned."""
+        """The number of outputs of `func`."""
         return len(self.facts)
 
     def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """Shapes are those of the first time."""
+        """Sets the shapes of the first call."""
         shapes = [x.shape for x in inputs]
         self.shapes = self.shapes or shapes
         if shapes != self.shapes:
@@ -199,7 +202,7 @@ class Forget(PythonFunction):
             y.reset_shape(shape, True)
 
     def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """The first time the outputs are there; later ones run `func` again."""
+        """Does nothing in the first run, as the outputs exist. Later runs call `func` again."""
         if self.computed:
             self.computed = False
             return
@@ -224,7 +227,7 @@ class Forget(PythonFunction):
         propagate_down: list[bool],
         accum: list[bool],
     ) -> None:
-        """Hands on what the segment's own graph says."""
+        """Recomputes the segment, and adds the gradients of its inputs."""
         xs = [leaf(x, w) for x, w in zip(inputs[: self.n_xs], propagate_down, strict=False)]
         seeds = []
         for y in outputs:
@@ -244,32 +247,32 @@ class Forget(PythonFunction):
         grad_outputs: Sequence[Variable],
         propagate_down: Sequence[bool],
     ) -> list[Variable | None]:
-        """The same on variables: the segment is connected to its inputs, so that gradients of gradients get there."""
+        """The gradients as variables. The recomputed segment is connected to the inputs, for higher derivatives."""
         with self.again(grad=True):
-            # Two inputs may be one variable: each gets an end of its own.
+            # Two inputs may be the same variable, so each gets its own copy.
             ends = [_core.functions.identity(available(x)) for x in inputs[: self.n_xs]]
         return self.gradients(ends, grad_outputs, propagate_down, create_graph=True)
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Outputs are not looked at."""
+        """False: gradients do not read outputs."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """All inputs are needed to run again."""
+        """True: the segment is recomputed from its inputs."""
         return True
 
 
 def dtype_of(x: Variable) -> Any:
-    """The type of the values."""
+    """The element type of a variable's values."""
     try:
         return x.data.dtype
-    except GraphError:  # Nothing was written: they are zeros, which get a type as one looks at them.
+    except GraphError:  # nothing was written yet; reading gives zeros with a type
         return x.d.dtype
 
 
 @contextmanager
 def without_graph() -> Iterator[_core.Notes]:
-    """Functions are not kept, so that memory of values goes as soon as nobody holds them; what they read is noted."""
+    """Runs functions without a graph in a `with` block, so that values are freed early. Records what they read."""
     notes, outer = _core.Notes(), _core.set_grad_mode(False)
     notes.swap()
     try:
@@ -280,14 +283,14 @@ def without_graph() -> Iterator[_core.Notes]:
 
 
 def available(x: Variable) -> Variable:
-    """An input with values: one that is to be computed again is computed now."""
+    """An input with its values. Evicted values are recomputed."""
     if x.parent is not None and x.data.clear_called:
         x.forward()
     return x
 
 
 def leaf(x: Variable | FunctionVariable, need_grad: bool) -> Variable:
-    """A variable of its own on the values of an input."""
+    """A new leaf that shares the values of an input."""
     v = Variable(x.shape, need_grad=need_grad)
     v.data = x.data
     return v

@@ -1,4 +1,4 @@
-"""Layers that are several functions in a row, and noise for virtual adversarial training."""
+"""Fused layers, batch normalization over processes, and noise for virtual adversarial training."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def sync_batch_normalization(
     output_stat: bool = False,
     n_outputs: int | None = None,
 ) -> Any:
-    """Batch normalization with the statistics of the examples of all processes, which have as many each.
+    """Batch normalization with the statistics of all processes' examples. All must have the same number of examples.
 
-    In one process it is `batch_normalization`.
+    In one process it equals `batch_normalization`.
 
     Args:
         x: Input of any shape.
@@ -72,12 +72,12 @@ def sync_batch_normalization(
         variance: Running variance, overwritten with `batch_stat`.
         comm: Communicator of the processes, or None for one process.
         group: Group of its processes.
-        axes: Axes that have their own statistics.
-        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
+        axes: Axes with separate statistics.
+        decay_rate: Weight of the old running statistics in an update, from 0 to 1.
         eps: Added to the variance, zero or more.
-        batch_stat: Use the statistics of `x`, else the running ones.
-        output_stat: Return the statistics of `x` too.
-        n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
+        batch_stat: Whether to use the statistics of `x`; otherwise the running statistics.
+        output_stat: Whether to return the statistics of `x` as well.
+        n_outputs: Number of outputs, 1 or 3. 3 has the same effect as `output_stat`.
 
     Returns:
         Array of the shape of `x`; with `output_stat` also its mean and its variance.
@@ -133,7 +133,7 @@ fused_convolution.__doc__ = f.fused_convolution.__doc__
 
 
 class VATNoise(PythonFunction):
-    """See `vat_noise`."""
+    """The function of the graph behind `vat_noise`."""
 
     def __init__(self, base_axis: int, eps: float) -> None:
         super().__init__()
@@ -142,15 +142,15 @@ class VATNoise(PythonFunction):
 
     @property
     def name(self) -> str:
-        """As the function shows itself."""
+        """The name in the graph."""
         return "VATNoise"
 
     def min_outputs(self) -> int:
-        """One."""
+        """The number of outputs."""
         return 1
 
     def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """The output has the shape of the input."""
+        """Sets the shape of the output."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
@@ -170,26 +170,26 @@ class VATNoise(PythonFunction):
         propagate_down: list[bool],
         accum: list[bool],
     ) -> None:
-        """Writes the gradient of the output into `w`; those of the inputs are zero."""
+        """Writes `eps` times the gradient of the output to `w`. The gradients of the inputs are zero."""
         inputs[1].data.data = np.asarray(outputs[0].g * self.eps)
         for x, wanted, adds in zip(inputs, propagate_down, accum, strict=True):
             if wanted and not adds:
                 x.g = 0.0
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Outputs are not looked at."""
+        """False: gradients do not read outputs."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Nor are inputs."""
+        """False: gradients do not read inputs."""
         return False
 
 
 def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) -> Variable:
     """Noise for virtual adversarial training: each sample scaled to norm `eps`.
 
-    `y = eps * x / sqrt(sum(x ** 2) + 1e-8)`, the sum being that of the sample. A backward run writes `eps` times the
-    gradient of `y` into `w`: the noise of the next round. The gradients of `x` and `w` are zero.
+    `y = eps * x / sqrt(sum(x ** 2) + 1e-8)`, with the sum over each sample. A backward run writes `eps` times the
+    gradient of `y` to `w`, as the noise of the next round. The gradients of `x` and `w` are zero.
 
     Args:
         x: Noise; the axes from `base_axis` on make one sample.

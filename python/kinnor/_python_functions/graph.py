@@ -1,4 +1,4 @@
-"""What methods of Variable do in terms of other functions."""
+"""Methods of `Variable` that are implemented by functions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 def without_grad(y: Variable) -> Variable:
-    """The graph of `y` built again on parameters that need no gradient."""
+    """A copy of the graph of `y` on parameters that need no gradient. Returns the copy of `y`."""
     from ..parameter import get_parameters
 
     registered = {p.data for p in get_parameters(grad_only=False).values()}
     made: dict[Variable, Variable] = {}
 
     def twin(v: Variable) -> Variable:
+        """The copy of a variable; the variable itself if it does not depend on parameters."""
         if v in made:
             return made[v]
         if v.parent is None and v.data in registered:
@@ -27,6 +28,7 @@ def without_grad(y: Variable) -> Variable:
         return v
 
     def rebuild(f: Any) -> None:
+        """Builds a copy of a function on the copies of its inputs."""
         outputs = f(*[twin(v) for v in f.inputs])
         for old, new in zip(f.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True):
             made[old] = new
@@ -40,7 +42,7 @@ def without_grad(y: Variable) -> Variable:
 
 
 def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
-    """A variable over the memory of `x` with `value` where `mask` is not zero."""
+    """Sets `x` to `value` in place where `mask` is not zero. Returns a variable over the memory of `x`."""
     if x.is_leaf and x.requires_grad and _core.grad_mode() and not _core.leaves_in_place():
         raise GraphError(
             "bool_fill_: expected to change a variable in place, got a leaf that requires grad; use no_grad()"
@@ -56,7 +58,7 @@ def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
 def restore(
     values: NDArray[np.generic], need_grad: bool | None, persistent: bool, recompute: bool, name: str | None
 ) -> Variable:
-    """A variable as it was pickled: without its graph."""
+    """A variable from its pickled state, without a graph."""
     v = Variable.from_numpy_array(values, need_grad=need_grad)
     v.persistent, v.recompute = persistent, recompute
     if name:

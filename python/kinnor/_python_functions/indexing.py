@@ -1,4 +1,4 @@
-"""Indexing: `x[key]` and `x[key] = value` in terms of parts, gather_nd and scatter_nd."""
+"""Indexing: `x[key]` and `x[key] = value` by slices, `gather_nd` and `scatter_nd`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .constants import with_constant
 f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)
 TRUTH = ("Equal", "Greater", "Less", "Logical", "NotEqual", "IsInf", "IsNaN")
-"""How the types of functions begin that compare."""
+"""First words of the types of functions with boolean results."""
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """The part of `x` that `key` names."""
+    """`x[key]`."""
     keys = expand(x, key)
     if not any(isinstance(k, Arrays) for k in keys):
         return _core.part(x, keys)
@@ -27,9 +27,9 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def setitem(x: Any, key: Any, value: Any) -> None:
-    """Puts `value` at the part of `x` that `key` names; in a graph `x` denotes the new array from then on.
+    """`x[key] = value`. In a graph, `x` denotes the new array from then on.
 
-    What took `x` before goes on taking the old array. Where something did, the new one has memory of its own.
+    Functions that were built before keep reading the old array. If there are any, the new array has its own memory.
     """
     keys = expand(x, key)
     value = as_value(x, value)
@@ -38,22 +38,24 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = repeated(value, index, x.shape[index.shape[0] :], laid_out)
 
         def put(out: Any, in_place: bool) -> Any:
+            """Stores the value at array indices, in place or in a copy."""
             return with_constant(f.scatter_nd(value, index, out=out if in_place else f.identity(out)), 1)
     else:
 
         def put(out: Any, in_place: bool) -> Any:
+            """Stores the value at slices, in place or in a copy."""
             return _core.put(out, value, keys, in_place)
 
     if isinstance(x, NdArray):
         put(x, True)
         return
     at_once = _core.auto_forward_mode() and not _core.grad_mode()
-    notes = _core.noting()  # what runs without a graph now does so again with one
+    notes = _core.noting()  # in the first run of `forget`, which runs again with a graph
     is_kept = x.parent is None and x.need_grad and (_core.grad_mode() or notes) and not _core.leaves_in_place()
     if at_once and notes and not is_kept:
         x.data = put(x, False).data
     elif at_once or is_kept:
-        # Without a graph it is the memory that changes. A leaf that requires grad is refused.
+        # Without a graph the memory changes. Raises an error for a leaf that requires grad.
         put(x, True)
     elif x == value or not x._may_be_overwritten():
         result = put(x, False)
@@ -65,13 +67,16 @@ def setitem(x: Any, key: Any, value: Any) -> None:
             result = put(old, True)
             result._may_take_copy()
         finally:
-            # One that was refused leaves `x` where it was.
+            # After an error, `x` stays at its old function.
             if result.parent is not None:
                 x.rewire_on(result)
 
 
 def expand(x: Any, key: Any) -> list[Any]:
-    """One entry for each axis: Ellipsis and missing axes become full slices, a mask over several axes stays one."""
+    """A key as a checked list of entries. Ellipsis and missing axes become full slices.
+
+    A mask over several axes is one entry.
+    """
     keys = list(key) if isinstance(key, tuple) else [key]
     keys = [k.item() if isinstance(k, np.ndarray) and k.ndim == 0 else k for k in keys]
     # A tuple inside of a key is a list of positions, as in NumPy.
@@ -99,14 +104,14 @@ def expand(x: Any, key: Any) -> list[Any]:
 
 
 def width(k: Any) -> int:
-    """Number of axes that an entry of a key takes."""
+    """The number of axes of the array that an entry of a key indexes."""
     if k is None or k is Ellipsis:
         return 0
     return np.ndim(k) if is_mask(k) else 1
 
 
 def is_mask(k: Any) -> bool:
-    """Whether an entry chooses elements by truth."""
+    """True if an entry is a boolean mask."""
     if isinstance(k, (NdArray, Variable)):
         data = k if isinstance(k, NdArray) else k.data
         try:
@@ -117,34 +122,35 @@ def is_mask(k: Any) -> bool:
 
 
 def comparison(k: Any) -> str | None:
-    """The comparison that a variable is the outcome of, by name."""
+    """The name of the comparison that computes a variable, or None."""
     return k.parent.name if k.parent is not None and k.parent.name.startswith(TRUTH) else None
 
 
 def advanced(x: Any, keys: list[Any]) -> tuple[Any, list[Any]]:
-    """A key with arrays: the indices, one row for each axis that they or integers name, and how the result is laid out.
+    """The indices for `gather_nd` of a key with arrays, and the axes of the result.
 
-    That is None for each axis of length one that is put between, and a slice for each other axis.
+    Indices have one row for each axis that an array or integer indexes. The axes of the result are None for a new axis
+    of length one, and a slice for any other axis.
 
-    Indices that are arrays of this library stay inputs of the function, so that they may change from run to run; masks
-    are looked at now, for the shape of the result follows from them.
+    Variables and NdArrays stay inputs of the function, so that they may change between runs. Masks are evaluated
+    immediately, because the shape of the result depends on them.
     """
     chosen = [i for i, k in enumerate(keys) if isinstance(k, (int, np.integer, *Arrays))]
     if any(isinstance(k, slice) and (k != slice(None) or i < chosen[-1]) for i, k in enumerate(keys)):
-        raise _core.UnsupportedError("index: arrays together with slices before or between them are not supported")
+        raise _core.UnsupportedError("index: expected slices only after arrays, got one before or between them")
     own = [keys[i] for i in chosen]
     live = all(isinstance(k, (NdArray, Variable)) and not is_mask(k) and k.shape == own[0].shape for k in own)
     index = f.stack(*[leaf(x, k) for k in own]) if live else Variable.from_numpy_array(known(x, own))
     picked = [slice(None)] * (index.ndim - 1)
-    before = [None] * chosen[0]  # only None can stand there
+    before = [None] * chosen[0]  # all entries before the first array are None
     after = [k for k in keys[chosen[0] :] if k is None or isinstance(k, slice)]
-    # As in NumPy, what indices choose comes first where they do not stand side by side.
+    # As in NumPy, the indexed axes come first if the arrays are not adjacent.
     apart = any(k is None for k in keys[chosen[0] : chosen[-1]])
     return index, [*picked, *before, *after] if apart else [*before, *picked, *after]
 
 
 def known(x: Any, keys: list[Any]) -> Any:
-    """Indices whose values are known, one row for each axis."""
+    """Checked constant indices as an int64 array, one row for each axis."""
     rows: list[Any] = []
     for k in keys:
         row = values(k)
@@ -172,7 +178,7 @@ def known(x: Any, keys: list[Any]) -> Any:
 
 
 def values(k: Any) -> Any:
-    """An entry of a key as a NumPy array, now."""
+    """The current values of an entry as a NumPy array."""
     if isinstance(k, Variable):
         return np.asarray(k.d)
     if isinstance(k, NdArray):
@@ -181,7 +187,7 @@ def values(k: Any) -> Any:
 
 
 def leaf(x: Any, given: Any) -> Any:
-    """An array as an input of a function of `x`: a variable over it where `x` is one, to stay in the graph."""
+    """An array as an input of a function of `x`: as a variable if `x` is one."""
     if isinstance(x, NdArray) or isinstance(given, Variable):
         return given
     variable = Variable(given.shape)
@@ -190,7 +196,7 @@ def leaf(x: Any, given: Any) -> Any:
 
 
 def as_value(x: Any, value: Any) -> Any:
-    """What is assigned, as an array beside `x`."""
+    """The assigned value as an array of the kind of `x`."""
     if isinstance(x, NdArray) and isinstance(value, Variable):
         return value.data
     if isinstance(value, (NdArray, Variable)):
@@ -200,7 +206,7 @@ def as_value(x: Any, value: Any) -> Any:
 
 
 def repeated(value: Any, index: Any, rest: tuple[int, ...], laid_out: list[Any]) -> Any:
-    """What is assigned, repeated to what indices choose of arrays of shape `rest`."""
+    """The assigned value broadcast to the indexed shape: the axes of `index`, then `rest`."""
     inner = index.shape[1:] + rest
     lengths = iter(inner)
     shape = tuple(1 if k is None else next(lengths) for k in laid_out)

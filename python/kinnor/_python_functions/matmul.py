@@ -1,4 +1,4 @@
-"""Products of arrays with any number of axes, made of `affine` and `batch_matmul`."""
+"""`matmul` and `dot` for arrays with any number of axes, by `affine` and `batch_matmul`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ f = _core.functions
 
 
 class ScalarError(_core.ShapeError, AssertionError):
-    """A scalar where axes are summed over; NNabla's programs expect an AssertionError."""
+    """A scalar operand of `matmul`. NNabla's programs expect an AssertionError."""
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """`a @ b` as NumPy has it."""
+    """`a @ b`, like NumPy's `matmul`."""
     if not isinstance(b, (_core.Variable, _core.NdArray)):
         return NotImplemented
     if a.ndim == 0 or b.ndim == 0:
@@ -42,7 +42,7 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    """The product that `numpy.dot` gives."""
+    """The product of two arrays, like `numpy.dot`."""
     if a.ndim == 0 or b.ndim == 0:
         return f.mul2(a, b)
     if a.ndim == 1 and b.ndim == 1:
@@ -56,7 +56,7 @@ def dot(a: Any, b: Any) -> Any:
         left = a if a.ndim > 1 else f.reshape(a, (1, a.shape[0]))
         product = f.affine(left, b, base_axis=left.ndim - 1)
         return product if a.ndim > 1 else f.reshape(product, (b.shape[1],))
-    # The axes of the sum come last in `a` and first in `b`.
+    # The summed axis is the last one of `a`, and is moved to the front of `b`.
     n = b.ndim
     order = (n - 2, *range(n - 2), n - 1)
     flat = f.reshape(f.transpose(b, order), (b.shape[-2], -1))
@@ -66,11 +66,11 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def lift(x: Any, ndim: int) -> Any:
-    """The array with axes of length one in front."""
+    """An array with leading axes of length one, up to `ndim` axes."""
     return x if x.ndim == ndim else f.reshape(x, (1,) * (ndim - x.ndim) + tuple(x.shape))
 
 
 def agree(a: Any, b: Any, left: int, right: int) -> None:
-    """Refuse axes of different lengths."""
+    """Raises ShapeError unless the summed axes have equal lengths, `left` and `right`."""
     if left != right:
         raise _core.ShapeError(f"matmul: expected the summed axes to agree, got shapes {a.shape}, {b.shape}")

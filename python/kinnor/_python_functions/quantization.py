@@ -1,4 +1,4 @@
-"""Functions of quantization with arguments beside those of the operation: whether to quantize, and NumPy's types."""
+"""Quantization functions with an argument `quantize`, or with NumPy types as arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", Variable, NdArray)
 f = _core.functions
 
 DTYPES = {"int8": 1, "uint8": 2}
-"""The numbers that NumPy gives to the types of levels."""
+"""Numbers of the element types that levels may have."""
 
 
 def fixed_point_quantize(
@@ -33,19 +33,20 @@ def fixed_point_quantize(
     ste_fine_grained: bool = True,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Quantization to a fixed point, elementwise: the nearest multiple of `delta` within a range.
+    """Fixed-point quantization, elementwise: the nearest multiple of `delta` within a range.
 
-    Halves go away from zero. The range ends at `-(2 ** (n - 1) - 1) * delta` and `(2 ** (n - 1) - 1) * delta`; if not
-    `sign`, at 0 and `(2 ** n - 1) * delta`. The values stay floating-point numbers: quantization is simulated.
+    Halves are rounded away from zero. The range is from `-(2 ** (n - 1) - 1) * delta` to
+    `(2 ** (n - 1) - 1) * delta`; without `sign`, from 0 to `(2 ** n - 1) * delta`. Quantization is simulated: results
+    are floating-point numbers.
 
     Args:
         x: Input of any shape.
-        sign: Negative numbers are represented too, which takes one bit.
+        sign: Whether the range includes negative numbers; the sign takes one bit.
         n: Number of bits, 1 to 64.
-        delta: Distance of two neighbours, positive.
-        quantize: If false, `x` itself is returned.
-        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-            passes straight through.
+        delta: Step between quantized numbers, positive.
+        quantize: If False, `x` itself is returned.
+        ste_fine_grained: Whether the gradient is zero where `x` is out of range. Otherwise it is passed unchanged, as
+            it always is within the range.
         outputs: Array to write to.
 
     Returns:
@@ -72,20 +73,20 @@ def pow2_quantize(
 ) -> T:
     """Quantization to powers of two, elementwise: `sign(x) * 2 ** round(log2(|x|))` within a range.
 
-    The largest value is `2 ** m`, the smallest `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` less one for `sign`
-    and one for `with_zero`. If not `sign`, negative numbers become the smallest value. The values stay floating-point
-    numbers: quantization is simulated.
+    The largest magnitude is `2 ** m`, the smallest `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` minus one for
+    `sign` and minus one for `with_zero`. Without `sign`, negative numbers become the smallest value. Quantization is
+    simulated: results are floating-point numbers.
 
     Args:
         x: Input of any shape.
-        sign: Negative numbers are represented too.
-        with_zero: Zero is represented too: it is what numbers become that are smaller than the smallest power of two by
-            more than a factor of `sqrt(2)`.
-        n: Number of bits, such that at least one is left for the exponent; at most 64.
+        sign: Whether negative powers of two are allowed.
+        with_zero: Whether zero is allowed. Numbers below the smallest power of two by more than a factor of `sqrt(2)`
+            become zero.
+        n: Number of bits, at most 64, with at least one left for the exponent.
         m: Exponent of the largest value.
-        quantize: If false, `x` itself is returned.
-        ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-            passes straight through.
+        quantize: If False, `x` itself is returned.
+        ste_fine_grained: Whether the gradient is zero where `x` is out of range. Otherwise it is passed unchanged, as
+            it always is within the range.
         outputs: Array to write to.
 
     Returns:
@@ -118,29 +119,29 @@ def min_max_quantize(
     quantize: bool = True,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Quantization to equally distant levels between two numbers `m` and `M`.
+    """Quantization to evenly spaced numbers between two bounds `m` and `M`.
 
     `y = round((min(max(x, m), M) - m) / scale) * scale + m`, with `scale = (qr_max - qr_min) / (ql_max - ql_min)`.
-    `m` and `M` are `qr_min` and `qr_max`, moved such that zero is a level. The range is at least `eps` wide. The
-    values stay floating-point numbers: quantization is simulated.
+    `m` and `M` are `qr_min` and `qr_max`, shifted so that zero is representable. The range is at least `eps` wide.
+    Quantization is simulated: results are floating-point numbers.
 
-    With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves them
-    towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have gradients:
-    what `x` would get where it is below `m` or above `M`.
+    With `x_min_max` each forward run writes the range of `x` to `qr_min` and `qr_max`. With `ema` as well, it updates a
+    moving average: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have
+    gradients: sums of the output's gradient where `x` is below `m`, and above `M`.
 
     Args:
         x: Input of any shape.
-        qr_min: Smallest number, of the shape of `x` but for axes of length one, along which it is shared.
+        qr_min: Smallest number, of the shape of `x` or of length 1 along shared axes.
         qr_max: Largest number, of the same shape.
         ql_min: Smallest level, of the same shape, usually 0.
         ql_max: Largest level, of the same shape, usually 255.
-        decay: Share of `qr_min` and `qr_max` that stays in each run, from 0 to 1.
-        x_min_max: Take the range from `x`.
-        ema: Follow the range of `x` by moving averages; without `x_min_max`, use what was found so.
-        ste_fine_grained: No gradient flows to `x` where it is out of range; else it passes everywhere. Within the
-            range it passes straight through.
-        eps: Least width of the range, positive.
-        quantize: If false, `x` itself is returned.
+        decay: Weight of the old `qr_min` and `qr_max` in an update, from 0 to 1.
+        x_min_max: Whether to take the range from `x`.
+        ema: Whether to use moving averages of the range; without `x_min_max`, they are used but not updated.
+        ste_fine_grained: Whether the gradient of `x` is zero where `x` is out of range. Otherwise it is passed
+            unchanged, as it always is within the range.
+        eps: Smallest width of the range, positive.
+        quantize: If False, `x` itself is returned.
         outputs: Array to write to.
 
     Returns:
@@ -148,7 +149,7 @@ def min_max_quantize(
 
     Raises:
         ArgumentError: If `decay` or `eps` is out of range.
-        ShapeError: If the other inputs do not have one shape, or neither the length of `x` nor one along an axis.
+        ShapeError: If the other inputs have different shapes, or a length other than 1 or the length of `x`.
 
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
@@ -172,23 +173,23 @@ def quantize_linear(
 ) -> T:
     """Linear quantization: `y = saturate(round(x / scale) + zero_point)`.
 
-    `zero_point` is rounded and saturated too. The gradient by `x` is that of `x / scale`, everywhere; the others are
-    zero.
+    `zero_point` is rounded and saturated as well. The gradient of `x` equals the gradient of `x / scale` everywhere.
+    Other gradients are zero.
 
     Args:
         x: Input of any shape.
-        scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
-        zero_point: Level of the number zero, likewise.
+        scale: Step between levels, positive, of the shape of `x` or of length 1 along shared axes.
+        zero_point: Level of the number zero, of such a shape as well.
         round_mode: `HALF_AWAY_FROM_ZERO` or `HALF_TO_EVEN`.
-        narrow_range: The smallest level is not used.
-        dtype: `numpy.int8` or `numpy.uint8`: which levels there are.
+        narrow_range: Whether to leave out the smallest level.
+        dtype: Type of the levels: `numpy.int8` or `numpy.uint8`.
 
     Returns:
-        Array of the shape of `x`: whole numbers, as floating-point numbers.
+        Array of the shape of `x`: integers as floating-point numbers.
 
     Raises:
         ArgumentError: If `round_mode` or `dtype` is unknown.
-        ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+        ShapeError: If `scale` or `zero_point` has a length other than 1 or the length of `x`.
     """
     try:
         levels = DTYPES[np.dtype(dtype).name]

@@ -1,7 +1,7 @@
-"""Differentiation as PyTorch has it: from any variables to leaves, or by what is asked for, to any order.
+"""Automatic differentiation with PyTorch's API, to any order.
 
-`backward` adds to the gradients of leaves, `grad` returns gradients; both work on graphs that were computed at once or
-have run forward. NNabla's ways are `Variable.backward` and `nn.grad`.
+`backward` adds to the gradients of leaves, `grad` returns gradients. Both work on graphs that were computed eagerly or
+have run forward. NNabla's counterparts are `Variable.backward` and `nn.grad`.
 
 >>> import kinnor as nn
 >>> from kinnor import autodiff
@@ -55,7 +55,7 @@ LAZY = {
     "functional": ("hessian", "jacobian", "jvp", "value_and_grad", "vjp"),
     "graph": (),
 }
-"""Modules that are loaded when they, or what they define, are first named."""
+"""Modules that are imported on first access to them or their names."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`detect_anomaly`: finds the function, and the line that built it, whose numbers are the first that are not finite."""
+"""`detect_anomaly`: finds the function that first computes NaN or infinity, and the line of code that built it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 
 class detect_anomaly(ContextDecorator):
-    """Stops each run, forward or backward, at the first NaN or infinite number: a context manager and a decorator.
+    """Makes forward and backward runs raise an error at the first NaN or infinity: a context manager and a decorator.
 
-    It holds for this thread, and every number is looked at: runs get slower. Functions that are built within remember
-    the line of the program that did, which the error names.
+    It applies to this thread. Runs get slower, because all values are checked. Functions that are built in the block
+    record the line of the program that built them, for the error.
 
     Args:
         mode: False switches it off.
 
     Raises:
-        RuntimeError: By a run within, if a number is not finite.
+        RuntimeError: In the block, if a value is not finite.
 
         >>> import numpy as np
         >>> import kinnor as nn
@@ -56,7 +56,7 @@ class detect_anomaly(ContextDecorator):
 
 
 def source_line() -> str | None:
-    """Where the program is, outside of this library: file, line and function."""
+    """File, line and function of the innermost call outside of this library."""
     frame: FrameType | None = sys._getframe()
     while frame and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back

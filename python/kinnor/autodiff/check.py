@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck`: gradients against differences, in double precision."""
+"""`gradcheck` and `gradgradcheck`: compare gradients with finite differences, in double precision."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """Compares gradients of `func` with differences: those of the kernels and those that are made as graphs.
+    """Compares gradients of `func` with central finite differences.
 
-    Everything is computed at once and in double precision.
+    It checks gradients by kernels and gradients built as graphs. Everything runs eagerly and in double precision.
 
     Args:
-        func: Takes variables and returns one or several, always the same for the same values.
-        inputs: A variable or an array, or a tuple of them. Variables that require no grad are not differentiated by.
-        eps: How far to go for a difference.
+        func: A deterministic function from variables to one or several variables.
+        inputs: A variable or an array, or a tuple of them. Variables that do not require grad are constants.
+        eps: Step of the differences.
         atol: Largest absolute error.
         rtol: Largest relative error.
-        raise_exception: Raise where gradients are wrong, rather than return False.
+        raise_exception: Whether to raise an error for a wrong gradient instead of returning False.
 
     Returns:
-        Whether all gradients are right.
+        True if all gradients are right.
 
     Raises:
-        RuntimeError: If one is wrong.
-        ValueError: If there is nothing to differentiate by.
+        RuntimeError: If a gradient is wrong.
+        ValueError: If no input requires grad.
 
         >>> from kinnor import autodiff, functions as F
         >>> import numpy as np
@@ -71,19 +71,20 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """Compares second derivatives of `func` with differences of its first ones.
+    """Compares second derivatives of `func` with finite differences of its first derivatives.
 
     Args:
-        func: Takes variables and returns one or several.
+        func: A deterministic function from variables to one or several variables.
         inputs: A variable or an array, or a tuple of them.
-        grad_outputs: The gradients to start from, a tuple; some numbers by default. They are differentiated by too.
-        eps: As of `gradcheck`.
-        atol: As of `gradcheck`.
-        rtol: As of `gradcheck`.
-        raise_exception: As of `gradcheck`.
+        grad_outputs: The gradients of the outputs, a tuple; random numbers by default. Derivatives with respect to
+            them are checked, too.
+        eps: Step of the differences.
+        atol: Largest absolute error.
+        rtol: Largest relative error.
+        raise_exception: Whether to raise an error for a wrong derivative instead of returning False.
 
     Returns:
-        Whether all of them are right.
+        True if all second derivatives are right.
 
         >>> from kinnor import autodiff, functions as F
         >>> import numpy as np
@@ -100,6 +101,7 @@ def gradgradcheck(
         wanted = differentiable(xs)
 
     def gradient(*arguments: Variable) -> tuple[Any, ...]:
+        """The first derivatives of `func` for its inputs and output gradients."""
         xs, gs = arguments[: len(given)], arguments[len(given) :]
         ys = outputs_of(func, xs)
         return grad(ys, [xs[i] for i in wanted], gs, create_graph=True, materialize_grads=True)
@@ -117,7 +119,7 @@ def in_double(x: Any) -> Variable:
 
 
 def differentiable(xs: Sequence[Variable]) -> list[int]:
-    """Which of the inputs to differentiate by."""
+    """Indices of the inputs that require grad. Raises ValueError if there are none."""
     wanted = [i for i, x in enumerate(xs) if x.requires_grad]
     if not wanted:
         raise ValueError("gradcheck: expected an input that requires grad, got none")
@@ -125,7 +127,7 @@ def differentiable(xs: Sequence[Variable]) -> list[int]:
 
 
 def outputs_of(func: Function, xs: Sequence[Variable]) -> list[Variable]:
-    """What `func` returns, as a list."""
+    """The outputs of `func` as a list."""
     y = func(*xs)
     return list(y) if isinstance(y, (tuple, list)) else [y]
 
@@ -133,7 +135,7 @@ def outputs_of(func: Function, xs: Sequence[Variable]) -> list[Variable]:
 def first_problem(
     func: Function, xs: list[Variable], wanted: list[int], eps: float, atol: float, rtol: float
 ) -> str | None:
-    """What is wrong, if anything is."""
+    """A description of the first wrong gradient, or None if all are right."""
     values = [y.d.copy() for y in outputs_of(func, xs)]
     again = [y.d.copy() for y in outputs_of(func, xs)]
     if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(values, again, strict=True)):
@@ -153,7 +155,7 @@ def first_problem(
 def differences(
     func: Function, xs: list[Variable], i: int, eps: float, values: list[NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """For each output the Jacobian by input `i`, as differences."""
+    """The Jacobian of each output with respect to input `i`, by central differences."""
     jacobians = [np.zeros((y.size, xs[i].size)) for y in values]
     start = xs[i].d.copy()
     for at in range(start.size):
@@ -169,7 +171,7 @@ def differences(
 
 
 def derivatives(func: Function, xs: list[Variable], i: int, create_graph: bool) -> list[NDArray[Any]]:
-    """For each output the Jacobian by input `i`, by differentiation."""
+    """The Jacobian of each output with respect to input `i`, by differentiation."""
     jacobians = []
     for y in outputs_of(func, xs):
         rows = np.zeros((y.size, xs[i].size))

@@ -1,4 +1,4 @@
-"""`backward` and `grad`: looks at the arguments, and hands them to the engine."""
+"""`backward` and `grad`: check the arguments and call the engine."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ def backward(
     create_graph: bool = False,
     inputs: Edges | None = None,
 ) -> None:
-    """Adds the gradients of `variables` to the `.g` of the leaves that they were computed from, of all or of none.
+    """Adds the gradients of `variables` to the `.g` of the leaves. If it fails, no `.g` changes.
 
     Args:
-        variables: What to differentiate: one or several. Those that require no grad are skipped.
-        grad_variables: The gradients to start from, one for each: Variables, arrays or numbers of their shapes. None
-            stands for one, where the variable has one element.
-        retain_graph: Keep the values that the functions need, so that the graph can be differentiated again; as
-            `create_graph` by default.
-        create_graph: Make gradients that can be differentiated themselves: see `Variable.grad_variable`. Set `.grad` to
-            None afterwards, or the leaves and the graph keep each other alive.
-        inputs: The leaves to add to; all by default. Only what leads to them is run, and given back.
+        variables: One or several variables to differentiate. Variables that do not require grad are skipped.
+        grad_variables: The gradients of `variables`, one for each: Variables, arrays or numbers of their shapes. None
+            means 1, for a variable of one element.
+        retain_graph: Whether to keep saved values, so that the graph can be differentiated again; by default the same
+            as `create_graph`.
+        create_graph: Whether the gradients can be differentiated themselves; see `Variable.grad_variable`. Set `.grad`
+            to None afterwards, or the leaves and the graph keep each other alive.
+        inputs: The leaves to add to; by default all. Only functions on the way to them run, and only their saved
+            values are freed.
 
     Raises:
-        RuntimeError: If none of `variables` requires grad, gradients are missing or do not fit, or `inputs` is empty or
-            holds something else than leaves that require grad.
-        GraphFreedError: If the graph was differentiated before without being retained.
-        ModifiedError: If a value that is needed changed since it was computed.
-        TypeError: If an argument is no Variable.
+        RuntimeError: If none of `variables` requires grad, or gradients are missing or do not fit. Also if `inputs` is
+            empty or has an item other than a leaf that requires grad.
+        GraphFreedError: If the graph was differentiated before and not retained.
+        ModifiedError: If a needed value changed since it was computed.
+        TypeError: If an argument is not a Variable.
 
         >>> import kinnor as nn
         >>> from kinnor import autodiff
@@ -88,26 +89,26 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Variable | None, ...]:
-    """The gradients of `outputs` by `inputs`, which may be any variables on the way; no `.g` changes.
+    """The gradients of `outputs` with respect to `inputs`, which may be leaves or computed. No `.g` changes.
 
     Args:
-        outputs: What to differentiate: one or several.
-        inputs: What to differentiate by: one or several.
-        grad_outputs: As the `grad_variables` of `backward`.
-        retain_graph: As of `backward`.
-        create_graph: Make results that can be differentiated themselves. Within a function that is differentiated, as
-            by `value_and_grad`, they always can be, unless `no_grad` is on.
-        only_inputs: Of no effect.
-        allow_unused: Return None for an input that no output depends on, which is an error otherwise.
-        is_grads_batched: The first axis of each of `grad_outputs` counts gradients to start from one after the other;
-            results get it too. (They are computed one by one.)
-        materialize_grads: Return zeros instead of None.
+        outputs: One or several variables to differentiate.
+        inputs: One or several variables with respect to which to differentiate.
+        grad_outputs: The gradients of `outputs`, like `grad_variables` of `backward`.
+        retain_graph: Whether to keep saved values, like `retain_graph` of `backward`.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated,
+            for example by `value_and_grad`, they always can, except under `no_grad`.
+        only_inputs: No effect.
+        allow_unused: Whether to return None for an input that no output depends on. Otherwise it is an error.
+        is_grads_batched: Whether the first axis of each of `grad_outputs` is a batch of gradients. Results have the
+            same first axis. They are computed one by one.
+        materialize_grads: Whether to return zeros instead of None.
 
     Returns:
-        One gradient for each input, which requires grad if `create_graph` is set.
+        One gradient for each input. It requires grad if `create_graph` is set.
 
     Raises:
-        RuntimeError: As by `backward`, and if an input requires no grad or is not used.
+        RuntimeError: In the cases of `backward`, and if an input does not require grad or is not used.
         ValueError: If `materialize_grads` is set and `allow_unused` is False.
 
         >>> import kinnor as nn
@@ -138,33 +139,33 @@ def grad(
             raise GraphError(f"grad: One of the differentiated Variables does not require grad: number {i} of inputs")
     unused = bool(allow_unused) or materialize_grads
     if _check.flag("grad", "is_grads_batched", is_grads_batched):
-        found = one_by_one(ys, xs, grad_outputs, retain, create_graph, unused)
+        found = batched_gradients(ys, xs, grad_outputs, retain, create_graph, unused)
     else:
         seeds = starting_gradients("grad", ys, grad_outputs)
-        found = captured(ys, xs, seeds, retain, create_graph, unused)
+        found = gradients_of(ys, xs, seeds, retain, create_graph, unused)
     if not materialize_grads:
         return tuple(found)
     return tuple(zeros(x, create_graph) if g is None else g for x, g in zip(xs, found, strict=True))
 
 
 def graph_flags(op: str, retain_graph: Any, create_graph: Any) -> tuple[bool, bool]:
-    """Whether gradients become a graph, and whether the graph that they come from is retained."""
+    """The checked `create_graph`, and `retain_graph` with its default."""
     create = _check.flag(op, "create_graph", create_graph)
     return create, create if retain_graph is None else _check.flag(op, "retain_graph", retain_graph)
 
 
-def captured(
+def gradients_of(
     ys: list[Edge], xs: list[Edge], seeds: list[Variable | None], retain: bool, create_graph: bool, unused: bool
 ) -> list[Variable | None]:
-    """The gradients of `ys` by `xs`."""
+    """The gradients of `ys` with respect to `xs`. Unused inputs are None if `unused`, else an error."""
     outputs, inputs = [core_edge(y) for y in ys], [core_edge(x) for x in xs]
     return _core.differentiate(outputs, seeds, inputs, retain, create_graph, unused)
 
 
-def one_by_one(
+def batched_gradients(
     ys: list[Edge], xs: list[Edge], given: Any, retain: bool, create_graph: bool, unused: bool
 ) -> list[Variable | None]:
-    """The gradients for each of a batch of gradients to start from, joined along a new first axis."""
+    """The gradients for each item of a batch of output gradients, stacked along a new first axis."""
     from .. import functions as F
     from ..modes import auto_forward
 
@@ -179,7 +180,7 @@ def one_by_one(
     rows = []
     for at in range(n):
         seeds = starting_gradients("grad", ys, [batch[at] for batch in batches])
-        rows.append(captured(ys, xs, seeds, retain or at < n - 1, create_graph, unused))
+        rows.append(gradients_of(ys, xs, seeds, retain or at < n - 1, create_graph, unused))
     outer = _core.set_grad_mode(create_graph)
     try:
         with auto_forward():
@@ -189,14 +190,14 @@ def one_by_one(
 
 
 def zeros(x: Edge, need_grad: bool) -> Variable:
-    """What is returned for an input that is not used."""
+    """The zero gradient of an unused input."""
     if not isinstance(x, Variable):
         raise GraphError("grad: expected Variables with materialize_grads, got a GradientEdge that is not used")
     return Variable.from_numpy_array(np.zeros(x.shape, np.float32), need_grad=need_grad)
 
 
 def several(call: str, given: Any) -> list[Any]:
-    """A list of what may be one or several gradients."""
+    """One or several output gradients as a list."""
     one = (Variable, NdArray, np.ndarray, np.generic, int, float)
     if given is None or isinstance(given, one):
         return [given]
@@ -206,12 +207,12 @@ def several(call: str, given: Any) -> list[Any]:
 
 
 def is_list(given: Any) -> bool:
-    """Whether something has items; texts and dicts are not lists of anything here."""
+    """True for an iterable other than a string or mapping."""
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping))
 
 
 def edges(call: str, what: str, given: Any) -> list[Edge]:
-    """A list of variables and edges from one or several."""
+    """One or several variables and edges as a checked list."""
     if isinstance(given, (Variable, GradientEdge)):
         return [given]
     many = _check.items(call, what, given) if is_list(given) else [given]
@@ -222,7 +223,7 @@ def edges(call: str, what: str, given: Any) -> list[Edge]:
 
 
 def leaves(given: Any) -> list[Edge]:
-    """What `backward` may add to."""
+    """The checked argument `inputs` of `backward`: leaves that require grad."""
     xs = edges("backward", "inputs", given)
     if not xs:
         raise GraphError("backward: expected leaves to add to, but inputs cannot be empty")
@@ -235,21 +236,21 @@ def leaves(given: Any) -> list[Edge]:
 
 
 def requires_grad(edge: Edge) -> bool:
-    """Whether gradients flow along."""
+    """True if a variable or edge requires grad."""
     if isinstance(edge, Variable):
         return edge.requires_grad
     return edge.node.variable.requires_grad if isinstance(edge.node, AccumulateGrad) else True
 
 
 def core_edge(edge: Edge) -> Any:
-    """What the engine takes."""
+    """An edge in the engine's form: a variable, or a function and the index of its output."""
     if isinstance(edge, Variable):
         return edge
     return edge.node.variable if isinstance(edge.node, AccumulateGrad) else (edge.node.function, edge.output_nr)
 
 
 def starting_gradients(call: str, ys: list[Edge], given: Any) -> list[Variable | None]:
-    """The gradients to start from: a variable, or None for one."""
+    """The gradients of `ys` as variables. None means 1."""
     if not ys:
         raise GraphError(f"{call}: expected variables to differentiate, got none")
     if not any(map(requires_grad, ys)):
@@ -263,7 +264,7 @@ def starting_gradients(call: str, ys: list[Edge], given: Any) -> list[Variable |
 
 
 def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None:
-    """The gradient to start from for one variable."""
+    """The gradient of variable `i` as a variable of its shape. None means 1."""
     shape = y.shape if isinstance(y, Variable) else None
     if given is None:
         if shape is None:

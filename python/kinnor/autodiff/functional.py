@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Compute at once, with a graph."""
+    """Runs functions eagerly and with gradients, in a `with` block."""
     with auto_forward(), enable_grad():
         yield
 
@@ -35,18 +35,18 @@ def at_once() -> Iterator[None]:
 def value_and_grad(
     func: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, create_graph: bool = False
 ) -> Function:
-    """A function that returns what `func` returns, and its gradient.
+    """A function that returns the result of `func` and its gradient.
 
     Args:
-        func: Takes variables and returns a variable of one element.
-        argnums: Number of the argument to differentiate by, or several.
-        has_aux: `func` returns a pair of that variable and something else, which is passed on.
-        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
-            is differentiated.
+        func: A function from variables to a variable of one element.
+        argnums: Index of the argument with respect to which to differentiate, or several.
+        has_aux: Whether `func` returns a pair of that variable and any other object.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated
+            they always can.
 
     Returns:
-        A function of the same arguments that returns the value (the pair, with `has_aux`) and one gradient, or a tuple
-        of them where several were asked for. Arguments may be arrays.
+        A function of the same arguments. It returns the result (the pair, with `has_aux`) and one gradient, or a tuple
+        of gradients for several `argnums`. Arguments may be arrays.
 
         >>> import numpy as np
         >>> from kinnor import autodiff, functions as F
@@ -58,6 +58,7 @@ def value_and_grad(
 
     @functools.wraps(func)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
+        """Returns the result of `func` and its gradient."""
         create = create_graph or is_nested()
         with at_once():
             given = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray) else x for x in args]
@@ -66,7 +67,7 @@ def value_and_grad(
             with differentiating():
                 result = func(*given, **kwargs)
             value = result[0] if has_aux else result
-            found = by_all([value], [given[n] for n in numbers], None, create, False)
+            found = gradients_or_zeros([value], [given[n] for n in numbers], None, create, False)
         return result, found[0] if isinstance(argnums, int) else tuple(found)
 
     return differentiated
@@ -75,18 +76,18 @@ def value_and_grad(
 def vjp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """The product of `v` with the Jacobian of `func`: what a backward run computes.
+    """The vector-Jacobian product of `func`, computed by one backward run.
 
     Args:
-        func: Takes variables and returns one or several.
+        func: A function from variables to one or several variables.
         inputs: A variable or an array, or a tuple of them.
-        v: As many as `func` returns, of these shapes; may be left out where it returns one element.
-        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
-            is differentiated.
-        strict: Raise where an output does not depend on an input, rather than give zeros.
+        v: One array for each output, of its shape. It may be omitted for a single output of one element.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated
+            they always can.
+        strict: Whether to raise an error if an output does not depend on an input, instead of returning zeros.
 
     Returns:
-        What `func` returns, and one product for each input; tuples where tuples were given.
+        The outputs of `func`, and one product for each input. Each is a tuple if `func` returns, or `inputs` is, one.
 
     Raises:
         RuntimeError: If `v` does not fit.
@@ -100,26 +101,26 @@ def vjp(
     create_graph = create_graph or is_nested()
     with at_once():
         xs, ys, several_out = evaluated("vjp", func, inputs, create_graph)
-        vs = None if v is None else like("vjp", ys, v, create_graph)
-        found = by_all(ys, xs, vs, create_graph, strict)
-    return released(ys, several_out, create_graph), restored(found, inputs)
+        vs = None if v is None else vectors_of("vjp", ys, v, create_graph)
+        found = gradients_or_zeros(ys, xs, vs, create_graph, strict)
+    return as_returned(ys, several_out, create_graph), per_input(found, inputs)
 
 
 def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """The product of the Jacobian of `func` with `v`: how it changes along `v`. It is found by differentiating twice.
+    """The Jacobian-vector product of `func`, its derivative along `v`. It is computed by two backward runs.
 
     Args:
-        func: Takes variables and returns one or several.
+        func: A function from variables to one or several variables.
         inputs: A variable or an array, or a tuple of them.
-        v: As many as there are inputs, of their shapes; may be left out where there is one of one element.
-        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
-            is differentiated.
-        strict: Raise where an output does not depend on an input, rather than give zeros.
+        v: One array for each input, of its shape. It may be omitted if all inputs have one element.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated
+            they always can.
+        strict: Whether to raise an error if an output does not depend on an input, instead of returning zeros.
 
     Returns:
-        What `func` returns, and one product for each of that.
+        The outputs of `func`, and one product for each output.
 
     Raises:
         RuntimeError: If `v` does not fit.
@@ -133,27 +134,27 @@ def jvp(
     create_graph = create_graph or is_nested()
     with at_once():
         xs, ys, several_out = evaluated("jvp", func, inputs, create_graph)
-        vs = like("jvp", xs, 1.0 if v is None and all(x.size == 1 for x in xs) else v, create_graph)
-        # The gradients are linear in what they start from: their derivative by that is the product.
+        vs = vectors_of("jvp", xs, 1.0 if v is None and all(x.size == 1 for x in xs) else v, create_graph)
+        # The vector-Jacobian product is linear in its vector. Its derivative along `v` is the result.
         us = [leaf(np.zeros(y.shape), False) for y in ys]
-        gradients = by_all(ys, xs, us, True, strict)
-        found = by_all(gradients, us, vs, create_graph, False)
-    return released(ys, several_out, create_graph), tuple(found) if several_out else found[0]
+        gradients = gradients_or_zeros(ys, xs, us, True, strict)
+        found = gradients_or_zeros(gradients, us, vs, create_graph, False)
+    return as_returned(ys, several_out, create_graph), tuple(found) if several_out else found[0]
 
 
 def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bool = False) -> Any:
-    """The Jacobian of `func`: the derivative of each element of what it returns by each element of what it takes.
+    """The Jacobian of `func`: the derivative of each output element with respect to each input element.
 
     Args:
-        func: Takes variables and returns one or several.
+        func: A function from variables to one or several variables.
         inputs: A variable or an array, or a tuple of them.
-        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
-            is differentiated.
-        strict: Raise where an output does not depend on an input, rather than give zeros.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated
+            they always can.
+        strict: Whether to raise an error if an output does not depend on an input, instead of returning zeros.
 
     Returns:
-        An array of the shape of the output followed by that of the input; a tuple over outputs of tuples over inputs
-        where there are several.
+        A variable of shape (*output, *input). For several outputs or inputs, a tuple over outputs of tuples over
+        inputs.
 
         >>> from kinnor import autodiff
         >>> import numpy as np
@@ -165,32 +166,35 @@ def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bo
         xs, ys, several_out = evaluated("jacobian", func, inputs, create_graph)
         found = []
         for y in ys:
-            rows = [by_all([y], xs, [unit(y, at)], create_graph, strict, retain=True) for at in range(y.size)]
+            rows = [
+                gradients_or_zeros([y], xs, [unit(y, at)], create_graph, strict, retain=True) for at in range(y.size)
+            ]
             columns = zip(*rows, strict=True)
             blocks = (
                 [joined(column, (*y.shape, *x.shape)) for x, column in zip(xs, columns, strict=True)]
                 if rows
                 else [leaf(np.zeros((*y.shape, *x.shape)), False) for x in xs]
             )
-            found.append(restored([b if create_graph else b.detach() for b in blocks], inputs))
+            found.append(per_input([b if create_graph else b.detach() for b in blocks], inputs))
     return tuple(found) if several_out else found[0]
 
 
 def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: bool = False) -> Any:
-    """The second derivatives of a function with one element as its value.
+    """The Hessian of `func`: the second derivatives of a function with a single value.
 
     Args:
-        func: Takes variables and returns a variable of one element.
+        func: A function from variables to a variable of one element.
         inputs: A variable or an array, or a tuple of them.
-        create_graph: Make results that can be differentiated themselves, as they always can be within a function that
-            is differentiated.
-        strict: Raise where the value or its gradient does not depend on an input, rather than give zeros.
+        create_graph: Whether results can be differentiated themselves. Inside of a function that is differentiated
+            they always can.
+        strict: Whether to raise an error if the value or its gradient does not depend on an input, instead of
+            returning zeros.
 
     Returns:
-        An array of the shape of the input twice; a tuple of tuples where there are several inputs.
+        A variable of shape (*input, *input); for a tuple of inputs, a tuple of tuples.
 
     Raises:
-        RuntimeError: If `func` returns something else than one element.
+        RuntimeError: If `func` does not return one element.
 
         >>> from kinnor import autodiff, functions as F
         >>> import numpy as np
@@ -199,23 +203,24 @@ def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: boo
     """
 
     def gradient(*xs: Variable) -> Any:
+        """The gradient of `func`."""
         y = func(*xs)
         if not isinstance(y, Variable) or y.size != 1:
             raise GraphError("hessian: expected a function that returns a Variable of one element")
-        found = by_all([y], list(xs), None, True, strict)
+        found = gradients_or_zeros([y], list(xs), None, True, strict)
         return tuple(found) if isinstance(inputs, tuple) else found[0]
 
     return jacobian(gradient, inputs, create_graph, strict)
 
 
 def leaf(x: Any, create_graph: bool) -> Variable:
-    """A variable to differentiate by. It continues the graph of `x`, or is a new leaf."""
+    """A variable with respect to which to differentiate. It extends the graph of `x` if wanted, or is a new leaf."""
     if not isinstance(x, Variable):
         array = x.data if isinstance(x, NdArray) else np.asarray(x)
         return Variable.from_numpy_array(array if array.dtype.kind == "f" else array.astype(np.float32), need_grad=True)
     if create_graph and x.requires_grad:
         return F.identity(x)
-    # It has a gradient of its own. An unlinked copy would share the gradient of `x`.
+    # The leaf needs its own gradient. An unlinked copy would share the gradient of `x`.
     own = Variable(x.shape, need_grad=True)
     own.data = x.data
     return own
@@ -224,7 +229,7 @@ def leaf(x: Any, create_graph: bool) -> Variable:
 def evaluated(
     call: str, func: Function, inputs: Any, create_graph: bool
 ) -> tuple[list[Variable], list[Variable], bool]:
-    """Inputs and outputs of `func`, and whether it returns several."""
+    """Inputs and outputs of `func` as lists, and whether it returns several outputs."""
     xs = [leaf(x, create_graph) for x in (inputs if isinstance(inputs, tuple) else (inputs,))]
     with differentiating():
         y = func(*xs)
@@ -235,7 +240,7 @@ def evaluated(
     return xs, ys, isinstance(y, (tuple, list))
 
 
-def by_all(
+def gradients_or_zeros(
     ys: list[Variable],
     xs: list[Variable],
     vs: list[Variable] | None,
@@ -243,7 +248,7 @@ def by_all(
     strict: bool,
     retain: bool | None = None,
 ) -> list[Variable]:
-    """The gradients of `ys` by `xs`; zeros where nothing depends on them."""
+    """The gradients of `ys` with respect to `xs`. Unused inputs get zeros, or raise an error if `strict`."""
     if not any(y.requires_grad for y in ys):
         if strict:
             raise GraphError(
@@ -254,8 +259,8 @@ def by_all(
     return list(grad(ys, xs, vs, retain, create_graph, **options))  # type: ignore[arg-type]
 
 
-def like(call: str, variables: list[Variable], given: Any, create_graph: bool) -> list[Variable]:
-    """Vectors of the shapes of some variables, each with its graph if that is wanted."""
+def vectors_of(call: str, variables: list[Variable], given: Any, create_graph: bool) -> list[Variable]:
+    """The argument `v` as a list with one variable for each of `variables`, of its shape."""
     many = list(given) if isinstance(given, tuple) else [given]
     if given is None or len(many) != len(variables):
         raise GraphError(f"{call}: expected v with {len(variables)} arrays, got {0 if given is None else len(many)}")
@@ -271,23 +276,23 @@ def like(call: str, variables: list[Variable], given: Any, create_graph: bool) -
 
 
 def unit(y: Variable, at: int) -> Variable:
-    """One at one element, zeros elsewhere."""
+    """A variable of the shape of `y` with a one at index `at` and zeros elsewhere."""
     one = np.zeros(y.size)
     one[at] = 1
     return Variable.from_numpy_array(one.reshape(y.shape))
 
 
 def joined(rows: Sequence[Variable], shape: tuple[int, ...]) -> Variable:
-    """Rows as one array."""
+    """Rows stacked and reshaped to `shape`."""
     return F.reshape(F.stack(*rows, axis=0), shape)
 
 
-def released(ys: list[Variable], several: bool, create_graph: bool) -> Any:
-    """What the function returned; without its graph unless that is wanted."""
+def as_returned(ys: list[Variable], several: bool, create_graph: bool) -> Any:
+    """The outputs as `func` returned them, detached unless `create_graph`."""
     ys = ys if create_graph else [y.detach() for y in ys]
     return tuple(ys) if several else ys[0]
 
 
-def restored(found: list[Variable], inputs: Any) -> Any:
-    """One for each input, as these were given."""
+def per_input(found: list[Variable], inputs: Any) -> Any:
+    """Results for each input: a tuple if `inputs` is one, else a single result."""
     return tuple(found) if isinstance(inputs, tuple) else found[0]

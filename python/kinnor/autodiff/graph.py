@@ -1,4 +1,4 @@
-"""Looking at the graph from its outputs back: nodes and the edges that gradients flow along."""
+"""Inspection of the backward graph, with PyTorch's names: nodes, and edges along which gradients flow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["AccumulateGrad", "GradientEdge", "Node", "get_gradient_edge"]
 
 
 class Node:
-    """A function as gradients flow through it.
+    """A function as a node of the backward graph.
 
     Args:
         function: The function.
@@ -27,7 +27,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | AccumulateGrad | None, int], ...]:
-        """For each input where its gradient flows to: a node and the number of its output, or None if nowhere."""
+        """The target of each input's gradient: a node and the index of its output, or (None, 0) without gradient."""
         edges = (get_gradient_edge(x) if x.requires_grad else (None, 0) for x in self.function.inputs)
         return tuple((node, number) for node, number in edges)
 
@@ -42,7 +42,7 @@ class Node:
 
 
 class AccumulateGrad:
-    """Where the gradient of a leaf adds up.
+    """The node of the backward graph that accumulates the gradient of a leaf.
 
     Args:
         variable: The leaf.
@@ -56,7 +56,7 @@ class AccumulateGrad:
         self.variable = variable
 
     def name(self) -> str:
-        """The name that PyTorch gives it."""
+        """PyTorch's name of this node."""
         return "AccumulateGrad"
 
     def __eq__(self, other: object) -> bool:
@@ -70,11 +70,11 @@ class AccumulateGrad:
 
 
 class GradientEdge(NamedTuple):
-    """An output of a node: what gradients of a variable flow along. It keeps the graph alive, but not the variable.
+    """An edge of the backward graph, which stands for a variable. It keeps the graph alive, but not the variable.
 
     Args:
-        node: The node.
-        output_nr: Which of its outputs.
+        node: The node that computes the variable.
+        output_nr: Index of the node's output.
     """
 
     node: Node | AccumulateGrad
@@ -82,7 +82,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(variable: Variable) -> GradientEdge:
-    """The edge that the gradient of a variable flows along; `autodiff.grad` and `autodiff.backward` take it instead.
+    """The gradient edge of a variable. `autodiff.grad` and `autodiff.backward` accept it instead of the variable.
 
     Args:
         variable: A variable that requires grad.
@@ -91,7 +91,7 @@ def get_gradient_edge(variable: Variable) -> GradientEdge:
         The edge.
 
     Raises:
-        RuntimeError: If it requires no grad.
+        RuntimeError: If the variable does not require grad.
 
         >>> import kinnor as nn
         >>> from kinnor.autodiff.graph import get_gradient_edge

@@ -1,4 +1,4 @@
-"""Grad modes: whether what is built now takes part in differentiation. They hold for one thread, and one task in it."""
+"""Grad modes: enable or disable gradients of newly built functions, for the current thread or task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F")
 
 
 class GradMode:
-    """A grad mode as a context manager and as a decorator. One object may be entered again while it is entered."""
+    """A grad mode as a context manager and a decorator. One object may be entered repeatedly, also nested."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
@@ -36,13 +36,13 @@ class GradMode:
             self.entered.remove(left)
 
     def __call__(self, f: F) -> F:
-        """Decorate a function, generator function or coroutine function: each call runs in this mode."""
+        """Decorates a function, generator function or coroutine function: each call runs in this mode."""
         decorated: F = decorate(f, self.mode)
         return decorated
 
 
 def decorate(f: Any, mode: bool) -> Any:
-    """Run each call of a function in a grad mode; of generators and coroutines, each step."""
+    """A function whose calls run in a grad mode. Of generators and coroutines, each step does."""
     if inspect.isclass(f) or not callable(f):
         raise TypeError(f"grad mode: expected a function to decorate, got {f!r}")
     if inspect.isgeneratorfunction(f):
@@ -76,12 +76,12 @@ class Awaiting:
         self.mode = mode
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Step through the coroutine."""
+        """Runs the coroutine step by step."""
         return steps(self.coroutine, self.mode)
 
 
 def steps(inner: Any, mode: bool) -> Generator[Any, Any, Any]:
-    """Step through a generator or coroutine in a grad mode, which its consumer does not see."""
+    """Runs a generator or coroutine step by step in a grad mode. Between steps the caller's mode applies."""
     step, argument = inner.send, None
     try:
         while True:
@@ -102,13 +102,13 @@ def steps(inner: Any, mode: bool) -> Generator[Any, Any, Any]:
 
 
 class no_grad(GradMode):
-    """What is built within needs no gradient: a context manager, and a decorator with or without parentheses.
+    """Builds functions without gradients: a context manager, and a decorator with or without parentheses.
 
-    Variables that are made by hand keep their own flag; parameters stay registered as they are and are handed to the
-    graph as needing none.
+    Explicitly created variables keep their `need_grad`. Registered parameters do not change, but enter the graph with
+    `need_grad=False`.
 
     Args:
-        no_grad_: False leaves gradients on; a function is decorated.
+        no_grad_: False leaves gradients enabled. A function is decorated.
 
         >>> import kinnor as nn
         >>> x = nn.Variable((2,), need_grad=True)
@@ -119,7 +119,7 @@ class no_grad(GradMode):
     """
 
     def __new__(cls, no_grad_: Any = True) -> Any:
-        """Decorate at once where a function is given."""
+        """Decorates the argument if it is a function."""
         if callable(no_grad_):
             return decorate(no_grad_, False)
         return super().__new__(cls)
@@ -129,10 +129,10 @@ class no_grad(GradMode):
 
 
 class enable_grad(GradMode):
-    """What is built within may need a gradient, also inside of `no_grad`."""
+    """Builds functions with gradients, even inside of `no_grad`: a context manager and a decorator."""
 
     def __new__(cls, function: Any = None) -> Any:
-        """Decorate at once where a function is given."""
+        """Decorates the argument if it is a function."""
         if callable(function):
             return decorate(function, True)
         return super().__new__(cls)
@@ -144,10 +144,12 @@ class enable_grad(GradMode):
 
 
 class set_grad_enabled(GradMode):
-    """Sets the grad mode at once; as a context manager it is set back on leaving, as a decorator it holds for calls.
+    """Sets the grad mode immediately. As a context manager it restores the mode on exit.
+
+    As a decorator it applies to calls of the function only.
 
     Args:
-        mode: Whether what is built from now on may need a gradient.
+        mode: True to build functions with gradients.
     """
 
     def __init__(self, mode: bool) -> None:
@@ -160,13 +162,13 @@ class set_grad_enabled(GradMode):
         super().__enter__()
 
     def __call__(self, f: F) -> F:
-        """Decorate a function; the mode is as it was before."""
+        """Decorates a function, and restores the mode from before."""
         _core.put_mode("grad", self.before)
         return super().__call__(f)
 
 
 def is_grad_enabled() -> bool:
-    """Whether what is built now may need a gradient.
+    """True if newly built functions may have gradients.
 
     Returns:
         The mode of this thread.

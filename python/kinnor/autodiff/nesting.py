@@ -1,4 +1,4 @@
-"""Derivatives within derivatives: they are part of what is differentiated, so that they need a graph."""
+"""Nested derivatives: a derivative inside of a differentiated function needs a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _is_differentiated: ContextVar[bool] = ContextVar("kinnor.autodiff.is_differenti
 
 @contextmanager
 def differentiating() -> Iterator[None]:
-    """A function runs that will be differentiated."""
+    """Marks a `with` block that runs a function to be differentiated."""
     token = _is_differentiated.set(True)
     try:
         yield
@@ -27,5 +27,5 @@ def differentiating() -> Iterator[None]:
 
 
 def is_nested() -> bool:
-    """True if a derivative that is taken now will be differentiated, unless `no_grad` says otherwise."""
+    """True if a derivative taken now will itself be differentiated. False under `no_grad`."""
     return _is_differentiated.get() and is_grad_enabled()

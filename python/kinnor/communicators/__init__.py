@@ -1,6 +1,6 @@
-"""Programs of several processes, which MPI carries: NNabla's communicators, and what they make possible.
+"""Distributed training over MPI: NNabla's communicators, pipelines and sharded solvers.
 
-One process needs no MPI: each communicator is there, and its sums are the process's own values.
+A program of one process needs no MPI: all communicators work, and sums are the process's own values.
 
 >>> import kinnor as nn
 >>> import kinnor.communicators as C

@@ -1,4 +1,4 @@
-"""What communicators are given beside arrays, checked: groups, contexts and parameters."""
+"""Checks of communicators' arguments other than arrays: groups, contexts and parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["name_and_ranks", "names_of", "parameters_of", "variables"]
 
 
 def name_and_ranks(op: str, given: Any) -> tuple[str, list[int]]:
-    """A name and whole numbers, as `new_group` takes them."""
+    """The checked argument of `new_group`: a name and ranks."""
     name, ranks = _pair(op, "name_ranks", given, "a name and a list of ranks")
     if not isinstance(ranks, (list, tuple, range, np.ndarray)):
         raise CallError(f"{op}: expected the ranks to be a list, got {ranks!r}")
@@ -23,13 +23,13 @@ def name_and_ranks(op: str, given: Any) -> tuple[str, list[int]]:
 
 
 def parameters_of(op: str, given: Any) -> tuple[Context, dict[str, Variable]]:
-    """A context and variables by their names."""
+    """The checked pair of a context and variables by name."""
     context, parameters = _context_and(op, given, "variables by their names")
     return context, variables(op, parameters)
 
 
 def names_of(op: str, given: Any) -> tuple[Context, list[str]]:
-    """A context and names of parameters."""
+    """The checked pair of a context and names of parameters."""
     context, names = _context_and(op, given, "names of parameters")
     if isinstance(names, str) or not hasattr(names, "__iter__"):
         raise CallError(f"{op}: expected a list of names of parameters, got {names!r}")
@@ -37,7 +37,7 @@ def names_of(op: str, given: Any) -> tuple[Context, list[str]]:
 
 
 def variables(op: str, given: Any) -> dict[str, Variable]:
-    """Variables by their names."""
+    """The checked argument as a dict of variables by name."""
     if not isinstance(given, Mapping):
         raise CallError(f"{op}: expected variables by their names, got {given!r}")
     for name, variable in given.items():
@@ -47,6 +47,7 @@ def variables(op: str, given: Any) -> dict[str, Variable]:
 
 
 def _context_and(op: str, given: Any, what: str) -> tuple[Context, Any]:
+    """The checked pair of a context and another item; `what` describes the other item."""
     context, rest = _pair(op, "ctx_param_dict", given, f"a context and {what}")
     if not isinstance(context, Context):
         raise CallError(f"{op}: expected a Context, got {context!r}")
@@ -54,6 +55,7 @@ def _context_and(op: str, given: Any, what: str) -> tuple[Context, Any]:
 
 
 def _pair(op: str, name: str, given: Any, what: str) -> tuple[Any, Any]:
+    """The two items of an argument. Raises CallError for anything but a pair; `what` describes it."""
     if isinstance(given, (tuple, list)) and len(given) == 2:
         return given[0], given[1]
     raise CallError(f"{op}: expected `{name}` to be {what}, got {given!r}")

@@ -1,4 +1,4 @@
-"""Arrays of a collective: what may be given as them, and how several become one. Knows no processes."""
+"""Arrays of a collective: checks of arguments, and packing of several arrays into one."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ __all__ = ["by_type", "dtype_of", "listed", "one", "run_packed", "several", "sum
 
 
 def one(op: str, name: str, value: Any) -> NdArray:
-    """Refuse what is no array."""
+    """The argument, unchanged. Raises CallError unless it is an NdArray."""
     if isinstance(value, NdArray):
         return value
     raise CallError(f"{op}: expected `{name}` to be an NdArray, got {value!r}")
 
 
 def several(op: str, name: str, value: Any) -> list[NdArray]:
-    """Refuse what is no list or tuple of arrays."""
+    """The argument as a list. Raises CallError unless it is a list or tuple of NdArrays."""
     if isinstance(value, (list, tuple)) and all(isinstance(each, NdArray) for each in value):
         return list(value)
     raise CallError(f"{op}: expected `{name}` to be a list of NdArrays, got {value!r}")
 
 
 def listed(op: str, name: str, value: NdArray | Sequence[NdArray]) -> list[NdArray]:
-    """An array or several; refuse everything else."""
+    """An NdArray, or a list or tuple of them, as a list. Raises CallError for other types."""
     return [value] if isinstance(value, NdArray) else several(op, name, value)
 
 
 def dtype_of(array: NdArray) -> np.dtype[Any]:
-    """The type of the values: float32, if nothing was written yet."""
+    """The element type; float32 if nothing was written yet."""
     return np.dtype(array.get_data("r").dtype)
 
 
 def by_type(arrays: list[NdArray]) -> list[list[NdArray]]:
-    """Arrays that can be packed together."""
+    """Arrays grouped by element type, so that each group can be packed."""
     types: dict[Any, list[NdArray]] = {}
     for array in arrays:
         types.setdefault(dtype_of(array), []).append(array)
@@ -49,10 +49,7 @@ def by_type(arrays: list[NdArray]) -> list[list[NdArray]]:
 
 
 def summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which values are summed: one that MPI knows, and that loses nothing.
-
-    Half precision is summed in float32; truth values are counted, and are true if one is.
-    """
+    """The type in which MPI sums values of `dtype` without loss: float32 for 16-bit floats, int32 for bool."""
     known = np.dtype(dtype)
     if known.kind == "b":
         return np.dtype(np.int32)
@@ -60,7 +57,14 @@ def summed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def run_packed(arrays: list[NdArray], run: Callable[[NDArray[Any]], None], divisor: int, write: bool) -> None:
-    """Run a collective over arrays of one type, in one array where there are several."""
+    """Runs a collective on arrays of one element type, packed into one array.
+
+    Args:
+        arrays: The arrays.
+        run: The collective, in place on a NumPy array.
+        divisor: Divisor of the result.
+        write: Whether to copy the result back to the arrays.
+    """
     views = [array.get_data("rw" if write else "r") for array in arrays]
     dtype = views[0].dtype
     wide = summed_in(dtype)

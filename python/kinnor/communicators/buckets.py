@@ -1,7 +1,7 @@
-"""Gradients that are summed over processes in buckets, in the order in which a backward run completes them.
+"""All-reduce of gradients in buckets, in the order in which a backward run completes them.
 
-A bucket is a range of one flat array, whose parts are the gradients: MPI sums it where it is. All processes send the
-same buckets in the same order, whatever order their own runs complete them in.
+The gradients are views of one flat array. A bucket is a range of it, which MPI sums in place. All processes send the
+same buckets in the same order, even if their runs complete gradients in different orders.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Bucket(NamedTuple):
 
 
 class AllReduceCallback(CommunicatorBackwardCallback):
-    """Sums gradients over processes during a backward run. Communicators make it.
+    """Sums gradients over processes during a backward run. `Communicator.get_all_reduce_callback` makes it.
 
     Args:
-        communicator: Whose processes.
-        members: Those of the group.
-        variables: Parameters by their names, whose gradients may move to one array; None where they stay.
-        grads: The gradients by these names.
-        packing_size: Number of values of a bucket.
+        communicator: The communicator.
+        members: The processes of the group.
+        variables: Parameters by name, if their gradients may move to one flat array; else None.
+        grads: The gradients by name.
+        packing_size: Number of values in a bucket.
         division: Whether to divide by the number of processes.
         scale_grad: Factor of the gradients before they are summed.
-        dtype: The type that is sent, or None.
-        overlap: `"auto"`, `"none"`, `"blocking"` or `"thread"`.
+        dtype: The 16-bit type in which gradients are sent, or None to send them unchanged.
+        overlap: `"auto"`, `"none"`, `"blocking"` or `"thread"`, as in `get_all_reduce_callback`.
 
     Raises:
         CommunicatorError: If `dtype` or `overlap` is unknown.
@@ -94,10 +94,11 @@ class AllReduceCallback(CommunicatorBackwardCallback):
 
     @property
     def overlap(self) -> str:
-        """When gradients are sent: `"none"`, `"blocking"` or `"thread"`."""
+        """The time at which gradients are sent: `"none"` (after the run), `"blocking"` or `"thread"`."""
         return self._overlap
 
     def _start_run(self) -> None:
+        """Resets the state of a backward run."""
         self._due: dict[Function, int] = {}
         self._are_in_place = False
         self._sent = 0
@@ -106,13 +107,13 @@ class AllReduceCallback(CommunicatorBackwardCallback):
     # --- During the run
 
     def on_finish_function_backward(self, f: Function) -> None:
-        """Note whose gradients are complete, and send the buckets that are.
+        """Send the buckets that `f` has completed.
 
         Args:
             f: The function that ran backward.
         """
         due = self._due.pop(f, None)
-        if due is None:  # the first function of a run, perhaps after one that was broken off
+        if due is None:  # the first function of a run, perhaps after an interrupted one
             self._wait()
             self._start_run()
             self._plan_run(f)
@@ -121,7 +122,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             self._send()
 
     def on_finish_backward(self) -> None:
-        """Send what is left, and wait for all."""
+        """Send the remaining buckets, and wait for all sums."""
         if self._flat is None:
             self._reduce_packed()
             self._arrange()
@@ -134,10 +135,10 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         self._start_run()
 
     def sum_gradients(self) -> None:
-        """Sum the gradients of a backward run that was not given this callback.
+        """Sum gradients after a backward run without this callback.
 
-        A run with callbacks tells them of each function. Where nothing is sent during the run (`overlap` is `"none"`),
-        a run without callbacks and this call after it give the same sums sooner.
+        With `overlap` `"none"`, nothing is sent during the run. Then it is faster to run without the callback, which
+        is called for each function, and to call this method afterwards. The sums are the same.
 
         Examples:
             >>> import kinnor as nn, kinnor.functions as F
@@ -158,14 +159,16 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         self.on_finish_backward()
 
     def _grad(self, name: str) -> NdArray:
+        """The current gradient of a parameter."""
         return self._grads[name] if self._variables is None else self._variables[name].grad
 
     def _wait(self) -> None:
+        """Waits for the sums in the thread, and raises their errors."""
         for sent in self._waiting:
             sent.result()
 
     def _plan_run(self, first: Function) -> None:
-        """Find out how many buckets are full after which function, in a run that begins at `first`."""
+        """Plans a run that starts at `first`: the number of complete buckets after each function."""
         if self._flat is None:
             names = list(self._grads)
             run = completed_gradients(first, [self._grad(name) for name in names])
@@ -187,6 +190,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
     # --- Buckets
 
     def _send(self) -> None:
+        """Sums the next bucket, in this thread or in the sending one."""
         bucket = self._buckets[self._sent]
         self._sent += 1
         flat = self._flat
@@ -200,6 +204,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             self._waiting.append(self._thread.submit(self._reduce, values, bucket, where))
 
     def _reduce(self, values: NDArray[Any], bucket: Bucket, where: str | None = None) -> None:
+        """Scales, sums and divides the values of a bucket in place."""
         if self._scale != 1.0:
             values *= self._scale
         if self._members.size > 1:
@@ -213,7 +218,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
             values /= self._divisor
 
     def _reduce_packed(self) -> None:
-        """The first run: gradients lie anywhere, and the order is not known yet."""
+        """Sums gradients that are not in the flat array, as in the first run, by packing them."""
         arrays = [self._grad(name) for name in self._grads]
         if self._scale != 1.0:
             for array in arrays:
@@ -223,14 +228,14 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         )
 
     def _arrange(self) -> None:
-        """Put the gradients into one array, in the order of this run on the first process."""
+        """Moves the gradients into the flat array, in the order of this run on the first process."""
         own = list(dict.fromkeys([*self._order, *self._grads]))
         with self._communicator._watched("the order of gradients"):
             self._order = self._members.exchange("\n".join(own))[0].split("\n")
         dtypes = {dtype_of(self._grad(name)) for name in self._order}
         if self._variables is None or dtypes != {np.dtype(np.float32)}:
             self._order = []
-            return  # They are packed in each run.
+            return  # Gradients of other types are packed in each run.
         size = sum(self._grad(name).size for name in self._order)
         array = NdArray((size,))
         flat = array.get_data("w")
@@ -251,7 +256,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
         self._array, self._flat = array, flat
 
     def _check_places(self) -> None:
-        """Refuse gradients that the program has moved away."""
+        """Raises CommunicatorError if the program has replaced a parameter's `grad`."""
         if self._flat is None or self._variables is None:
             return
         at = self._flat.ctypes.data

@@ -1,4 +1,4 @@
-"""Communicators: what the processes of a program do together, under NNabla's names."""
+"""NNabla's communicators: groups, collectives, and sums of gradients between processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _watches: list[Watch] = []
 
 
 def _leave() -> None:
-    """Tell the other processes that this one ends, and wait for them."""
+    """Reports the end of this process to the others, at exit. Aborts the program if a process is missing."""
     for watch in _watches:
         watch.say_end()
     for watch in _watches:
@@ -48,19 +48,19 @@ def _leave() -> None:
 
 
 CHECKED = 64
-"""How many collectives of a kind are compared between the processes of a group before they run."""
+"""Number of collectives, by group and kind, that are compared between processes before they run."""
 
 
 class Communicator:
-    """What communicators share: contexts, parameters, groups, and collectives.
+    """Base class of communicators: contexts, parameters, groups, and collectives.
 
     Args:
-        context: The context; it is kept and has no effect.
-        timeout: Seconds that a process waits in a collective for the others. Then each one says where it and the
-            others are, and the program ends.
+        context: The context. It has no effect.
+        timeout: Seconds that a process waits for the others in a collective. Then every process prints the state of
+            all, and the program ends.
 
     Raises:
-        TypeError: If the context is none.
+        TypeError: If the context is not a context.
         ValueError: If the timeout is not above 0.
     """
 
@@ -81,7 +81,7 @@ class Communicator:
     # --- Processes
 
     def init(self) -> None:
-        """Meet the other processes. A second call does nothing.
+        """Connect to the other processes. A second call does nothing.
 
         Raises:
             CommunicatorError: If MPI started the program, and `mpi4py` or its library is missing.
@@ -90,12 +90,13 @@ class Communicator:
             self._meet(connect())
 
     def _meet(self, world: Transport) -> None:
+        """Sets the transport of all processes, and starts the watchdog if there are several."""
         self._transports[WORLD] = world
         self._groups[WORLD] = list(range(world.size))
         if isinstance(world, Mpi) and world.size > 1:
             self._watch = Watch(world, self._timeout)
             if not _watches:
-                atexit.register(_leave)  # before MPI ends, which registers itself earlier
+                atexit.register(_leave)  # runs before the end of MPI, which is registered earlier
             _watches.append(self._watch)
 
     @property
@@ -110,7 +111,7 @@ class Communicator:
 
     @property
     def local_rank(self) -> int:
-        """The number of this process among those of its machine, from 0."""
+        """The number of this process among the processes of its machine, from 0."""
         return self._world("local_rank").local_rank
 
     @property
@@ -119,10 +120,10 @@ class Communicator:
         return self._world("size").size
 
     def barrier(self) -> None:
-        """Wait until all processes are here.
+        """Wait until all processes have called it.
 
         Raises:
-            CommunicatorError: If `init` was not called, or if the others do something else.
+            CommunicatorError: If `init` was not called, or if the others call another collective.
         """
         world = self._world("barrier")
         self._agree(world, "barrier")
@@ -130,10 +131,11 @@ class Communicator:
             world.barrier()
 
     def abort(self) -> NoReturn:
-        """End all processes of the program at once."""
+        """End all processes of the program immediately."""
         self._world("abort").abort()
 
     def _world(self, op: str) -> Transport:
+        """The transport between all processes. Raises CommunicatorError before `init`."""
         world = self._transports.get(WORLD)
         if world is None:
             raise CommunicatorError(f"{self.name}.{op}: expected a call of init() before, got none")
@@ -142,9 +144,9 @@ class Communicator:
     def share_random(self, on: bool = True) -> None:
         """Draw random numbers by example rather than by process.
 
-        Functions that draw (dropout, `F.rand`, ...) draw then, on each process, the part of the numbers that one
-        process with the whole batch would draw: the first process those of the first examples, and so on. Examples are
-        the first axis. All processes use the same seed.
+        Each process then draws its part of the numbers that one process would draw for the whole batch, in dropout,
+        `F.rand` and so on. The first axis is the examples, in the order of ranks. All processes must have the same
+        seed.
 
         Args:
             on: Whether to do so; otherwise each process draws the whole sequence of its seed.
@@ -155,7 +157,7 @@ class Communicator:
     # --- Groups
 
     def new_group(self, name_ranks: tuple[str, Sequence[int]]) -> str:
-        """Make a group of some of the processes. All processes call it.
+        """Make a group of some of the processes. All processes must call it.
 
         Args:
             name_ranks: A new name, and the ranks of the group.
@@ -164,7 +166,7 @@ class Communicator:
             The name.
 
         Raises:
-            CommunicatorError: If the name exists, or if a rank is none or is given twice.
+            CommunicatorError: If the name exists, or if a rank is invalid or is given twice.
         """
         world = self._world("new_group")
         name, ranks = name_and_ranks(f"{self.name}.new_group", name_ranks)
@@ -181,11 +183,11 @@ class Communicator:
         return name
 
     def list_groups(self) -> dict[str, list[int]]:
-        """The ranks of each group by its name; all processes are `world`."""
+        """The ranks of each group by name. The group `world` has all processes."""
         return {name: list(ranks) for name, ranks in self._groups.items()}
 
     def find_group(self, group: str) -> list[int]:
-        """The ranks of a group; none where there is no group of the name.
+        """The ranks of a group; empty if the group does not exist.
 
         Args:
             group: Name of the group.
@@ -193,6 +195,7 @@ class Communicator:
         return list(self._groups.get(_check.text(f"{self.name}.find_group", "group", group), []))
 
     def _members(self, op: str, group: str) -> Transport:
+        """The transport of a group. Raises CommunicatorError if this process is not in it."""
         self._world(op)
         if _check.text(f"{self.name}.{op}", "group", group) not in self._groups:
             known = ", ".join(self._groups)
@@ -208,24 +211,24 @@ class Communicator:
     # --- Parameters
 
     def add_context_and_parameters(self, ctx_param_dict: tuple[Context, Mapping[str, Variable]]) -> None:
-        """Add parameters, whose gradients `all_reduce` and callbacks sum.
+        """Add parameters. `allreduce` and callbacks sum their gradients.
 
         Args:
-            ctx_param_dict: A context, and variables by their names, such as `nn.get_parameters()`.
+            ctx_param_dict: A context, and variables by name, such as `nn.get_parameters()`.
 
         Raises:
-            CallError: If it is not a pair of these.
+            CallError: If it is not such a pair.
         """
         self._parameters.append(parameters_of(f"{self.name}.add_context_and_parameters", ctx_param_dict))
 
     def remove_context_parameters(self, ctx_param_dict: tuple[Context, Sequence[str]]) -> None:
-        """Take parameters out again.
+        """Remove parameters that were added.
 
         Args:
-            ctx_param_dict: The context, and the names of the parameters. Names that were not added are ignored.
+            ctx_param_dict: The context, and the names of the parameters. Unknown names are ignored.
 
         Raises:
-            CallError: If it is not a pair of these.
+            CallError: If it is not such a pair.
         """
         context, names = names_of(f"{self.name}.remove_context_parameters", ctx_param_dict)
         for known, parameters in self._parameters:
@@ -234,10 +237,11 @@ class Communicator:
                     parameters.pop(name, None)
 
     def clear_context_parameters(self) -> None:
-        """Take all parameters out."""
+        """Remove all parameters."""
         self._parameters = []
 
     def _added(self) -> dict[str, Variable]:
+        """All added parameters by name."""
         return {name: variable for _, parameters in self._parameters for name, variable in parameters.items()}
 
     # --- Collectives
@@ -250,10 +254,10 @@ class Communicator:
         inplace: bool = False,
         group: str = WORLD,
     ) -> None:
-        """Sum arrays over all processes into those of one.
+        """Sum arrays over all processes into the arrays of one.
 
         Args:
-            data: Arrays; those of the other processes stay as they are.
+            data: Arrays. They stay unchanged on the other processes.
             dst: The rank that gets the sums.
             division: Whether to divide by the number of processes.
             inplace: Whether each array is sent on its own; otherwise they are packed into one.
@@ -265,6 +269,7 @@ class Communicator:
         members, root = self._root("reduce", dst, group)
 
         def run(array: NDArray[Any]) -> None:
+            """Sums an array on the target process."""
             members.reduce(array, root)
 
         only = members.rank == root
@@ -273,7 +278,7 @@ class Communicator:
     def all_reduce(
         self, data: NdArray | Sequence[NdArray], division: bool = False, inplace: bool = False, group: str = WORLD
     ) -> None:
-        """Sum arrays over all processes, for all of them.
+        """Sum arrays over all processes, in place on all of them.
 
         Args:
             data: Arrays. Half precision is summed in float32.
@@ -297,7 +302,7 @@ class Communicator:
         self._collective("all_reduce", members, data, members.all_reduce, inplace, division)
 
     def allreduce(self, division: bool = False, inplace: bool = False) -> None:
-        """Sum the gradients of the parameters that were added: `all_reduce` under its old name.
+        """Sum the gradients of the added parameters: NNabla's old form of `all_reduce`.
 
         Args:
             division: Whether to divide by the number of processes.
@@ -320,6 +325,7 @@ class Communicator:
         members, root = self._root("bcast", src, group)
 
         def run(array: NDArray[Any]) -> None:
+            """Copies an array of the source process."""
             members.broadcast(array, root)
 
         self._collective("bcast", members, data, run, inplace, told=f" from {src}")
@@ -329,7 +335,7 @@ class Communicator:
 
         Args:
             ndarray: The array of this process.
-            ndarray_list: What they are copied to, one array for each process of the group, in its order.
+            ndarray_list: The targets, one array for each process of the group, in its order.
             group: Name of the group.
 
         Raises:
@@ -350,11 +356,11 @@ class Communicator:
     def reduce_scatter(
         self, ndarray_list: Sequence[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
     ) -> None:
-        """Sum arrays over all processes, the n-th one into that of the n-th process.
+        """Sum arrays over all processes. The sum of array n goes to process n.
 
         Args:
-            ndarray_list: What is summed, one array for each process of the group, in its order.
-            ndarray: Where this process gets its sum.
+            ndarray_list: The summands, one array for each process of the group, in its order.
+            ndarray: The target of this process's sum.
             division: Whether to divide by the number of processes.
             group: Name of the group.
 
@@ -385,7 +391,7 @@ class Communicator:
         scale_grad: float = 1.0,
         keep_dtype: bool = False,
     ) -> AllReduceCallback:
-        """Sum gradients while `backward` computes others.
+        """A callback that sums gradients during `backward`.
 
         Args:
             data: Gradients of parameters, `v.grad` of each.
@@ -393,10 +399,10 @@ class Communicator:
             division: Whether to divide by the number of processes.
             group: Name of the group.
             scale_grad: Factor of the gradients before they are summed.
-            keep_dtype: Without effect: types stay as they are in any case.
+            keep_dtype: No effect: types never change.
 
         Returns:
-            What `Variable.backward` takes as `communicator_callbacks`.
+            The callback for the argument `communicator_callbacks` of `Variable.backward`.
         """
         from .buckets import AllReduceCallback
 
@@ -415,28 +421,28 @@ class Communicator:
         dtype: DTypeLike | None = None,
         overlap: str = "auto",
     ) -> AllReduceCallback:
-        """Sum the gradients of the parameters that were added, while `backward` computes others.
+        """A callback that sums the gradients of the added parameters during `backward`.
 
-        Make it once and give it to each `backward`. From the second run on the gradients lie one after the other in
-        one array, in the order in which they are computed, and MPI sums them where they are. A parameter's `grad` is
-        part of that array then: read `v.grad` anew rather than keeping the array of before.
+        Make it once and pass it to each `backward`. The first run moves the gradients into one flat array, in the order
+        in which they are computed, so that MPI sums them in place. This replaces the `grad` of each parameter: read
+        `v.grad` again after the first run.
 
         Args:
             packing_size: Number of values that are sent together.
             division: Whether to divide by the number of processes.
             group: Name of the group.
             scale_grad: Factor of the gradients before they are summed.
-            dtype: `"bfloat16"` or `"float16"` to send half as much: what rounding took is added to the gradient of
-                the next step. Sums are in float32. None sends what is there.
-            overlap: `"none"` sums after the run, `"blocking"` whenever as many values as `packing_size` are complete,
-                `"thread"` the same in a thread while the run goes on, `"auto"` measures the link and chooses:
-                after the run if all processes are on one machine or the link is as fast, else in a thread.
+            dtype: `"bfloat16"` or `"float16"` to send half as many bytes. The rounding error is added to the gradient
+                of the next step. Sums are in float32. None sends gradients unchanged.
+            overlap: `"none"` sums after the run. `"blocking"` sums whenever `packing_size` values are complete;
+                `"thread"` does so in a thread, parallel to the run. `"auto"` measures the bandwidth and chooses
+                `"thread"` for links slower than shared memory, else `"none"`.
 
         Returns:
-            What `Variable.backward` takes as `communicator_callbacks`.
+            The callback for the argument `communicator_callbacks` of `Variable.backward`.
 
         Raises:
-            CommunicatorError: If no parameters were added, or if the processes do not have the same ones.
+            CommunicatorError: If no parameters were added, or if the processes have different parameters.
         """
         from .buckets import AllReduceCallback
 
@@ -455,11 +461,11 @@ class Communicator:
         """Compare names, shapes and order of parameters between processes.
 
         Args:
-            parameters: Variables by their names.
+            parameters: Variables by name.
             group: Name of the group.
 
         Raises:
-            CommunicatorError: If they differ: on every process, with the first difference.
+            CommunicatorError: If they differ. All processes raise it, with the first difference.
         """
         members = self._members("check_parameters", group)
         lines = [f"{name} {tuple(variable.shape)}" for name, variable in parameters.items()]
@@ -481,12 +487,14 @@ class Communicator:
     # --- How a collective runs
 
     def _root(self, op: str, rank: int, group: str) -> tuple[Transport, int]:
+        """The transport of a group, and the index of a rank in it."""
         members = self._members(op, group)
         if rank not in members.ranks:
             raise CommunicatorError(f"{self.name}.{op}: expected one of the ranks {members.ranks}, got {rank!r}")
         return members, members.ranks.index(rank)
 
     def _shapes(self, op: str, members: Transport, one: NdArray, several: Sequence[NdArray]) -> None:
+        """Raises CommunicatorError unless there is one array for each process, all of one shape."""
         shapes = [array.shape for array in several]
         if shapes != [one.shape] * members.size:
             raise CommunicatorError(
@@ -504,6 +512,18 @@ class Communicator:
         write: bool = True,
         told: str = "",
     ) -> None:
+        """Compares a collective between processes and runs it, on packed arrays unless `inplace`.
+
+        Args:
+            op: Name of the collective.
+            members: The processes of the group.
+            data: Arrays.
+            run: The collective, in place on a NumPy array.
+            inplace: Whether each array is sent on its own.
+            division: Whether to divide by the number of processes.
+            write: Whether this process gets the result.
+            told: Further details for the comparison.
+        """
         arrays = listed(op, "data", data)
         inplace, division = _check.flag(op, "inplace", inplace), _check.flag(op, "division", division)
         summary = ", ".join(f"{array.shape} {dtype_of(array)}" for array in arrays)
@@ -515,7 +535,10 @@ class Communicator:
                 run_packed(together, run, members.size if division else 1, write)
 
     def _agree(self, members: Transport, what: str, kind: str = "call") -> None:
-        """Compare the first collectives between processes: what differs would wait for ever, or mix up arrays."""
+        """Compares the description of one of the first collectives between processes.
+
+        Different collectives would wait for ever, or mix up arrays. Raises CommunicatorError instead.
+        """
         compared = self._compared.get((members, kind), 0)
         if members.size == 1 or compared >= CHECKED:
             return
@@ -527,27 +550,28 @@ class Communicator:
             raise CommunicatorError(f"{self.name}: expected the same collective on all processes, got\n  {lines}")
 
     def _watched(self, what: str, where: str | None = None) -> AbstractContextManager[None]:
+        """A context in which the watchdog observes a collective."""
         return nullcontext() if self._watch is None else self._watch.over(what, where)
 
 
 class MultiProcessDataParallelCommunicator(Communicator):
-    """Processes that train copies of one network on parts of each batch.
+    """Data parallelism over processes: each trains a copy of the network on a part of each batch.
 
-    Without MPI it is one process, and all collectives are there. `python -m kinnor.launch -n 4 train.py` or
-    `mpirun -n 4 python -m mpi4py train.py` starts several.
+    `python -m kinnor.launch -n 4 train.py` or `mpirun -n 4 python -m mpi4py train.py` starts several processes. In one
+    process all collectives work without MPI.
 
     Args:
-        context: The context; it is kept and has no effect.
+        context: The context. It has no effect.
         timeout: Seconds that a process waits in a collective for the others.
     """
 
 
 class DataParallelCommunicator(Communicator):
-    """Copies of one network within one process: the parameters of each are added with a context of its own.
+    """Data parallelism within one process: several copies of a network, each added with its own context.
 
     Args:
-        context: The context; it is kept and has no effect.
-        timeout: Without effect: there is nobody to wait for.
+        context: The context. It has no effect.
+        timeout: No effect, as there is no other process.
     """
 
     def init(self) -> None:
@@ -556,11 +580,11 @@ class DataParallelCommunicator(Communicator):
             self._meet(OneProcess())
 
     def allreduce(self, division: bool = False, inplace: bool = False) -> None:
-        """Sum the gradients of parameters over the copies.
+        """Sum the gradients of parameters over the copies, in place on all of them.
 
         Args:
             division: Whether to divide by the number of copies.
-            inplace: Without effect.
+            inplace: No effect.
 
         Raises:
             CommunicatorError: If the copies do not have the same parameters.
@@ -581,7 +605,7 @@ MultiProcessDataParalellCommunicator = MultiProcessDataParallelCommunicator
 
 
 def members_of(op: str, communicator: Any, group: str = WORLD) -> Transport:
-    """The processes of a communicator's group; refuses what is no communicator."""
+    """The transport of a communicator's group. Raises CallError unless `communicator` is a Communicator."""
     if not isinstance(communicator, Communicator):
         raise _core.CallError(f"{op}: expected a communicator, got {communicator!r}")
     return communicator._members(op, group)

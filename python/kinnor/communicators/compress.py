@@ -1,4 +1,4 @@
-"""Sums of gradients that travel in half precision, with what rounding took added to the next ones."""
+"""Compressed all-reduce: gradients are sent in 16 bits, with error feedback."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Compressed"]
 
 
 class Compressed:
-    """Sums float32 arrays that are sent as 16 bits a value.
+    """Sums float32 arrays that are sent with 16 bits per value.
 
-    Each process sums a part of the array in float32, and gathers the parts of the others. What rounding takes from
-    a value before it is sent, the process adds to the value at the same place in the next step (error feedback).
+    Each process sums a part of the array in float32, and gathers the other parts. The rounding error of each sent
+    value is added to the value at the same position in the next step (error feedback).
 
     Args:
         members: The processes.
         dtype: `"bfloat16"` or `"float16"`.
 
     Raises:
-        CommunicatorError: If the type is another.
+        CommunicatorError: If `dtype` is another type.
     """
 
     def __init__(self, members: Transport, dtype: DTypeLike) -> None:
@@ -40,11 +40,11 @@ class Compressed:
         self._errors_of_sums: dict[int, NDArray[np.float32]] = {}
 
     def all_reduce(self, values: NDArray[Any], place: int) -> None:
-        """Put the sum over all processes into `values`.
+        """Replaces `values` by the sum over all processes.
 
         Args:
-            values: Values of one axis, float32.
-            place: What tells this array from others: where its errors are kept.
+            values: Float32 values of one axis.
+            place: A number that identifies the array in each step; its rounding errors are stored under it.
         """
         n, size = self._members.size, values.size
         part = -(-size // n)
@@ -61,14 +61,16 @@ class Compressed:
         values[...] = self._widened(gathered)
 
     def _rounded(self, values: NDArray[Any], errors: dict[int, NDArray[np.float32]], place: int) -> NDArray[np.uint16]:
+        """Values plus the stored errors, rounded to 16 bits. Stores the new errors."""
         error = errors.get(place)
         wanted = values if error is None else values + error
         sent = self._narrowed(wanted)
         left = wanted - self._widened(sent)
-        errors[place] = np.where(np.isfinite(left), left, np.float32(0))  # What overflowed does not come back.
+        errors[place] = np.where(np.isfinite(left), left, np.float32(0))  # Overflow leaves no error to feed back.
         return sent
 
     def _narrowed(self, values: NDArray[Any]) -> NDArray[np.uint16]:
+        """Float32 values rounded to 16 bits."""
         if not self._is_bfloat16:
             with np.errstate(over="ignore"):
                 return values.astype(np.float16).view(np.uint16)
@@ -77,6 +79,7 @@ class Compressed:
         return np.where(np.isnan(values), ((bits >> 16) | 0x40).astype(np.uint16), nearest)  # stays NaN
 
     def _widened(self, values: NDArray[np.uint16]) -> NDArray[np.float32]:
+        """16-bit values as float32."""
         if not self._is_bfloat16:
             return values.view(np.float16).astype(np.float32)
         return (values.astype(np.uint32) << 16).view(np.float32)

@@ -1,4 +1,4 @@
-"""What goes wrong between processes."""
+"""The error class of collectives."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["CommunicatorError"]
 
 
 class CommunicatorError(Error):
-    """A collective that cannot be done, or whose processes do not agree on it."""
+    """A collective failed, or the processes do not agree on it."""

@@ -1,4 +1,4 @@
-"""How fast the link between processes is."""
+"""Measures the bandwidth between processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["is_slow", "measure"]
 
 SLOW = 1e9
-"""Bytes a second below which a thread waits for the link while the run goes on. Faster links are memory, whose sums
-take the cores that the run needs."""
+"""Bandwidth in bytes per second below which sums overlap with the backward run in a thread.
+
+Faster links are shared memory. Their sums would compete with the run for cores.
+"""
 
 
 def measure(members: Transport, size: int = 1 << 18, repeats: int = 4) -> float:
-    """Bytes of an array that all processes sum in a second. All of them call it.
+    """Measures the bandwidth of all-reduce in bytes per second. All processes must call it.
 
     Args:
         members: The processes.
@@ -26,7 +28,7 @@ def measure(members: Transport, size: int = 1 << 18, repeats: int = 4) -> float:
         repeats: Number of sums; the fastest counts.
 
     Returns:
-        The same number on all processes: that of the slowest.
+        The bandwidth of the slowest process, on all processes.
     """
     values = np.zeros(size, np.float32)
     best = float("inf")
@@ -39,5 +41,5 @@ def measure(members: Transport, size: int = 1 << 18, repeats: int = 4) -> float:
 
 
 def is_slow(members: Transport) -> bool:
-    """Whether the link is slower than memory. All processes call it, and get the same answer."""
+    """True if the link is slower than shared memory. All processes must call it, and get the same answer."""
     return measure(members) < SLOW

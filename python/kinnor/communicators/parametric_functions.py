@@ -1,7 +1,7 @@
-"""Layers whose weight is spread over processes: each one keeps, computes and updates its part.
+"""Tensor-parallel layers: the weight is divided over processes. Each process computes and updates its part.
 
-Input and output are the same on all processes unless an argument says otherwise, and so is the loss. Gradients need no
-callback: those of parts belong to one process, the others come out the same everywhere.
+By default input and output are the same on all processes, and so is the loss. Gradients need no callback: each process
+has the gradient of its own part, and gradients of undivided parameters are equal on all processes.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ def affine_columns(
     gather: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """`affine` whose weight is spread by columns: each process computes its part of the outputs.
+    """`affine` with a weight divided by columns: each process computes its part of the outputs.
 
-    Initial values are those of `affine` in one process, if all processes draw from the same seed. The whole weight is
-    drawn before each process keeps its part.
+    If all processes have the same seed, initial values are the same as for `affine` in one process. Each process draws
+    the whole weight and keeps its part.
 
     Args:
         inp: Input, shape (*batch, *inputs), the same on all processes.
-        n_outmaps: Number of outputs of all processes together; they divide it.
+        n_outmaps: Total number of outputs, a multiple of the number of processes.
         comm: The communicator.
         group: Name of the group of processes.
         base_axis: First axis of the inputs.
-        w_init: Initial weight, of all processes; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias, of all processes; by default zeros.
+        w_init: Initial value of the whole weight; by default uniform, `calc_uniform_lim_glorot`.
+        b_init: Initial value of the whole bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
-        gather: Whether each process gets all outputs; otherwise its part, which `affine_rows` takes.
-        name: Name of a scope around the parameters.
+        gather: Whether each process gets all outputs; otherwise its own part, for `affine_rows` without `scatter`.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, n_outmaps), or (*batch, n_outmaps / processes) without `gather`.
 
     Raises:
-        CommunicatorError: If the processes do not divide `n_outmaps`, or do not agree on the layer.
+        CommunicatorError: If `n_outmaps` is not a multiple of the processes, or they call different layers.
 
     Source:
         Shoeybi et al.: Megatron-LM, 2019.
@@ -126,29 +126,29 @@ def affine_rows(
     scatter: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """`affine` whose weight is spread by rows: each process takes its part of the inputs, and the results are summed.
+    """`affine` with a weight divided by rows: each process multiplies its part of the inputs, and results are summed.
 
-    Initial values are those of `affine` in one process, if all processes draw from the same seed. The whole weight is
-    drawn before each process keeps its part.
+    If all processes have the same seed, initial values are the same as for `affine` in one process. Each process draws
+    the whole weight and keeps its part.
 
     Args:
         inp: Input, shape (*batch, inputs); with `scatter` the same on all processes, otherwise this process's part.
         n_outmaps: Number of outputs.
         comm: The communicator.
         group: Name of the group of processes.
-        w_init: Initial weight, of all processes; by default uniform, `calc_uniform_lim_glorot`.
+        w_init: Initial value of the whole weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
-        scatter: Whether each process takes its part of an input that all have; processes divide its last axis.
-        name: Name of a scope around the parameters.
+        scatter: Whether each process slices its part of the last axis from a whole input.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, n_outmaps), the same on all processes.
 
     Raises:
-        CommunicatorError: If the processes do not divide the inputs, or do not agree on the layer.
+        CommunicatorError: If the number of inputs is not a multiple of the processes, or they call different layers.
 
     Source:
         Shoeybi et al.: Megatron-LM, 2019.
@@ -170,6 +170,7 @@ def affine_rows(
 
 
 def _single(op: str, n_outmaps: int) -> tuple[int, ...]:
+    """The number of outputs as a tuple of one. Raises CommunicatorError for several numbers."""
     found = sizes(op, "n_outmaps", n_outmaps, single=True)
     if len(found) != 1:
         raise CommunicatorError(f"{op}: expected `n_outmaps` to be one number, got {n_outmaps!r}")
@@ -177,6 +178,7 @@ def _single(op: str, n_outmaps: int) -> tuple[int, ...]:
 
 
 def _divided(op: str, what: str, n: int, members: Transport) -> int:
+    """The size of each process's part of `n`. Raises CommunicatorError if the division has a remainder."""
     if n % members.size:
         raise CommunicatorError(f"{op}: expected {what} to be a multiple of {members.size} processes, got {n}")
     return n // members.size

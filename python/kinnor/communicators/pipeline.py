@@ -1,6 +1,6 @@
-"""A network whose layers are on several processes, and whose batches go through it in parts.
+"""Pipeline parallelism: layers of a network on different processes, and batches in micro-batches.
 
-Each process has the parameters and values of its own place alone. Knows schedules and messages; `stage` divides graphs.
+Each process has only the parameters and values of its own place. `stage` divides the graph.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["Pipeline", "schedule"]
 
 
 def schedule(place: int, places: int, micro_batches: int) -> Iterator[tuple[Literal["forward", "backward"], int]]:
-    """What a process of a pipeline does in a step, in order: one forward run, one backward run.
+    """The order of forward and backward runs of one process in a step: the 1F1B schedule.
 
     Args:
-        place: Its place.
+        place: The place of the process.
         places: Number of places.
-        micro_batches: Number of parts of a batch.
+        micro_batches: Number of micro-batches.
 
     Yields:
-        `"forward"` or `"backward"`, and the number of the part. At most `places - place` parts have run forward and
-        not yet backward.
+        `"forward"` or `"backward"`, and the number of the micro-batch. At any time, at most `places - place`
+        micro-batches have run forward but not backward.
 
     Source:
         Narayanan et al.: PipeDream, 2019.
@@ -61,22 +61,23 @@ def schedule(place: int, places: int, micro_batches: int) -> Iterator[tuple[Lite
 
 
 class Pipeline:
-    """A static network over processes: each has the functions that `nn.place` of its rank gives it.
+    """A static network over several processes. Each runs the functions that `nn.place` assigns to its rank.
 
-    All processes build the whole network, but keep memory for their own part of it. `nn.get_parameters()` gives those
-    of the own part afterwards; each process updates them by a solver of its own. Initial values are those of one
-    process with the same seed. Functions outside of any place belong to the last place of their inputs.
+    All processes build the whole network, but allocate memory for their own part only. Afterwards,
+    `nn.get_parameters()` returns the parameters of the own part, and each process updates them by its own solver.
+    Initial values are the same as in one process with the same seed. Functions outside of any `nn.place` block belong
+    to the latest place of their inputs.
 
     Args:
-        build: A function that takes the inputs as variables and gives the loss, the mean over the examples.
+        build: A function from the input variables to the loss, the mean over the examples.
         communicator: The processes, after `init`.
         shapes: The shapes of the inputs for a whole batch.
-        micro_batches: How many parts a batch goes through in.
-        group: Name of the group of processes; places are numbers within it.
+        micro_batches: Number of micro-batches in a batch.
+        group: Name of the group of processes; places are ranks within it.
 
     Raises:
         CommunicatorError: If the network cannot be divided, if `micro_batches` does not divide the batch, or if the
-            processes build different networks: on every process. Parameters that were made are forgotten.
+            processes build different networks. It is raised on every process, and new parameters are removed.
     """
 
     def __init__(
@@ -114,15 +115,15 @@ class Pipeline:
         """The loss of a batch, on all processes.
 
         Args:
-            batch: The inputs of the whole batch. A process looks at those that its own part uses.
+            batch: The inputs of the whole batch. A process reads only the inputs that its own part uses.
         """
         return self._run((("forward", n) for n in range(self._micro_batches)), batch)
 
     def forward_backward(self, *batch: ArrayLike) -> float:
-        """Add the gradients of a batch to those of the parameters.
+        """Run a batch forward and backward, and add its gradients to the `grad` of the parameters.
 
         Args:
-            batch: The inputs of the whole batch. A process looks at those that its own part uses.
+            batch: The inputs of the whole batch. A process reads only the inputs that its own part uses.
 
         Returns:
             The loss, on all processes.
@@ -135,6 +136,7 @@ class Pipeline:
     # --- Building
 
     def _stage(self, build: Callable[..., Variable]) -> tuple[Stage, str]:
+        """Builds the network for a micro-batch. Returns this process's stage, and a hash of the whole network."""
         inputs = [Variable((shape[0] // self._micro_batches, *shape[1:])) for shape in self._shapes]
         own, places = self._members.rank, self._members.size
         with auto_forward(False), building_for(own if places > 1 else None):
@@ -142,11 +144,11 @@ class Pipeline:
         if not isinstance(loss, Variable) or loss.parent is None or loss.size != 1:
             raise CommunicatorError(f"Pipeline: expected `build` to give the loss, one value, got {loss!r}")
         names = {v.data: name for name, v in get_parameters(grad_only=False).items()}
-        told = hashlib.sha256(describe(loss).encode()).hexdigest()  # before the stage lets go of the others' parts
+        told = hashlib.sha256(describe(loss).encode()).hexdigest()  # before the stage frees the other parts
         return Stage(loss, inputs, names, own, places), told
 
     def _agreed(self, build: Callable[..., Variable]) -> Stage:
-        """Build, and learn whether the others have built the same."""
+        """Builds the first stage. Raises on all processes if one failed or built another network."""
         stage, failure = None, None
         try:
             stage, told = self._stage(build)
@@ -167,6 +169,7 @@ class Pipeline:
     # --- Running
 
     def _run(self, steps: Any, batch: Sequence[ArrayLike]) -> float:
+        """Runs a schedule on a batch. Returns the loss, on all processes."""
         arrays = [np.asarray(values) for values in batch]
         shapes = [array.shape for array in arrays]
         self._communicator._agree(self._members, f"a step of Pipeline with {shapes}")
@@ -188,6 +191,7 @@ class Pipeline:
         return float(total[0]) / self._micro_batches
 
     def _forward(self, stage: Stage, n: int, arrays: Sequence[NDArray[Any]]) -> float:
+        """Runs micro-batch `n` forward, and sends its outputs. Returns the loss at the last place, else 0."""
         for v, values in zip(stage.inputs, arrays, strict=True):
             if v is not None:
                 rows = len(values) // self._micro_batches
@@ -201,6 +205,7 @@ class Pipeline:
         return 0.0 if stage.loss is None else float(stage.loss.d)
 
     def _backward(self, stage: Stage, n: int) -> None:
+        """Runs micro-batch `n` backward, and sends the gradients of its inputs."""
         for v in stage.outputs:
             v.grad.zero()
         for edge in stage.sent:
@@ -214,30 +219,32 @@ class Pipeline:
                 self._send(edge.value.grad.get_data("r"), edge.source, edge, 1)
 
     def _receive(self, values: NDArray[Any], source: int, edge: Edge, n: int, back: int) -> None:
+        """Receives the value (`back` is 0) or gradient (1) of an edge for micro-batch `n`."""
         what = "gradient" if back else "value"
         with self._communicator._watched(f"a {what} of {values.shape} of part {n} from place {source}"):
             self._members.receive(values, source, _tag(edge, back))
 
     def _send(self, values: NDArray[Any], target: int, edge: Edge, back: int) -> None:
+        """Starts to send a copy of the value (`back` is 0) or gradient (1) of an edge."""
         self._sending = [(request, kept) for request, kept in self._sending if not request.Test()]
         kept = np.array(values, np.float32)
         self._sending.append((self._members.start_sending(kept, target, _tag(edge, back)), kept))
 
 
 def _shapes(given: Any) -> list[tuple[int, ...]]:
-    """The shapes of the inputs; refuse what are none."""
+    """The checked shapes of the inputs as tuples."""
     if not isinstance(given, (list, tuple)) or not all(isinstance(shape, (list, tuple)) for shape in given):
         raise CallError(f"Pipeline: expected `shapes` to be a list of shapes, got {given!r}")
     return [tuple(_check.whole("Pipeline", "shapes", length) for length in shape) for shape in given]
 
 
 def _tag(edge: Edge, back: int) -> int:
-    """A number for what goes one way along an edge: parts of a batch go in their order."""
+    """The MPI tag of values (`back` is 0) or gradients (1) of an edge. Micro-batches arrive in order."""
     return 2 * edge.number + back
 
 
 def _forget(kept: set[str]) -> None:
-    """Forget the parameters of others."""
+    """Removes all registered parameters except those named in `kept`."""
     for name in get_parameters(grad_only=False):
         if name not in kept:
             pop_parameter(name)

@@ -1,4 +1,4 @@
-"""Solvers whose states are spread over processes: each one keeps and updates its part of the parameters."""
+"""Sharded solvers: each process stores the states and updates the values of its share of the parameters."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["ShardedSolver"]
 
 
 class ShardedSolver:
-    """A solver whose states take a share of the memory on each process, with the same numbers.
+    """A solver with states divided over the processes. It computes the same updates as an ordinary solver.
 
-    Each parameter belongs to one process, such that all have about as many values. `callback` sums gradients where
-    they belong; `update` lets each process update its own parameters and copies them to the others. Between the two,
-    `weight_decay` and the like act on the process's own gradients, and norms and checks look at those of all.
+    Each parameter belongs to one process, with about equally many values on each. `callback` sums gradients on the
+    owner. `update` updates the own parameters and copies all parameters to all processes. Before `update`, methods such
+    as `weight_decay` act on the process's own gradients, and norms and checks cover all gradients.
 
     Args:
         solver: Any solver without parameters.
@@ -73,17 +73,17 @@ class ShardedSolver:
         self._grads: NdArray | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # What acts on gradients or rates acts on this process's own parameters.
+        # Methods on gradients or learning rates act on this process's own parameters.
         return getattr(self.solver, name)
 
     def set_parameters(self, parameters: Mapping[str, Variable]) -> None:
-        """Take parameters, and divide them among the processes.
+        """Set the parameters, and divide them among the processes.
 
         Args:
-            parameters: float32 variables by their names, the same ones on all processes.
+            parameters: float32 variables by name, the same on all processes.
 
         Raises:
-            CommunicatorError: If the processes do not have the same parameters, or if one is not of float32.
+            CommunicatorError: If the processes do not have the same parameters, or if one is not float32.
         """
         parameters = variables("ShardedSolver.set_parameters", parameters)
         self._communicator.check_parameters(parameters, self._group)
@@ -98,7 +98,7 @@ class ShardedSolver:
         self._flat = None
 
     def get_parameters(self) -> dict[str, Variable]:
-        """All parameters, those of other processes among them, by their names."""
+        """All parameters by name, including parameters of other processes."""
         return dict(self._parameters)
 
     def owned(self) -> list[str]:
@@ -111,7 +111,7 @@ class ShardedSolver:
             v.grad.zero()
 
     def update(self) -> None:
-        """Update this process's own parameters, and copy all to all.
+        """Update this process's own parameters, and copy all parameters to all processes.
 
         Raises:
             CommunicatorError: If gradients were not summed: `backward` did not get the callback.
@@ -140,41 +140,41 @@ class ShardedSolver:
                 start += v.size
 
     def clip_grad_by_global_norm(self, max_norm: float) -> float:
-        """Scale the gradients of all processes so that their joint norm is at most `max_norm`. All processes call it.
+        """Scale all gradients so that their global norm is at most `max_norm`. All processes must call it.
 
-        A norm that is infinite or not a number leaves the gradients as they are.
+        Gradients do not change if the norm is infinite or NaN.
 
         Args:
             max_norm: The largest norm; 0 clips nothing.
 
         Returns:
-            The norm before clipping, that of one process with all parameters.
+            The global norm before clipping.
 
         Raises:
             ArgumentError: If the norm is negative or not a number.
         """
         if self._members.size == 1:
             return self.solver.clip_grad_by_global_norm(max_norm)
-        own = self.solver.clip_grad_by_global_norm(max_norm if not max_norm >= 0 else 0)  # refuses what is no norm
-        norm = math.hypot(*(float.fromhex(told) for told in self._told("clip_grad_by_global_norm", own.hex())))
+        own = self.solver.clip_grad_by_global_norm(max_norm if not max_norm >= 0 else 0)  # raises for invalid norms
+        norm = math.hypot(*(float.fromhex(told) for told in self._exchange("clip_grad_by_global_norm", own.hex())))
         if 0 < max_norm < norm < math.inf:
             self.solver.scale_grad(max_norm / norm)
         return norm
 
     def check_inf_grad(self) -> bool:
-        """Whether a gradient of any process is infinite, the same on all, which all call it."""
+        """True if a gradient of any process is infinite. All processes must call it, and get the same answer."""
         return self._any("check_inf_grad", self.solver.check_inf_grad())
 
     def check_nan_grad(self) -> bool:
-        """Whether a gradient of any process is not a number, the same on all, which all call it."""
+        """True if a gradient of any process is NaN. All processes must call it, and get the same answer."""
         return self._any("check_nan_grad", self.solver.check_nan_grad())
 
     def check_inf_or_nan_grad(self) -> bool:
-        """Whether a gradient of any process is infinite or not a number, the same on all, which all call it."""
+        """True if a gradient of any process is infinite or NaN. All processes must call it and get the same answer."""
         return self._any("check_inf_or_nan_grad", self.solver.check_inf_or_nan_grad())
 
     def save_states(self, path: str | os.PathLike[str]) -> None:
-        """Write the states of all parameters to a file that one process reads as well. All processes call it.
+        """Write the states of all parameters to one file, as an ordinary solver does. All processes must call it.
 
         Args:
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`. The first process writes it.
@@ -182,7 +182,7 @@ class ShardedSolver:
         Raises:
             ParameterError: If the format is unknown or cannot hold the states.
             OSError: If the file cannot be written.
-            CommunicatorError: If the first process could not write it: on the others.
+            CommunicatorError: On the other processes, if the first one cannot write it.
         """
         from ..files.solver_file import State, save
 
@@ -194,22 +194,22 @@ class ShardedSolver:
             }
             try:
                 save(path, {name: State(state.t, arrays[name]) for name, state in states.items()})
-            except Exception as error:  # the others wait for the answer
+            except Exception as error:  # raised below, after the others were notified
                 failure = error
-        told = self._told("save_states", "" if failure is None else str(failure))[0]
+        told = self._exchange("save_states", "" if failure is None else str(failure))[0]
         if failure is not None:
             raise failure
         if told:
             raise CommunicatorError(f"ShardedSolver.save_states: expected rank 0 to write {path}, got: {told}")
 
     def load_states(self, path: str | os.PathLike[str]) -> None:
-        """Read the states of this process's own parameters from a file of all.
+        """Read the states of this process's own parameters from a file with all states.
 
         Args:
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
         Raises:
-            ParameterError: If the file is malformed or its states are not those of this solver.
+            ParameterError: If the file is malformed or its states do not belong to this kind of solver.
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
@@ -219,7 +219,7 @@ class ShardedSolver:
         self.solver._set_arrays({name: state for name, state in load(path).items() if name not in others})
 
     def get_states(self) -> dict[str, SolverState]:
-        """The states of all parameters, gathered from all processes, which all call it."""
+        """The states of all parameters, gathered from all processes. All processes must call it."""
         from .._core import Variable
 
         own = self.solver.get_states()
@@ -229,7 +229,7 @@ class ShardedSolver:
         for rank, names in enumerate(self._owned):
             here = rank == self._members.rank
             told = "\n".join(f"{name} {own[name].t} {' '.join(own[name].pstate)}" for name in names) if here else ""
-            lines = self._told("get_states", told)[rank].split("\n") if names else []
+            lines = self._exchange("get_states", told)[rank].split("\n") if names else []
             for name, line in zip(names, lines, strict=True):
                 t, *states = line[len(name) + 1 :].split(" ")
                 variables = {}
@@ -244,27 +244,30 @@ class ShardedSolver:
         return found
 
     def set_states(self, states: Mapping[str, SolverState]) -> None:
-        """Take the states of this process's own parameters.
+        """Set the states of this process's own parameters.
 
         Args:
-            states: Those of all parameters by their names, as `get_states` gives them.
+            states: States of all parameters by name, as `get_states` returns them.
         """
         if not isinstance(states, Mapping):
             raise CallError(f"ShardedSolver.set_states: expected states by the names of parameters, got {states!r}")
         self.solver.set_states({name: states[name] for name in self.owned() if name in states})
 
-    def _told(self, what: str, text: str) -> list[str]:
+    def _exchange(self, what: str, text: str) -> list[str]:
+        """The texts of all processes, by rank."""
         with self._communicator._watched(f"{what} of ShardedSolver"):
             return self._members.exchange(text)
 
     def _any(self, what: str, own: bool) -> bool:
-        return "1" in self._told(what, str(int(own)))
+        """True if `own` is True on any process."""
+        return "1" in self._exchange(what, str(int(own)))
 
     def _counts(self) -> list[int]:
+        """The number of values that each process owns."""
         return [sum(self._parameters[name].size for name in names) for names in self._owned]
 
     def _sum(self) -> None:
-        """Put the sum of each gradient where its parameter belongs."""
+        """Sums each gradient over processes, into the gradient of the parameter's owner."""
         if self._flat is None:
             self._arrange()
         flat = self._flat
@@ -279,7 +282,7 @@ class ShardedSolver:
         self._is_summed = True
 
     def _arrange(self) -> None:
-        """Move the gradients into one array, in the order of their processes."""
+        """Moves the gradients into one flat array, ordered by owner."""
         array = NdArray((sum(self._counts()),))
         flat, start = array.get_data("w"), 0
         for name in (name for names in self._owned for name in names):
@@ -297,11 +300,12 @@ class _SumWhereOwned(CommunicatorBackwardCallback):
         self._solver = solver
 
     def on_finish_backward(self) -> None:
+        """Sums each gradient on its parameter's owner."""
         self._solver._sum()
 
 
 def _divided(parameters: Mapping[str, Variable], n: int) -> list[list[str]]:
-    """Names for each of `n` processes: the largest first, each to the one that has least."""
+    """Divides parameters among `n` processes: names by process. Greedy: the largest first, to the least loaded."""
     owned: list[list[str]] = [[] for _ in range(n)]
     sizes = [0] * n
     for name in sorted(parameters, key=lambda name: -parameters[name].size):

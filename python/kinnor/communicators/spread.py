@@ -1,6 +1,6 @@
-"""Arrays that lie in parts on several processes: which part a process has, and how the whole becomes one file.
+"""Arrays divided over processes: the part of each process, and gathering of the whole array.
 
-Knows parameters by what they were made with, and which process has which array; knows no files.
+A parameter is known to be divided by its initializer, a `PartOf`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["PartOf", "Source", "Spread", "gathered", "mark", "sources", "spread_
 
 
 class Spread(NamedTuple):
-    """How an array is spread: each process has an equal part along an axis.
+    """The division of an array into equal parts along an axis, one for each process.
 
     Attributes:
-        shape: The shape of the whole.
-        axis: The axis that is divided.
-        ranks: Who has the parts, in their order.
-        place: The number of this process's part.
+        shape: The shape of the whole array.
+        axis: The divided axis.
+        ranks: The ranks of the processes, in the order of their parts.
+        place: The index of this process's part.
     """
 
     shape: tuple[int, ...]
@@ -42,12 +42,12 @@ class Spread(NamedTuple):
     place: int
 
     def take(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """This process's part of the whole."""
+        """This process's part of the whole array."""
         return np.split(whole, len(self.ranks), self.axis)[self.place]
 
 
 class PartOf(BaseInitializer):
-    """A part of what an initializer makes for the whole: the numbers of one process."""
+    """An initializer of this process's part of an array. It draws the whole array by `whole`, and keeps the part."""
 
     def __init__(self, whole: Initializer, shape: Sequence[int], axis: int, members: Transport) -> None:
         self.whole: Any = whole
@@ -59,14 +59,14 @@ class PartOf(BaseInitializer):
 
 
 def mark(name: str, part: PartOf) -> None:
-    """Note of a parameter of the current scope that it is a part, also if it was there before (as loaded ones are)."""
+    """Marks a parameter of the current scope as divided. This includes parameters that were loaded before."""
     parameter = here()[name]
     if isinstance(parameter, Variable):
         parameter.info = ParameterInfo(part)
 
 
 def spread_of(v: Variable) -> Spread | None:
-    """How a registered parameter is spread; None where this process has the whole."""
+    """The division of a registered parameter. None if this process has the whole array."""
     initializer = getattr(v.info, "initializer", None)
     if not isinstance(initializer, PartOf) or len(initializer.spread.ranks) == 1:
         return None
@@ -74,11 +74,11 @@ def spread_of(v: Variable) -> Spread | None:
 
 
 class Source(NamedTuple):
-    """Where an array is.
+    """The processes that have an array or its parts.
 
     Attributes:
-        ranks: The process that has it, or those that have its parts, in order.
-        axis: The axis of the parts; None for a whole one.
+        ranks: The rank of the process with the whole array, or the ranks with its parts, in order.
+        axis: The axis of the parts; None for a whole array.
     """
 
     ranks: list[int]
@@ -86,17 +86,17 @@ class Source(NamedTuple):
 
 
 def sources(tables: Sequence[Mapping[str, Any]]) -> dict[str, Source]:
-    """Where each array is: at the first process that has it, or in the parts of the first group that has them.
+    """The source of each array: the first process that has it, or the first group that has its parts.
 
     Args:
-        tables: What each process has by name: shape, type, axis and ranks, of which the last two are None for a whole
-            array; what follows is not looked at.
+        tables: For each process, the descriptions of its arrays by name: shape, type, axis and ranks. Axis and ranks
+            are None for a whole array. Further items are ignored.
 
     Returns:
-        The same on all processes.
+        The sources by name, the same on all processes.
 
     Raises:
-        ParameterError: If processes have different arrays under one name: on every process.
+        ParameterError: If processes have different arrays under one name. All processes raise it.
     """
     found: dict[str, Source] = {}
     first: dict[str, tuple[int, Any]] = {}
@@ -122,16 +122,16 @@ def gathered(
     tables: Sequence[Mapping[str, Any]],
     communicator: Communicator,
 ) -> dict[str, NDArray[Any]]:
-    """The whole arrays, on the first process; the others send what they have. All processes call it.
+    """Gathers whole arrays on the first process. All processes must call it.
 
     Args:
-        own: What this process has.
-        places: Where each array is.
-        tables: What each process has.
+        own: This process's arrays by name.
+        places: The source of each array.
+        tables: The descriptions of each process's arrays, as for `sources`.
         communicator: The processes.
 
     Returns:
-        Arrays by name, in the order of `places`; none on other processes than the first.
+        Arrays by name, in the order of `places`. Empty on all other processes.
     """
     members = communicator._members("save_checkpoint", "world")
     whole = {}
@@ -156,9 +156,10 @@ def gathered(
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[Any]:
-    """The memory of an array: MPI does not know all types."""
+    """A view of an array's bytes, because MPI does not know all element types."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _described(shape: Any, dtype: Any, axis: Any) -> str:
+    """An array's description in errors."""
     return f"{tuple(shape)} {dtype}" + ("" if axis is None else f" (a part along axis {axis})")

@@ -1,6 +1,6 @@
-"""The part of a static graph that one process of a pipeline has: what comes in, what goes out, what it runs.
+"""A stage of a pipeline: the part of a static graph that one process runs, with its inputs and outputs.
 
-Knows graphs and places; sends nothing.
+Sending and receiving is up to `pipeline`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Edge", "Stage", "describe"]
 
 
 class Edge(NamedTuple):
-    """A value that goes from a place to a later one.
+    """A value that is sent from one place to a later one.
 
     Attributes:
         number: Its number, the same on all processes.
         value: The variable.
-        source: Where it is computed.
-        target: Where it is used.
-        has_gradient: Whether a gradient comes back.
+        source: The place that computes it.
+        target: The place that reads it.
+        has_gradient: Whether its gradient is sent back.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Edge(NamedTuple):
 
 
 class Stage:
-    """The part of one place. What the graph of the other places held is let go.
+    """The part of a graph at one place. The parts of other places are detached and freed.
 
     Args:
         loss: The loss, at the last place.
@@ -48,7 +48,7 @@ class Stage:
         places: Number of places.
 
     Raises:
-        CommunicatorError: If the graph cannot be divided so. All processes find the same.
+        CommunicatorError: If the graph cannot be divided. All processes raise the same error.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Stage:
         self.has_gradient = any(f.need_grad for f in mine)
 
     def forward(self) -> None:
-        """Compute what goes out, or the loss."""
+        """Computes the outputs of the stage, or the loss."""
         self._end.forward(clear_no_need_grad=True)
 
     def backward(self, scale: float) -> None:
-        """Compute gradients from those of the outputs, or from the loss.
+        """Computes gradients, starting from the gradients of the outputs, or from the loss.
 
         Args:
             scale: Factor of the loss.
@@ -98,7 +98,7 @@ class Stage:
 
 
 def describe(loss: Variable) -> str:
-    """The functions, places and shapes of a graph, which are the same on all processes."""
+    """A text of the functions, places and shapes of a graph, for comparison between processes."""
     return "\n".join(
         f"{f.name} at {place_of(f)} of {[v.shape for v in f.inputs]} {sorted(map(str, f.arguments.items()))}"
         for f in _functions(loss)
@@ -106,13 +106,14 @@ def describe(loss: Variable) -> str:
 
 
 def _functions(loss: Variable) -> list[Function]:
+    """The functions that compute the loss, in the order of a run."""
     found: list[Function] = []
     loss.visit(found.append)
     return found
 
 
 def _places(functions: Sequence[Function], places: int) -> list[int]:
-    """The place of each function: its own, or the last one of its inputs."""
+    """The place of each function: the assigned one, or else the latest place of its inputs."""
     of: dict[Variable, int] = {}
     at = []
     for f in functions:
@@ -134,6 +135,7 @@ def _places(functions: Sequence[Function], places: int) -> list[int]:
 
 
 def _edges(functions: Sequence[Function], at: Sequence[int]) -> list[Edge]:
+    """All values that are sent between places."""
     of: dict[Variable, int] = {}
     found: dict[tuple[Variable, int], Edge] = {}
     for f, place in zip(functions, at, strict=True):
@@ -146,6 +148,7 @@ def _edges(functions: Sequence[Function], at: Sequence[int]) -> list[Edge]:
 
 
 def _check(functions: Sequence[Function], at: Sequence[int], parameters: Mapping[NdArray, str], places: int) -> None:
+    """Raises CommunicatorError unless all places have functions, the loss is last, and no parameter is shared."""
     idle = sorted(set(range(places)) - set(at))
     if idle:
         raise CommunicatorError(

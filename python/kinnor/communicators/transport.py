@@ -1,7 +1,4 @@
-"""What carries arrays between processes: MPI by `mpi4py`, or nothing where there is one process.
-
-Knows collectives of whole, contiguous NumPy arrays; knows no variables. Nothing of a transport is written here.
-"""
+"""Transports: collectives on contiguous NumPy arrays, by MPI (`mpi4py`), or within one process."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["Mpi", "OneProcess", "Transport", "connect", "started_by_mpi"]
 
 LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
-"""Variables of the environment that say that MPI started this process."""
+"""Environment variables that MPI launchers set."""
 
 
 LOOKING = 2e-4
-"""Seconds that a process looks again and again whether what it waits for is there. Then it sleeps between looks."""
+"""Seconds of busy waiting for a request, before a process sleeps between checks."""
 
 ON_ITS_WAY = 1.0
-"""Seconds that a message may take."""
+"""Longest transfer time of a message that was sent before its sender ended, in seconds."""
 
 SHORTEST, LONGEST = 5e-5, 2e-4
-"""Seconds of the first sleep and of the last ones."""
+"""Seconds of the first sleep while waiting, and of the longest."""
 
 
 class Transport(Protocol):
@@ -39,52 +36,52 @@ class Transport(Protocol):
     size: int
     local_rank: int
     ranks: list[int]
-    """The numbers of the group's processes in the world."""
+    """The world ranks of the group's processes."""
 
     def group(self, ranks: Sequence[int]) -> Transport | None:
-        """The processes of these ranks; None where this process is not one of them. All of `self` call it."""
+        """The group of these world ranks, or None if this process is not in it. All of `self` must call it."""
 
     def beside(self) -> Transport:
-        """The same processes for a thread: its sums do not meet those of the program. All of `self` call it."""
+        """The same processes for use in a thread, separate from other collectives. All of `self` must call it."""
 
     def all_reduce(self, array: NDArray[Any]) -> None:
-        """Put the sum over all processes into each one's array."""
+        """Sums the arrays of all processes, in place on all of them."""
 
     def reduce(self, array: NDArray[Any], root: int) -> None:
-        """Put the sum over all processes into the array of one of them."""
+        """Sums the arrays of all processes, in place on `root`."""
 
     def broadcast(self, array: NDArray[Any], root: int) -> None:
-        """Copy the array of one process to all others."""
+        """Copies the array of `root` to all other processes."""
 
     def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
-        """Put the sum over all processes of the n-th part into the n-th one's array."""
+        """Sums `parts` over all processes, and stores part n of the sum in `own` of process n."""
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
-        """Put the arrays of all processes, one after the other, into each one's `parts`."""
+        """Concatenates `own` of all processes into `parts` of each one."""
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
-        """Send the n-th part to the n-th process; receive what each one has for this one, `counts[rank]` elements."""
+        """Sends part n to process n. Receives `counts[rank]` elements from each process."""
 
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
-        """Send an array to one process."""
+        """Sends an array to one process."""
 
     def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
-        """Send an array, which stays as it is until the request that this returns is done: `Test()`, `finish`."""
+        """Starts to send an array. It must not change until the returned request is done: `Test()`, `finish`."""
 
     def finish(self, request: Any) -> None:
-        """Wait for a request."""
+        """Waits for a request."""
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
-        """Receive an array from one process."""
+        """Receives an array from one process."""
 
     def exchange(self, text: str) -> list[str]:
-        """What all processes have to say, by rank."""
+        """The texts of all processes, by rank."""
 
     def barrier(self) -> None:
-        """Wait for all."""
+        """Waits until all processes have called it."""
 
     def abort(self, code: int = 1) -> NoReturn:
-        """End all processes of the program."""
+        """Ends all processes of the program."""
 
 
 class OneProcess:
@@ -98,47 +95,47 @@ class OneProcess:
         self.ranks = [0]
 
     def group(self, ranks: Sequence[int]) -> OneProcess | None:
-        """The same process, if it is in the group."""
+        """The group of this process, or None if rank 0 is not in it."""
         return OneProcess() if 0 in ranks else None
 
     def beside(self) -> OneProcess:
-        """The same process."""
+        """This transport."""
         return self
 
     def all_reduce(self, array: NDArray[Any]) -> None:
-        """Leave the array as it is."""
+        """Does nothing."""
 
     def reduce(self, array: NDArray[Any], root: int) -> None:
-        """Leave the array as it is."""
+        """Does nothing."""
 
     def broadcast(self, array: NDArray[Any], root: int) -> None:
-        """Leave the array as it is."""
+        """Does nothing."""
 
     def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
-        """Copy the only part."""
+        """Copies the only part."""
         own[...] = parts
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
-        """Copy the only array."""
+        """Copies the only array."""
         parts[...] = own
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
-        """Copy the only part."""
+        """Copies the only part."""
         received[...] = parts
 
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
-        """Refuse: there is nobody else."""
+        """Raises CommunicatorError: there is no other process."""
         raise CommunicatorError(f"send: expected another process as {to}, got a program of one process")
 
     def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
-        """Refuse: there is nobody else."""
+        """Raises CommunicatorError: there is no other process."""
         self.send(array, to, tag)
 
     def finish(self, request: Any) -> None:
-        """Go on: nothing was sent."""
+        """Returns immediately, as nothing was sent."""
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
-        """Refuse: there is nobody else."""
+        """Raises CommunicatorError: there is no other process."""
         raise CommunicatorError(f"receive: expected another process as {source}, got a program of one process")
 
     def exchange(self, text: str) -> list[str]:
@@ -146,20 +143,20 @@ class OneProcess:
         return [text]
 
     def barrier(self) -> None:
-        """Go on."""
+        """Returns immediately."""
 
     def abort(self, code: int = 1) -> NoReturn:
-        """End the process."""
+        """Ends the process."""
         os._exit(code)
 
 
 class Ends:
-    """A process's record of other processes that have ended. All its groups share it.
+    """A record of ended and missing processes, shared by all groups of a process.
 
     Attributes:
-        missing: Reasons for calls that wait for other processes to raise an error.
+        missing: Error texts. If there is one, calls that wait for other processes raise it.
         entered: Number of collectives that this process has entered, by group.
-        ended: The same numbers of ended processes, by rank in the world, with the text for errors.
+        ended: For each ended process, by world rank: its `entered`, and a text for errors.
     """
 
     def __init__(self) -> None:
@@ -168,24 +165,24 @@ class Ends:
         self.ended: dict[int, tuple[dict[str, int], str]] = {}
 
     def enter(self, group: str) -> int:
-        """Count a collective; returns its number in the group.
+        """Counts a collective. Returns its number in the group.
 
         Args:
-            group: The name of the group, which is the same on all of its processes.
+            group: The name of the group, the same on all of its processes.
         """
         number = self.entered[group] = self.entered.get(group, 0) + 1
         return number
 
     def refuse(self, group: str, number: int, ranks: Sequence[int]) -> None:
-        """Raise an error if a process will never come to a collective.
+        """Raises an error if a process has ended before a collective.
 
         Args:
             group: The name of the group.
-            number: That of the collective.
-            ranks: The processes of the group.
+            number: The number of the collective.
+            ranks: The world ranks of the group.
 
         Raises:
-            CommunicatorError: If one has ended before.
+            CommunicatorError: If a process has ended before it.
         """
         told = [self.ended[r][1] for r in ranks if r in self.ended and self.ended[r][0].get(group, 0) < number]
         if told:
@@ -193,16 +190,16 @@ class Ends:
 
 
 class Mpi:
-    """Processes that MPI started.
+    """The transport for processes that MPI started.
 
-    MPI keeps a core busy while it waits. So processes meet before each collective, where they wait asleep and for
-    as long as nobody is known to be missing, and enter it together.
+    MPI keeps a core busy while it waits. So all processes wait in a barrier before each collective, asleep and with an
+    error if a process is missing, and enter the collective together.
 
     Args:
         handle: A communicator of `mpi4py`.
-        ranks: The numbers of its processes in the world.
-        name: The name of the group, which is the same on all of its processes.
-        ends: What is known of processes that never come; groups share it.
+        ranks: The world ranks of its processes.
+        name: The name of the group, the same on all of its processes.
+        ends: The record of ended and missing processes; groups share it.
     """
 
     def __init__(self, handle: Any, ranks: list[int], name: str = "world", ends: Ends | None = None) -> None:
@@ -218,93 +215,93 @@ class Mpi:
         self.local_rank = _local_rank(self.rank)
 
     def group(self, ranks: Sequence[int]) -> Mpi | None:
-        """The processes of these ranks."""
+        """The group of these world ranks, or None if this process is not in it."""
         members = self._handle.Get_group().Incl([self.ranks.index(rank) for rank in ranks])
-        self._meet()
+        self._wait_for_all()
         handle = self._handle.Create(members)
         self._n_groups += 1
         name = f"{self._name}/{self._n_groups}"
         return None if handle == self._library.COMM_NULL else Mpi(handle, list(ranks), name, self.ends)
 
     def beside(self) -> Mpi:
-        """The same processes for a thread, made once."""
+        """The same processes for use in a thread. It is made once."""
         if self._beside is None:
-            self._meet()
+            self._wait_for_all()
             self._beside = MpiBeside(self._handle.Dup(), self.ranks, f"{self._name}/beside", self.ends)
         return self._beside
 
     def all_reduce(self, array: NDArray[Any]) -> None:
-        """Sum in place, without a copy."""
-        self._meet()
+        """Sums in place, without a copy."""
+        self._wait_for_all()
         self._handle.Allreduce(self._library.IN_PLACE, array)
 
     def reduce(self, array: NDArray[Any], root: int) -> None:
-        """Sum in place at `root`; the others keep what they have."""
-        self._meet()
+        """Sums in place on `root`. The arrays of other processes stay unchanged."""
+        self._wait_for_all()
         if self.rank == root:
             self._handle.Reduce(self._library.IN_PLACE, array, root=root)
         else:
             self._handle.Reduce(array, None, root=root)
 
     def broadcast(self, array: NDArray[Any], root: int) -> None:
-        """Copy from `root`."""
-        self._meet()
+        """Copies from `root`."""
+        self._wait_for_all()
         self._handle.Bcast(array, root=root)
 
     def reduce_scatter(self, parts: NDArray[Any], own: NDArray[Any], counts: Sequence[int]) -> None:
-        """Sum each part where it belongs."""
-        self._meet()
+        """Sums part n on process n."""
+        self._wait_for_all()
         self._handle.Reduce_scatter(parts, own, list(counts))
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
-        """Gather parts of any lengths."""
-        self._meet()
+        """Gathers parts of any lengths."""
+        self._wait_for_all()
         self._handle.Allgatherv(own, [parts, list(counts)])
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
-        """Send a part of any length to each."""
-        self._meet()
+        """Sends a part of any length to each process."""
+        self._wait_for_all()
         mine = [counts[self.rank]] * self.size
         self._handle.Alltoallv([parts, list(counts)], [received, mine])
 
     def send(self, array: NDArray[Any], to: int, tag: int) -> None:
-        """Send; returns when the array may be written again."""
+        """Sends an array. Returns when it may be changed again."""
         self.finish(self.start_sending(array, to, tag))
 
     def start_sending(self, array: NDArray[Any], to: int, tag: int) -> Any:
-        """Begin to send."""
-        self._refuse_alone()
+        """Starts to send an array."""
+        self._raise_if_missing()
         return self._handle.Isend(array, dest=to, tag=tag)
 
     def receive(self, array: NDArray[Any], source: int, tag: int) -> None:
-        """Receive into an array of the same size."""
-        self._refuse_alone()
+        """Receives into an array of the same size."""
+        self._raise_if_missing()
         self.finish(self._handle.Irecv(array, source=source, tag=tag), source=self.ranks[source])
 
     def exchange(self, text: str) -> list[str]:
-        """Gather short texts."""
-        self._meet()
+        """Gathers short texts."""
+        self._wait_for_all()
         return list(self._handle.allgather(text))
 
     def barrier(self) -> None:
-        """Wait for all."""
-        self._meet()
+        """Waits until all processes have called it."""
+        self._wait_for_all()
 
     def abort(self, code: int = 1) -> NoReturn:
-        """End all processes at once."""
+        """Ends all processes immediately."""
         self._library.COMM_WORLD.Abort(code)
         os._exit(code)
 
     def finish(
         self, request: Any, looking: float = LOOKING, number: int | None = None, source: int | None = None
     ) -> None:
-        """Wait for a request, and leave the core to others if that takes long.
+        """Waits for a request: first busily, then with sleeps, so that the core is free for others.
 
         Args:
             request: The request.
-            looking: Seconds to look without sleep.
-            number: The number of a collective in this group.
-            source: The rank in the world of the process that a message comes from.
+            looking: Seconds of busy waiting.
+            number: The number of the collective in this group, if it is one.
+            source: The world rank of the sender, if it is a message to receive.
 
         Raises:
             CommunicatorError: If a process is missing, or has ended.
@@ -313,10 +310,10 @@ class Mpi:
         ends, alone = self.ends.ended, float("inf")
         try:
             while not request.Test():
-                self._refuse_alone()
+                self._raise_if_missing()
                 if ends and number is not None:
                     self.ends.refuse(self._name, number, self.ranks)
-                elif source in ends:  # what it sent before may be on its way
+                elif source in ends:  # its last message may still arrive
                     alone = min(alone, time.perf_counter() + ON_ITS_WAY)
                     if time.perf_counter() > alone:
                         raise CommunicatorError(f"expected a message of rank {source}, got none: {ends[source][1]}")
@@ -324,59 +321,60 @@ class Mpi:
                     time.sleep(pause)
                     pause = min(1.25 * pause, LONGEST)
         except BaseException:
-            self._left.append(request)  # with its array, to which a message may still be written
+            self._left.append(request)  # keeps the array alive, as MPI may still write to it
             raise
 
-    def _meet(self) -> None:
-        """Wait until all processes are here."""
-        self._refuse_alone()
+    def _wait_for_all(self) -> None:
+        """Waits in a barrier, asleep, until all processes have called it."""
+        self._raise_if_missing()
         number = self.ends.enter(self._name)
         self.finish(self._handle.Ibarrier(), number=number)
 
-    def _refuse_alone(self) -> None:
+    def _raise_if_missing(self) -> None:
+        """Raises CommunicatorError if a process is known to be missing."""
         if self.ends.missing:
             raise CommunicatorError(self.ends.missing[0])
 
     def lose(self, told: str) -> None:
-        """Let whatever waits for others raise an error, now and later: somebody never comes."""
+        """Notes that a process is missing. All current and later waits raise CommunicatorError with the text."""
         if not self.ends.missing:
             self.ends.missing.append(told)
 
     def watching(self) -> Any:
-        """Another communicator of the same processes, for messages beside the collectives."""
+        """A duplicate of the `mpi4py` communicator, for messages of the watchdog."""
         return self._handle.Dup()
 
 
 class MpiBeside(Mpi):
-    """Processes whose sums run in a thread: it sleeps while they are sent, as the run beside it needs the core."""
+    """A transport for collectives in a thread. It sleeps while they run, because the main thread needs the core."""
 
     def all_reduce(self, array: NDArray[Any]) -> None:
-        """Sum in place, without a copy."""
-        self._refuse_alone()
+        """Sums in place, without a copy."""
+        self._raise_if_missing()
         number = self.ends.enter(self._name)
         self.finish(self._handle.Iallreduce(self._library.IN_PLACE, array), 0.0, number)
 
     def all_gather(self, own: NDArray[Any], parts: NDArray[Any], counts: Sequence[int]) -> None:
-        """Gather parts of any lengths."""
-        self._refuse_alone()
+        """Gathers parts of any lengths."""
+        self._raise_if_missing()
         number = self.ends.enter(self._name)
         self.finish(self._handle.Iallgatherv(own, [parts, list(counts)]), 0.0, number)
 
     def all_to_all(self, parts: NDArray[Any], received: NDArray[Any], counts: Sequence[int]) -> None:
-        """Send a part of any length to each."""
-        self._refuse_alone()
+        """Sends a part of any length to each process."""
+        self._raise_if_missing()
         mine = [counts[self.rank]] * self.size
         number = self.ends.enter(self._name)
         self.finish(self._handle.Ialltoallv([parts, list(counts)], [received, mine]), 0.0, number)
 
 
 def started_by_mpi() -> bool:
-    """Whether `mpirun`, or what is like it, started this process."""
+    """True if `mpirun` or a similar launcher started this process."""
     return any(name in os.environ for name in LAUNCHED)
 
 
 def connect() -> Transport:
-    """All processes of this program.
+    """The transport between all processes of this program.
 
     Raises:
         CommunicatorError: If MPI started the program, and `mpi4py` or its library is missing.
@@ -398,7 +396,7 @@ def connect() -> Transport:
 
 
 def _local_rank(rank: int) -> int:
-    """The number of this process among those of its machine."""
+    """The rank of this process among the processes of its machine."""
     names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
     found = next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
     return rank if found is None else int(found)

@@ -1,7 +1,7 @@
-"""Whom a process waits for: a thread that looks at collectives that take too long, and asks the others where they are.
+"""The watchdog: a thread that detects collectives that take too long, and asks all processes for their state.
 
-It says who is missing, on every process, and lets those that wait raise an error. A process that is in a collective of
-MPI itself, which nobody can leave, ends the program.
+Every process prints which ranks are missing, and waiting calls raise an error. A process inside of an MPI collective
+cannot be interrupted; it ends the program.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "caller"]
 
 PERIOD = 0.25
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 GRACE = 4 * PERIOD
-"""Seconds in which all processes tell whom they miss, before one of them ends the program."""
+"""Seconds for all processes to report missing ranks, before one of them ends the program."""
 
 QUESTION, ANSWER, MISSING, ENDED = 1, 2, 3, 4
 
@@ -33,7 +33,7 @@ INSIDE = __name__.partition(".")[0] + "."
 
 
 class Collective(NamedTuple):
-    """What a thread of this process waits in, and since when."""
+    """A collective in which a thread of this process waits, and its start time."""
 
     number: int
     what: str
@@ -41,11 +41,11 @@ class Collective(NamedTuple):
 
 
 class Watch:
-    """Looks after the collectives of one process.
+    """Watches the collectives of one process.
 
     Args:
         transport: All processes.
-        timeout: Seconds after which a collective counts as one that somebody never comes to.
+        timeout: Seconds after which a process counts as missing in a collective.
     """
 
     def __init__(self, transport: Mpi, timeout: float) -> None:
@@ -53,20 +53,20 @@ class Watch:
         self._handle = transport.watching()
         self._inside: dict[int, Collective] = {}
         self._last = Collective(0, "none", 0.0)
-        self._told: Collective | None = None
+        self._reported: Collective | None = None
         self._missing, self._ends = "", float("inf")
         self._sent: list[Any] = []
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="kinnor-watch", daemon=True)
+        self._thread = threading.Thread(target=self._watch_loop, name="kinnor-watch", daemon=True)
         self._thread.start()
 
     @contextmanager
     def over(self, what: str, where: str | None = None) -> Iterator[None]:
-        """Note that this thread is in a collective, until the block ends.
+        """Registers the `with` block as a collective of this thread.
 
         Args:
-            what: The collective.
-            where: The line of the program; by default the one that calls.
+            what: Description of the collective.
+            where: The line of the program; by default the calling line.
 
         Raises:
             CommunicatorError: If MPI refuses the collective.
@@ -88,9 +88,9 @@ class Watch:
                 self._inside[thread] = outer
 
     def say_end(self) -> None:
-        """Tell the others that this process ends, and in which collectives it has been.
+        """Reports the end of this process and its last collective to the others.
 
-        If an error ends it, MPI ends the others.
+        Nothing is sent if an error ends the process: then MPI ends the others.
         """
         self._stopped.set()
         self._thread.join()
@@ -103,32 +103,34 @@ class Watch:
                 self._send((dict(self._transport.ends.entered), text), other, ENDED)
 
     def stop(self) -> None:
-        """End the program, if processes have missed each other: MPI does not end by itself then."""
+        """Aborts the program if a process is missing, because MPI would not end by itself."""
         end = time.monotonic() + GRACE
         while self._sent and not all(request.Test() for request in self._sent) and time.monotonic() < end:
             time.sleep(0.001)
         if self._missing:
             sys.stdout.flush()
-            time.sleep(GRACE)  # for what the others still do
+            time.sleep(GRACE)  # the others may still write messages
             self._transport.abort()
 
-    def _look(self) -> None:
+    def _watch_loop(self) -> None:
+        """The loop of the thread: answers questions, and asks after the timeout of a collective."""
         while not self._stopped.wait(PERIOD):
             self._answer()
             waiting = self._longest()
             if waiting is None:
                 continue
             now = time.monotonic()
-            if now - waiting.since > self._timeout and waiting is not self._told:
+            if now - waiting.since > self._timeout and waiting is not self._reported:
                 self._ask(waiting)
             if now > self._ends + GRACE and waiting.since < self._ends:
                 self._transport.abort()
 
     def _longest(self) -> Collective | None:
+        """The collective of this process that has waited longest."""
         return min(self._inside.values(), key=lambda each: each.since, default=None)
 
     def _answer(self) -> None:
-        """Tell those who ask where this process is; hear who is missing."""
+        """Handles messages: answers questions about this process's state, and notes missing and ended processes."""
         from mpi4py import MPI
 
         status = MPI.Status()
@@ -136,7 +138,7 @@ class Watch:
             self._handle.recv(tag=QUESTION, status=status)
             self._send(self._state(), status.Get_source(), ANSWER)
         while self._handle.iprobe(tag=MISSING):
-            self._miss(self._handle.recv(tag=MISSING))
+            self._note_missing(self._handle.recv(tag=MISSING))
         while self._handle.iprobe(tag=ENDED):
             told = self._handle.recv(tag=ENDED, status=status)
             self._transport.ends.ended[status.Get_source()] = told
@@ -144,22 +146,24 @@ class Watch:
             self._transport.lose(self._missing)
 
     def _send(self, text: Any, rank: int, tag: int) -> None:
+        """Starts to send a message to another watchdog."""
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent.append(self._handle.isend(text, dest=rank, tag=tag))
 
     def _state(self) -> str:
+        """A text on the current or the last collective of this process."""
         waiting = self._longest()
         where = "outside of a collective; its last was" if waiting is None else "in"
         number, what, _ = waiting or self._last
         return f"{where} number {number}, {what}"
 
-    def _miss(self, told: str) -> None:
-        """Note that somebody is missing; those that wait raise an error soon."""
+    def _note_missing(self, told: str) -> None:
+        """Notes that a process is missing. Waiting calls raise an error after `GRACE` seconds."""
         if not self._missing:
             self._missing, self._ends = told, time.monotonic() + GRACE
 
     def _ask(self, waiting: Collective) -> None:
-        """Ask all others where they are, and tell what they say."""
+        """Asks all other processes for their state, and reports the answers to standard error and to the others."""
         rank = self._transport.rank
         others = [other for other in range(self._transport.size) if other != rank]
         for other in others:
@@ -172,9 +176,9 @@ class Watch:
                 if other not in told and self._handle.iprobe(source=other, tag=ANSWER):
                     told[other] = self._handle.recv(source=other, tag=ANSWER)
             time.sleep(0.01)
-        if self._longest() is not waiting:  # it came after all
+        if self._longest() is not waiting:  # the collective has completed
             return
-        self._told = waiting
+        self._reported = waiting
         lines = [f"rank {other} is {told.get(other, 'silent: it may have ended')}" for other in others]
         text = (
             f"rank {rank} has waited {time.monotonic() - waiting.since:.0f} s in collective number "
@@ -184,11 +188,11 @@ class Watch:
         sys.stderr.flush()
         for other in others:
             self._send(text, other, MISSING)
-        self._miss(text)
+        self._note_missing(text)
 
 
 def caller() -> str:
-    """The line of the program that called into this package."""
+    """File and line of the program's call into this package."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

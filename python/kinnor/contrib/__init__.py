@@ -1,1 +1,1 @@
-"""What NNabla keeps for old programs."""
+"""NNabla's deprecated `contrib` package, for old programs."""

@@ -1,4 +1,4 @@
-"""The context of an extension, by its old name."""
+"""The deprecated name of `get_extension_context`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["extension_context"]
 
 
 def extension_context(extension_name: str = "cpu", **kw: Any) -> Context:
-    """A context of an extension: what `kinnor.ext_utils.get_extension_context` gives.
+    """A context of an extension: the old name of `kinnor.ext_utils.get_extension_context`.
 
     Args:
         extension_name: Name of the extension.
-        **kw: What the extension's `context` takes, such as `type_config` and `device_id`.
+        **kw: Arguments of the extension's `context`, such as `type_config` and `device_id`.
 
     Raises:
-        ModuleNotFoundError: If there is no such extension.
-        ValueError: If the extension has no such type.
+        ModuleNotFoundError: If the extension does not exist.
+        ValueError: If the extension does not know the type.
 
     Examples:
         >>> old, new = extension_context("cpu", type_config="half"), get_extension_context("cpu", type_config="half")

@@ -1,4 +1,4 @@
-"""Networks as objects: modules that keep their parameters to themselves."""
+"""Modules: networks as objects with their own parameters."""
 
 from .module import Module
 from .sequential import Sequential

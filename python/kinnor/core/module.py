@@ -1,7 +1,4 @@
-"""Modules: objects that have parameters of their own, and other modules.
-
-Knows parameters and their paths; knows no functions.
-"""
+"""`Module`: a part of a network as an object, with its own parameters and submodules."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Module", "called", "listeners"]
 
 _RECURSIVE = ("training",)
-"""Attributes that a module hands on to those in it."""
+"""Attributes that are also set on all submodules."""
 
 
 class _Called(threading.local):
-    """The modules that one thread is in a method of, the innermost last."""
+    """A thread's stack of modules with a running method, innermost last."""
 
     def __init__(self) -> None:
         self.modules: list[Module] = []
@@ -42,23 +39,24 @@ _called = _Called()
 
 
 listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
-"""Who is told of a method of a module that no other called, when it is done: module, arguments, and what it gave."""
+"""Callbacks run after each outermost method call of a module: `f(module, args, result)`."""
 
 
 def called() -> tuple[Module, ...]:
-    """The modules that this thread is in a method of.
+    """The modules whose methods are running on this thread.
 
     Returns:
-        The outermost first.
+        The modules, outermost first.
     """
     return tuple(_called.modules)
 
 
 def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose parameters are the module's own."""
+    """A method that runs in the module's parameter scope, and notifies `listeners`."""
 
     @functools.wraps(method)
     def run(self: Module, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method in the module's parameter scope."""
         _called.modules.append(self)
         try:
             with parameter_scope("", self.parameter_scope):
@@ -74,13 +72,13 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Module:
-    """A part of a network: what it registers as parameters, in any of its methods, is its own.
+    """A part of a network. Parameters registered in its methods belong to it.
 
-    Subclasses define `call`, which `module(...)` calls. Modules that are set as attributes are its submodules; their
-    parameters are listed with an `@` before the name of the module.
+    Subclasses define `call`, which `module(...)` calls. Modules set as attributes are submodules. Paths of their
+    parameters start with `@` and the name of the submodule.
 
     Attributes:
-        training: Whether it is used to train; to set it sets it in all submodules.
+        training: True in training mode. Setting it also sets it on all submodules.
 
         >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
         >>> class Block(nn.Module):
@@ -111,34 +109,34 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether it is used to train."""
+        """True in training mode."""
         return bool(self.__dict__.setdefault("training", True))
 
     @property
     def parameter_scope(self) -> Scope:
-        """Its own parameters: names to variables and scopes."""
+        """The module's own parameters: a dict from names to variables and scopes."""
         scope: Scope = self.__dict__.setdefault("_parameter_scope", OrderedDict())
         return scope
 
     @property
     def submodules(self) -> dict[str, Module]:
-        """The modules in it, by name."""
+        """The direct submodules by name."""
         found: dict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
         return found
 
     @property
     def name(self) -> str:
-        """The name that it has in the module around it; by default that of its class, in small letters."""
+        """The attribute's name in the parent module; by default the class name in snake case."""
         given: str | None = self.__dict__.get("_name")
         return given or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     @property
     def parent(self) -> Module | None:
-        """The module around it."""
+        """The module that has this one as a submodule, or None."""
         return self.__dict__.get("_parent")
 
     def is_root(self) -> bool:
-        """Whether no module is around it.
+        """True if the module is not a submodule.
 
         Returns:
             True or False.
@@ -146,19 +144,19 @@ class Module:
         return self.parent is None
 
     def get_path_name(self) -> str:
-        """Its name after those of the modules around it.
+        """The path of the module from the root module.
 
         Returns:
-            Names with an `@` before and slashes between.
+            Names with `@` in front, separated by slashes.
         """
         around = "" if self.parent is None else f"{self.parent.get_path_name()}/"
         return f"{around}@{self.name}"
 
     def get_scope_name(self) -> str:
-        """The path of the first submodule, of its first submodule, and so on.
+        """The path to the first submodule, its first submodule, and so on.
 
         Returns:
-            Names with an `@` before and slashes between.
+            Names with `@` in front, separated by slashes.
         """
         for name, module in self.submodules.items():
             return f"@{name}/{module.get_scope_name()}".strip("/")
@@ -167,12 +165,12 @@ class Module:
     def get_parameters(
         self, recursive: bool = True, grad_only: bool = False, memo: set[Variable] | None = None
     ) -> Parameters:
-        """Its parameters, each once: those of submodules first.
+        """The parameters of the module and its submodules, each once, submodules first.
 
         Args:
-            recursive: Whether to list those of submodules.
+            recursive: Whether to include submodules.
             grad_only: Whether to leave out parameters that need no gradient.
-            memo: Variables to leave out, to which the ones that are found are added.
+            memo: Variables to leave out. Returned variables are added to it.
 
         Returns:
             Variables by path.
@@ -192,12 +190,12 @@ class Module:
         """Register a variable as a parameter.
 
         Args:
-            key: Path, as `get_parameters` gives it.
+            key: Path, as in `get_parameters`.
             param: The variable.
-            raise_if_missing: Whether a submodule that is not there is an error.
+            raise_if_missing: Whether a missing submodule is an error.
 
         Raises:
-            ParameterError: If the path ends with the name of a submodule, or leads to one that is not there.
+            ParameterError: If the path ends with the name of a submodule, or if a submodule is missing.
         """
         if not key.startswith("@"):
             with parameter_scope("", self.parameter_scope):
@@ -215,26 +213,26 @@ class Module:
         """Register variables as parameters.
 
         Args:
-            params: Variables by path, as `get_parameters` gives them.
-            raise_if_missing: Whether a submodule that is not there is an error.
+            params: Variables by path, as in `get_parameters`.
+            raise_if_missing: Whether a missing submodule is an error.
         """
         for key, param in params.items():
             self.set_parameter(key, param, raise_if_missing)
 
     def update_parameter(self) -> None:
-        """Register its own parameters anew."""
+        """Register the module's parameters again."""
         self.set_parameters(self.get_parameters())
 
     def load_parameters(self, path: PathOrFile, extension: str | None = ".h5", raise_if_missing: bool = True) -> None:
-        """Load parameters from a file that `save_parameters` wrote: into those that are there, or as new ones.
+        """Load parameters from a file of `save_parameters`. Existing parameters get the values, others are registered.
 
         Args:
             path: Path, or a file open for reading bytes.
-            extension: The format, where `path` does not say it.
-            raise_if_missing: Whether a submodule that is not there is an error.
+            extension: The format, if `path` has no extension.
+            raise_if_missing: Whether a missing submodule is an error.
 
         Raises:
-            ParameterError: If a shape differs, or a submodule is not there.
+            ParameterError: If a shape differs, or a submodule is missing.
         """
         scope: Scope = OrderedDict()
         with parameter_scope("", scope):
@@ -248,20 +246,20 @@ class Module:
                 )
         self.set_parameters({key: v for key, v in loaded.items() if key not in own}, raise_if_missing)
         for key, variable in loaded.items():
-            if key in own:  # Graphs and attributes have hold of it.
+            if key in own:  # written in place, as graphs and attributes refer to the variable
                 own[key].d, own[key].need_grad = variable.d, variable.need_grad
 
     def save_parameters(self, path: PathOrFile, extension: str | None = ".h5") -> None:
-        """Save its parameters and those of submodules.
+        """Save the parameters of the module and its submodules.
 
         Args:
             path: Path, or a file open for writing bytes.
-            extension: The format, where `path` does not say it.
+            extension: The format, if `path` has no extension.
         """
         save_parameters(path, self.get_parameters(grad_only=False), _needed(path, extension))
 
     def zero_grad(self) -> None:
-        """Set the gradients of its parameters to zero."""
+        """Set the gradients of all parameters to zero."""
         for parameter in self.get_parameters().values():
             parameter.grad.zero()
 
@@ -286,30 +284,30 @@ class Module:
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As `call`."""
+        """Calls `call`."""
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes: subclasses define it.
+        """Compute the outputs of the module. Subclasses define it.
 
         Args:
-            *args: What it takes.
-            **kwargs: What it takes.
+            *args: The inputs.
+            **kwargs: Further inputs.
 
         Raises:
-            NotImplementedError: If a subclass does not.
+            NotImplementedError: If a subclass does not define it.
         """
         raise NotImplementedError(f"{type(self).__name__}: expected a method call(...), got none")
 
 
 def checked(op: str, module: Any) -> Module:
-    """Refuse what is no module."""
+    """The argument, unchanged. Raises CallError unless it is a Module."""
     if not isinstance(module, Module):
         raise CallError(f"{op}: expected Modules, got {type(module).__name__}")
     return module
 
 
 def _needed(path: PathOrFile, extension: str | None) -> str | None:
-    """The extension, unless a path has one of its own."""
+    """The extension to pass on: None if the path has its own."""
     own = isinstance(path, (str, os.PathLike)) and Path(path).suffix
     return None if own else extension

@@ -1,4 +1,4 @@
-"""Modules that networks for images are made of."""
+"""Building blocks of image networks: convolution with batch normalization, and a residual unit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["ConvBn", "ResUnit", "complete_dims", "get_conv_same_pad"]
 
 
 class ConvBn(Module):
-    """Convolution, batch normalization and, perhaps, an activation.
+    """Convolution, batch normalization and an optional activation.
 
     Args:
         outmaps: Number of filters.
-        kernel: Size of the filters, of both axes or of each.
-        stride: Distance of neighbouring outputs, along both axes or each.
+        kernel: Kernel size, one for both axes or one for each.
+        stride: Stride, one for both axes or one for each.
         act: The activation; None for none.
     """
 
@@ -54,12 +54,12 @@ class ConvBn(Module):
 
 
 class ResUnit(Module):
-    """A unit with a bottleneck that adds to its input, or to a convolution of it.
+    """A residual bottleneck unit, with an identity or convolutional skip connection.
 
     Args:
-        channels: Number of channels of the output.
-        stride: Distance of neighbouring outputs.
-        skip_by_conv: Whether a convolution of the input is what is added to.
+        channels: Number of output channels.
+        stride: Stride.
+        skip_by_conv: Whether the skip connection is a convolution.
 
     Source:
         He, Zhang, Ren, Sun: Deep residual learning for image recognition, 2016.
@@ -90,11 +90,11 @@ def complete_dims(s: int | Sequence[int], dims: int) -> tuple[int, ...]:
     """A size for each axis.
 
     Args:
-        s: One for all axes, or one for each.
+        s: One size for all axes, or one for each.
         dims: Number of axes.
 
     Raises:
-        ShapeError: If there are more sizes or less.
+        ShapeError: If the number of sizes is wrong.
 
     Examples:
         >>> from kinnor.core.modules import complete_dims
@@ -108,10 +108,10 @@ def complete_dims(s: int | Sequence[int], dims: int) -> tuple[int, ...]:
 
 
 def get_conv_same_pad(k: Sequence[int]) -> tuple[int, ...]:
-    """The padding with which a convolution of odd filters keeps height and width.
+    """The padding with which a convolution with odd kernel sizes keeps height and width.
 
     Args:
-        k: Size of the filters along each axis.
+        k: Kernel size along each axis.
 
     Examples:
         >>> from kinnor.core.modules import get_conv_same_pad

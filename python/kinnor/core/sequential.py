@@ -1,4 +1,4 @@
-"""Modules one after another."""
+"""`Sequential`: a chain of modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Sequential"]
 
 
 class Sequential(Module):
-    """Modules of which each takes what the one before it gave.
+    """A chain of modules: the outputs of each are the inputs of the next.
 
     Args:
-        *args: Modules, or tuples of a name and a module. Without a name it is that of the module with its place.
+        *args: Modules, or tuples of a name and a module. The default name is the module's name and its index.
 
     Raises:
-        TypeError: If one of them is no module.
+        TypeError: If an item is not a module.
 
         >>> import kinnor as nn, kinnor.functions as F, kinnor.parametric_functions as PF
         >>> class Dense(nn.Module):
@@ -41,14 +41,14 @@ class Sequential(Module):
             self.submodules[name] = module
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the modules, each with what the one before it gave.
+        """Call the modules one after another.
 
         Args:
-            *args: For the first one.
-            **kwargs: For each of them.
+            *args: Inputs of the first module.
+            **kwargs: Further arguments of all modules.
 
         Returns:
-            What the last one gave.
+            The outputs of the last module.
         """
         found: Any = args[0] if len(args) == 1 else args
         for module in self.submodules.values():

@@ -1,4 +1,4 @@
-"""Data sets: one that comes with the package, and readers for files of others."""
+"""Data sets: handwritten digits, included in the package, and a reader of IDX files."""
 
 from .digits import digits
 from .idx import IdxError, read_idx

@@ -1,4 +1,4 @@
-"""The UCI handwritten digits, which come with the package."""
+"""The UCI handwritten digits, included in the package."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ __all__ = ["digits"]
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """The UCI handwritten digits: 1,797 real images of 8 x 8 pixels by 13 people.
 
-    They stand in the order of the original, in which each person's digits are together: take every fifth image, or
-    shuffle, to hold some out.
+    They are in the original order, grouped by person. To hold out test images, take every fifth one, or shuffle.
 
     Returns:
-        The images, shape (1797, 1, 8, 8), from 0 (paper) to 1 (ink) in steps of 1/16, and their labels, shape (1797,),
-        from 0 to 9. Both are fresh arrays.
+        The images, shape (1797, 1, 8, 8), and their labels, shape (1797,). Pixels are from 0 (paper) to 1 (ink) in
+        steps of 1/16, labels from 0 to 9. Both are new arrays.
 
     Source:
         E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits. UCI Machine Learning Repository, 1998,

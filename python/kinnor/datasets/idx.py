@@ -1,7 +1,4 @@
-"""Files in the IDX format, in which MNIST and the data sets after its model are published.
-
-Knows bytes; knows nothing of what the arrays mean.
-"""
+"""Reads files in the IDX format, in which MNIST and similar data sets are published."""
 
 from __future__ import annotations
 
@@ -23,28 +20,27 @@ if TYPE_CHECKING:
 
 __all__ = ["IdxError", "read_idx"]
 
-# The third byte of a file says what its elements are; all are big-endian.
+# Element types by the third byte of a file; all are big-endian.
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 class IdxError(Error, OSError):
-    """A file that is not in the IDX format, or not all of one."""
+    """A file is not in the IDX format, or is incomplete."""
 
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     """Read the array in an IDX file, plain or compressed with gzip.
 
-    The header says how many bytes must follow; not one more is read, so that a broken or hostile file cannot fill the
-    memory.
+    Only the number of bytes that the header declares is read, so that a malformed file cannot exhaust the memory.
 
     Args:
-        path: The file, such as `train-images-idx3-ubyte.gz`. Its content, not its name, tells whether it is compressed.
+        path: The file, such as `train-images-idx3-ubyte.gz`. Compression is detected from its content.
 
     Returns:
-        The array with the file's shape and type of elements, in the byte order of this machine.
+        The array, with the file's shape and element type, in native byte order.
 
     Raises:
-        IdxError: If the file is not what the format demands; the message says in what.
+        IdxError: If the file does not follow the format.
         OSError: If it cannot be opened.
     """
     with Path(path).open("rb") as plain:
@@ -62,6 +58,7 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def _read(file: BinaryIO, path: str | os.PathLike[str]) -> NDArray[Any]:
+    """Reads an uncompressed file; `path` is its name in errors."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES:
         raise IdxError(
@@ -86,7 +83,7 @@ def _read(file: BinaryIO, path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def _read_up_to(file: BinaryIO, n_bytes: int) -> bytes:
-    """Read in pieces: `file.read(n)` of a size that a broken header invented would reserve all of it at once."""
+    """Reads in pieces. A single `file.read(n)` with a size from a malformed header would allocate all of it."""
     pieces = []
     while n_bytes > 0 and (piece := file.read(min(n_bytes, 1 << 22))):
         pieces.append(piece)

@@ -1,1 +1,1 @@
-"""Files of parameters and solver states, and of pictures: how they are read, checked and written whole."""
+"""Reading, checking and atomic writing of files: parameters, solver states, networks and images."""

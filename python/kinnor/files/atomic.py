@@ -1,7 +1,4 @@
-"""Replacing a file or a folder whole or not at all.
-
-Knows files and processes; knows nothing of what is written.
-"""
+"""Atomic replacement of files and folders."""
 
 from __future__ import annotations
 
@@ -25,31 +22,31 @@ except ImportError:  # Windows
 __all__ = ["replacing", "replacing_folder"]
 
 _LONGEST = 200
-"""Bytes of a name that leave room for what temporary names add; file systems allow 255."""
+"""Longest file name in bytes to which a temporary suffix can be added; file systems allow 255."""
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file under another name and rename it when it is complete.
+    """Writes a file under a temporary name, and renames it at the end of the `with` block.
 
-    A reader, a crash or a power cut finds the old file or the new one, never a part. What a killed process left
-    behind is removed by the next one that writes the same file.
+    Readers see the old file or the new one, never a part, even after a crash or power failure. Temporary files of
+    killed processes are removed by the next process that writes the same file.
 
     Args:
-        path: The file to replace or to create; a link is followed.
+        path: The file to replace or to create. Links are followed.
 
     Returns:
-        The context manager; it gives the path to write to.
+        A context manager. It returns the path to write to.
 
     Raises:
-        OSError: If the file cannot be written, or if `path` is no regular file.
+        OSError: If the file cannot be written, or if `path` is not a regular file.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(f"expected a path of a regular file, got {path}")
     _remove_leftovers(target)
     with _temporary(target, is_folder=False) as temporary:
-        # Some writers make files that nobody else may read; this one may be read as any other of the user's.
+        # Some writers restrict permissions. Restore the permissions of the old file, or of an ordinary new file.
         mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
         temporary.chmod(S_IMODE(mode))
@@ -60,13 +57,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a folder under another name and rename it when it is complete; the old one is removed before.
+    """Writes a folder under a temporary name, and renames it at the end of the `with` block.
+
+    The old folder is removed just before.
 
     Args:
         path: The folder to replace or to create.
 
     Returns:
-        The context manager; it gives the folder to write into.
+        A context manager. It returns the folder to write into.
 
     Raises:
         OSError: If it cannot be written.
@@ -83,16 +82,17 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _temporary(target: Path, *, is_folder: bool) -> Iterator[Path]:
-    """A file or folder beside a target, locked in a block and removed after it, unless it was renamed.
+    """A temporary file or folder in the target's folder, locked in the `with` block. It is removed unless renamed.
 
-    Processes in containers have equal ids, so the name is random, and a lock says that its writer lives.
+    Processes in different containers may have equal ids, so names are random, and a lock shows that the writer is
+    alive.
     """
     while True:
         temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.randbits(64)}.tmp")
         temporary.mkdir() if is_folder else temporary.touch(exist_ok=False)
         try:
             with _locked(temporary):
-                if temporary.exists():  # or another process has just taken it for a leftover
+                if temporary.exists():  # otherwise another process has just removed it as a leftover
                     yield temporary
                     return
         finally:
@@ -102,7 +102,7 @@ def _temporary(target: Path, *, is_folder: bool) -> Iterator[Path]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Mark a file or folder in a block as one that is being written."""
+    """Locks a file or folder in a `with` block, to show that it is being written."""
     if fcntl is None:
         yield
         return
@@ -112,7 +112,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        # Shared, as readers of HDF5 files take such a lock. A file system without locks keeps leftovers.
+        # A shared lock, as HDF5 takes one, too. On file systems without locks leftovers are never removed.
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -121,6 +121,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _prefix(target: Path) -> str:
+    """Common start of the names of a target's temporary files."""
     name = target.name
     if len(os.fsencode(name)) > _LONGEST:
         name = blake2b(os.fsencode(name), digest_size=16).hexdigest()
@@ -128,7 +129,7 @@ def _prefix(target: Path) -> str:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or a directory is on the disk."""
+    """Flushes a file or folder to the disk."""
     if os.name == "nt" and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
@@ -139,7 +140,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what writers of this file or folder left that are no longer there."""
+    """Removes temporary files of writers of this target that have ended."""
     prefix = _prefix(target)
     for path in target.parent.iterdir():
         if not (path.name.startswith(prefix) and path.suffix == ".tmp"):
@@ -150,7 +151,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _may_be_gone(writer: int) -> bool:
-    """False if a process that lives has a writer's id; True proves nothing, as containers have ids of their own."""
+    """False if a process with the writer's id is alive. True is no proof, because containers have separate ids."""
     if fcntl is None:  # `os.kill` would end the process on Windows.
         return False
     if writer == os.getpid():
@@ -165,7 +166,7 @@ def _may_be_gone(writer: int) -> bool:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a file or folder that no process writes."""
+    """Removes a file or folder unless it is locked by a writer."""
     with suppress(OSError):  # locked, gone, or owned by another user
         is_folder = path.is_dir()
         descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)

@@ -1,7 +1,4 @@
-"""HDF5 files that come from anywhere: what they declare is checked against what they hold before any of it is read.
-
-Knows links, datasets, attributes and sizes; knows no parameters and no solvers.
-"""
+"""Reading of untrusted HDF5 files, and writing. Declared sizes are checked against the file before any data is read."""
 
 from __future__ import annotations
 
@@ -26,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["Node", "reading", "writing"]
 
 _LEAST_LINK = 16
-"""Bytes that a link takes in a file at least."""
+"""Smallest size of a link in a file, in bytes."""
 
 
 class Node:
-    """A group or a dataset of a file, of which nothing was read yet.
+    """A group or a dataset of a file. Its contents are read on demand.
 
     Args:
-        op: What reads the file, for errors.
+        op: Name of the calling operation, for errors.
         name: Path in the file.
-        place: The file, for errors.
+        place: The file.
         found: h5py's identifier of the object.
     """
 
@@ -47,25 +44,25 @@ class Node:
 
     @property
     def shown(self) -> str:
-        """How errors name it."""
+        """The name in errors."""
         return f"{self.name!r} of {self.place.path}"
 
     @property
     def is_dataset(self) -> bool:
-        """Whether it is a dataset and no group."""
+        """True for a dataset, False for a group."""
         return isinstance(self.found, _h5py(self.op).h5d.DatasetID)
 
     def number(self, attribute: str) -> int | None:
-        """A whole number among its attributes.
+        """The integer value of an attribute.
 
         Args:
-            attribute: Its name.
+            attribute: Name of the attribute.
 
         Returns:
-            The number, or None if there is no such attribute.
+            The number, or None if the attribute does not exist.
 
         Raises:
-            ParameterError: If it is something else.
+            ParameterError: If the attribute is not an integer.
         """
         h5a = _h5py(self.op).h5a
         key = attribute.encode()
@@ -79,10 +76,10 @@ class Node:
         return int(value)
 
     def values(self) -> NDArray[Any]:
-        """The elements of a dataset, in the byte order of this machine.
+        """The elements of a dataset, in native byte order.
 
         Raises:
-            ParameterError: If they are no numbers, or if they are not all inside the file as they are.
+            ParameterError: If they are not numbers, or not stored completely and uncompressed in the file.
         """
         shape, dtype = self.found.shape, self.found.dtype
         if shape is None or dtype.kind not in "biuf":
@@ -95,7 +92,7 @@ class Node:
         return values.astype(dtype.newbyteorder("="), copy=False)
 
     def _check_place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Refuse a dataset that has fewer bytes in the file than it says."""
+        """Raises ParameterError unless the dataset's bytes are stored completely and uncompressed in the file."""
         h5d = _h5py(self.op).h5d
         made = self.found.get_create_plist()
         if made.get_layout() == h5d.VIRTUAL or made.get_external_count():
@@ -114,7 +111,7 @@ class Node:
 
 
 class _Place:
-    """A file, and how many of its bytes no dataset has laid claim to yet."""
+    """A file, and the number of its bytes that no dataset has claimed yet."""
 
     def __init__(self, path: str | os.PathLike[str], n_bytes: int) -> None:
         self.path = path
@@ -123,19 +120,19 @@ class _Place:
 
 @contextmanager
 def reading(op: str, path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[list[Node]]:
-    """Open a file for a `with` block.
+    """Opens an untrusted file for a `with` block.
 
     Args:
-        op: What reads it, for errors.
+        op: Name of the calling operation, for errors.
         path: The file.
-        content: What is in it, if it is not a file of its own.
+        content: The content of the file, if it is a member of an archive.
 
     Returns:
-        The context manager; it gives the groups and datasets, groups before what is in them.
+        A context manager. It returns the groups and datasets, each group before its members.
 
     Raises:
-        ParameterError: If it is no HDF5 file, if it is broken, or if it has links to elsewhere, names that are no
-            UTF-8, objects with two names, or more levels than a name may have.
+        ParameterError: If it is not an HDF5 file or is malformed. Also if it has links to other files, names that are
+            not UTF-8, objects with two names, or too many levels.
     """
     h5py = _h5py(op)
     try:
@@ -143,11 +140,12 @@ def reading(op: str, path: str | os.PathLike[str], content: bytes | None = None)
             yield _nodes(op, _Place(path, Path(path).stat().st_size if content is None else len(content)), file.id)
     except (ParameterError, MemoryError):
         raise
-    except Exception as error:  # h5py has a different error for each way in which a file can be broken.
+    except Exception as error:  # h5py raises various errors for malformed files
         raise ParameterError(f"{op}: expected an HDF5 file, got {path}: {error}") from error
 
 
 def _nodes(op: str, place: _Place, root: Any) -> list[Node]:
+    """All groups and datasets below a group."""
     h5py = _h5py(op)
     found: list[Node] = []
     known: set[int] = set()
@@ -166,7 +164,7 @@ def _nodes(op: str, place: _Place, root: Any) -> list[Node]:
             if level >= LEVELS:
                 raise ParameterError(f"{op}: expected names of at most {LEVELS} levels, got {shown}")
             node = Node(op, name, place, h5py.h5o.open(group, key))
-            if link.u in known:  # Its place in the file.
+            if link.u in known:  # its address in the file
                 raise ParameterError(f"{op}: expected one name for each object, got another, {shown}")
             known.add(link.u)
             if isinstance(node.found, h5py.h5g.GroupID):
@@ -178,11 +176,12 @@ def _nodes(op: str, place: _Place, root: Any) -> list[Node]:
 
 
 def _keys(op: str, place: _Place, group: Any) -> list[bytes]:
-    """The names in a group; a broken one may have no end of them."""
+    """The names in a group. Raises ParameterError for more than fit the file, as a malformed group may be endless."""
     keys: list[bytes] = []
     most = place.left // _LEAST_LINK
 
     def take(key: bytes) -> bool | None:
+        """Collects a name; True stops the iteration."""
         keys.append(key)
         return True if len(keys) > most else None
 
@@ -194,14 +193,14 @@ def _keys(op: str, place: _Place, group: Any) -> list[bytes]:
 
 @contextmanager
 def writing(op: str, path: Path) -> Iterator[Any]:
-    """Make a file in a `with` block.
+    """Creates a file in a `with` block.
 
     Args:
-        op: What writes it, for errors.
+        op: Name of the calling operation, for errors.
         path: The file.
 
     Returns:
-        The context manager; it gives an open `h5py.File`.
+        A context manager. It returns an open `h5py.File`.
 
     Raises:
         OSError: If the file cannot be written, for example because the disk is full.
@@ -220,13 +219,14 @@ def writing(op: str, path: Path) -> Iterator[Any]:
 
 
 class _Patient:
-    """A file that keeps the first error to itself, for HDF5 cannot close one that it failed to write."""
+    """A file object that stores its first error instead of raising it, because HDF5 cannot close a file after one."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.error: OSError | None = None
 
     def write(self, content: Any) -> int:
+        """Writes bytes. After an error it does nothing."""
         rest = memoryview(content).cast("B")
         n_bytes = len(rest)
         try:
@@ -237,6 +237,7 @@ class _Patient:
         return n_bytes
 
     def readinto(self, target: Any) -> int:
+        """Reads until the target is full or the file ends."""
         view = memoryview(target).cast("B")
         at = 0
         while n := self.file.readinto(view[at:]):  # type: ignore[attr-defined]
@@ -244,12 +245,15 @@ class _Patient:
         return at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves the position."""
         return self.file.seek(offset, whence)
 
     def tell(self) -> int:
+        """The position."""
         return self.file.tell()
 
     def truncate(self, size: int | None = None) -> int:
+        """Changes the size, and stores an error."""
         try:
             return self.file.truncate(size)
         except OSError as error:
@@ -257,8 +261,9 @@ class _Patient:
             return size or 0
 
     def flush(self) -> None:
-        """Nothing waits to be written."""
+        """Does nothing, as the file is not buffered."""
 
 
 def _h5py(op: str) -> Any:
+    """The package h5py. Raises ImportError if it is not installed."""
     return needed(op, "h5py", ".h5 files", "h5")

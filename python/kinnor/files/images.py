@@ -1,7 +1,4 @@
-"""Images in files, by the package Pillow.
-
-Knows pixels and sizes; knows no data sets.
-"""
+"""Reading, writing, resizing and tiling of images, by the package Pillow."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ __all__ = ["ImageError", "opened_image", "pillow", "read_image", "resized", "til
 
 
 class ImageError(Error, ValueError):
-    """A file is no image, or not one that can be read or written."""
+    """A file is not an image, or an image cannot be read or written."""
 
 
 def pillow(op: str) -> Any:
     """The module `PIL.Image`.
 
     Args:
-        op: What needs it, for errors.
+        op: Name of the calling operation, for errors.
 
     Raises:
         ImportError: If Pillow is not installed.
@@ -44,14 +41,14 @@ def pillow(op: str) -> Any:
 
 @contextmanager
 def opened_image(op: str, source: str | os.PathLike[str] | IO[bytes]) -> Iterator[Any]:
-    """An image of Pillow's, for a `with` block in which it is looked at.
+    """Opens an image as a Pillow image, for a `with` block.
 
     Args:
-        op: What needs it, for errors.
+        op: Name of the calling operation, for errors.
         source: Path, or a file open for reading bytes.
 
     Raises:
-        ImageError: If the file is no image, or if it has too many pixels for memory.
+        ImageError: If the file is not an image, or has too many pixels.
         OSError: If it cannot be opened.
         ImportError: If Pillow is not installed.
     """
@@ -79,10 +76,11 @@ def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
         source: Path, or a file open for reading bytes.
 
     Returns:
-        Array of shape (height, width) of grey, or (height, width, colours); `uint8`, or `uint16` of 16 bits of grey.
+        Array of shape (height, width) for grey images, or (height, width, channels). Its type is `uint8`, or `uint16`
+        for 16-bit grey.
 
     Raises:
-        ImageError: If the file is no image, or if it has too many pixels for memory.
+        ImageError: If the file is not an image, or has too many pixels.
         OSError: If it cannot be opened.
         ImportError: If Pillow is not installed.
     """
@@ -98,17 +96,17 @@ def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
 
 
 def write_image(path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
-    """Write an image to a file, whole or not at all.
+    """Write an image to a file, atomically.
 
     Args:
-        path: The file; its ending says the format.
-        pixels: Shape (height, width) or (height, width, channels) with 1 to 4 channels: grey, grey and opacity, RGB,
-            RGB and opacity. `uint8`, `uint16` of grey, or a real type from 0 to 1; values outside are clipped, NaN is
-            black.
+        path: The file. Its extension determines the format.
+        pixels: Shape (height, width) or (height, width, channels) with 1 to 4 channels: grey, grey and alpha, RGB,
+            RGBA. The type is `uint8`, `uint16` for grey, or a float type from 0 to 1. Floats outside are clipped, NaN
+            is 0.
 
     Raises:
-        ArgumentError: If the shape is another one, or the ending is not that of a format.
-        ImageError: If the format has no such pixels.
+        ArgumentError: If the shape is wrong, or the extension is unknown.
+        ImageError: If the format does not support such pixels.
         OSError: If the file cannot be written.
         ImportError: If Pillow is not installed.
     """
@@ -138,13 +136,13 @@ def write_image(path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
 
 
 def resized(pixels: NDArray[Any], height: int, width: int, interpolate: str = "bilinear") -> NDArray[Any]:
-    """An image in another size.
+    """Resize an image.
 
     Args:
-        pixels: Array of shape (height, width) or (height, width, colours).
+        pixels: Array of shape (height, width) or (height, width, channels).
         height: New height, above 0.
         width: New width, above 0.
-        interpolate: How values between pixels are found: nearest, box, bilinear, hamming, bicubic or lanczos.
+        interpolate: Interpolation: nearest, box, bilinear, hamming, bicubic or lanczos.
 
     Returns:
         Array of the same type.
@@ -156,7 +154,7 @@ def resized(pixels: NDArray[Any], height: int, width: int, interpolate: str = "b
     filtering = image.Resampling[interpolate.upper()]
     planes = pixels.reshape(*pixels.shape[:2], -1)
     if pixels.dtype == np.uint8:
-        if 2 <= planes.shape[2] <= 4:  # Pillow weighs colours by opacity.
+        if 2 <= planes.shape[2] <= 4:  # Pillow weights colours by alpha
             return np.asarray(image.fromarray(np.ascontiguousarray(pixels)).resize((width, height), filtering))
     else:
         planes = planes.astype(np.float32)
@@ -172,15 +170,15 @@ def resized(pixels: NDArray[Any], height: int, width: int, interpolate: str = "b
 
 
 def tile_images(data: NDArray[Any], padsize: int = 1, padval: float = 0) -> NDArray[Any]:
-    """Lay images out in a square, row by row.
+    """Arrange images in a square grid, row by row.
 
     Args:
         data: The images, shape (n, channels, height, width).
         padsize: Width of the margin at the right of and below each image.
-        padval: Value of the margin, and of places without an image.
+        padval: Value of margins and empty cells.
 
     Returns:
-        The sheet, shape (rows, columns, channels), or (rows, columns) for one channel.
+        The grid as one image, shape (height, width, channels), or (height, width) for one channel.
 
     Raises:
         ArgumentError: If there are not four axes.

@@ -1,7 +1,6 @@
-"""Files that hold networks: `.nnp`, a zip of the others; `.nntxt` and `.prototxt`, protobuf's text; `.protobuf`.
+"""Files of networks: `.nntxt` and `.prototxt` (protobuf text), `.protobuf`, and `.nnp`, a zip archive of these.
 
-Knows formats and how much a file may ask for; knows no graphs. A file comes from anywhere and is believed nothing:
-nothing of an archive is written anywhere, and what it says of its sizes is checked before it is read.
+Files are not trusted: sizes are checked before reading, and archives are not extracted to disk.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSIONS", "Content", "NetworkError", "is_archive", "read", "text", "write", "write_archive"]
 
 VERSION = "0.1"
-"""Of the archive, as NNabla counts."""
+"""NNabla's version number of the archive format."""
 
 TEXT = (".nntxt", ".prototxt")
 EXTENSIONS = (".nnp", *TEXT, ".protobuf", ".h5")
 
 LARGEST_TEXT = 64 << 20
 MOST_MESSAGES = 500_000
-"""Bytes and opening braces of a text: protobuf's reader takes about a second for two megabytes."""
+"""Limits on the bytes and opening braces of a text, as protobuf's text parser is slow."""
 
 MOST_NODES = 200_000
-"""Variables and functions of the networks of a file, or of a network whose repetitions are written out."""
+"""Limit on the variables and functions of a file's networks, or of a network with its loops unrolled."""
 
 MOST_MEMBERS = 10_000
 LEAST_LIMIT = 16 << 20
 RATIO = 100
-"""How many bytes a member of an archive may become: so many times those it has there, or 16 MiB."""
+"""Limit on a decompressed member of an archive: this many times its compressed size, or 16 MiB."""
 
 
 class NetworkError(Error, ValueError):
-    """A file of a network is malformed, or asks for what is not there."""
+    """A file of a network is malformed, or refers to something that does not exist."""
 
 
 class Content(NamedTuple):
-    """What was read."""
+    """The contents of a file: network, parameters, and solver states."""
 
     proto: Any
-    """`NNablaProtoBuf` of `schema.messages`; parameters of binary files are in `entries` alone."""
+    """`NNablaProtoBuf` of `schema.messages`, without the parameters, which are in `entries`."""
 
     entries: list[Entry]
     states: dict[str, tuple[str, bytes]]
-    """Members with states of solvers: their extension and bytes, by their names."""
+    """Solver states by the names of archive members: their extension and bytes."""
 
 
 def read(
@@ -68,14 +67,14 @@ def read(
     parameters: bool = True,
     networks: bool = True,
 ) -> Content:
-    """Read one file or several, whose contents are merged: of parameters of one name, that of the last file counts.
+    """Reads one or several files and merges their contents. Parameters of later files replace earlier ones.
 
     Args:
         sources: Paths, or files open for reading bytes or text.
-        extension: Format of what does not say it by its name.
-        op: What reads, for errors.
+        extension: Format of file objects, and of paths without a known extension.
+        op: Name of the calling operation, for errors.
         parameters: Whether to read parameters.
-        networks: Whether to read anything else.
+        networks: Whether to read networks and everything else.
 
     Raises:
         NetworkError: If a format is unknown or a file malformed.
@@ -106,7 +105,7 @@ def read(
 
 
 def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str, bytes]:
-    """How errors name a source, its format and what is in it."""
+    """The name of a source in errors, its format and its bytes."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         name = os.fspath(source)
@@ -118,12 +117,13 @@ def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str
     if isinstance(source, (str, os.PathLike)):
         return name, kind, steadily(op, parameter_file.regular(source), Path.read_bytes)
     if kind == ".nnp" and source.seekable():
-        source.seek(0)  # An archive is read as a whole, however often.
+        source.seek(0)  # an archive is always read from its start
     raw: Any = source.read()
     return name, kind, raw.encode() if isinstance(raw, str) else raw
 
 
 def _read_any(op: str, name: str, kind: str, raw: bytes, content: Content) -> None:
+    """Reads bytes of a format, and adds the contents to `content`."""
     if kind == ".nnp":
         _read_archive(op, name, raw, content)
     elif kind in TEXT:
@@ -140,12 +140,14 @@ def _read_any(op: str, name: str, kind: str, raw: bytes, content: Content) -> No
 
 
 def _check_size(op: str, name: str, message: Any) -> None:
+    """Raises NetworkError if networks have more than `MOST_NODES` nodes."""
     n_nodes = sum(1 + len(network.variable) + len(network.function) for network in message.network)
     if n_nodes > MOST_NODES:
         raise NetworkError(f"{op}: expected networks with at most {MOST_NODES} nodes, got {n_nodes} in {name}")
 
 
 def _read_archive(op: str, name: str, raw: bytes, content: Content) -> None:
+    """Reads the members of an archive, and adds the contents to `content`."""
     try:
         with zipfile.ZipFile(BytesIO(raw)) as archive:
             members = archive.infolist()
@@ -178,6 +180,7 @@ def _inner(name: str) -> str:
 
 
 def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
+    """Parses protobuf text, and merges it into `proto`."""
     from google.protobuf import text_format
 
     raw = raw.strip()
@@ -188,9 +191,9 @@ def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
         raise NetworkError(f"{op}: expected at most {MOST_MESSAGES} messages, got {n_messages} in {name}")
     try:
         with warnings.catch_warnings():
-            # A backslash before another letter than those of escapes stands for itself, as protobuf reads it.
+            # As in protobuf, a backslash that starts no escape sequence is literal.
             warnings.filterwarnings("ignore", "invalid .*escape sequence", DeprecationWarning)
-            # Fields that are not known, of files that are older or newer than the messages here, are passed over.
+            # Unknown fields, from other versions of NNabla, are ignored.
             text_format.Merge(raw.decode(), proto, allow_unknown_field=True)
     except (text_format.ParseError, TypeError) as error:
         raise NetworkError(f"{op}: expected text of NNabla, got {name}: {error}") from error
@@ -198,7 +201,7 @@ def _read_text(op: str, name: str, raw: bytes, proto: Any) -> None:
 
 
 def _text_parameters(proto: Any) -> list[Entry]:
-    """Parameters that a text holds, in single precision; they leave the message."""
+    """Removes the parameters from a message and returns them, in single precision."""
     whole = schema.messages().NNablaProtoBuf()
     whole.parameter.extend(proto.parameter)
     proto.ClearField("parameter")
@@ -209,12 +212,12 @@ def _text_parameters(proto: Any) -> list[Entry]:
 
 
 def write(path: PathOrFile, proto: Any, extension: str | None = None) -> None:
-    """Write a message as text or in binary, whole or not at all.
+    """Writes a message as text or in binary, atomically.
 
     Args:
         path: Path, or a file open for writing.
         proto: `NNablaProtoBuf` of `schema.messages`.
-        extension: Format, if the path does not say it: `.nntxt`, `.prototxt` or `.protobuf`.
+        extension: Format of a file object: `.nntxt`, `.prototxt` or `.protobuf`.
 
     Raises:
         NetworkError: If the format is unknown.
@@ -238,13 +241,13 @@ def write_archive(
     parameter_format: str | None = ".h5",
     states: Iterable[tuple[str, bytes]] = (),
 ) -> None:
-    """Write an archive with a network, parameters and states of solvers, whole or not at all.
+    """Writes an archive with a network, parameters and solver states, atomically.
 
     Args:
         path: Path, or a file open for writing bytes.
         proto: `NNablaProtoBuf` of `schema.messages`.
         entries: The parameters.
-        parameter_format: `.h5` or `.protobuf`, or None if there is to be no file of parameters.
+        parameter_format: `.h5` or `.protobuf`, or None to leave out parameters.
         states: Names and bytes of further members.
 
     Raises:
@@ -256,6 +259,7 @@ def write_archive(
         parameter_file.save(held, entries, parameter_format)
 
     def fill(target: Path | BytesIO) -> None:
+        """Writes the archive to a file."""
         with zipfile.ZipFile(target, "w") as archive:
             archive.writestr("nnp_version.txt", f"{VERSION}\n")
             archive.writestr("network.nntxt", text(proto))
@@ -268,7 +272,7 @@ def write_archive(
 
 
 def is_archive(path: PathOrFile, extension: str | None) -> bool:
-    """Whether the format of a file to write is `.nnp`.
+    """True if the format of a file to write is `.nnp`.
 
     Args:
         path: Path, or a file object.
@@ -278,6 +282,7 @@ def is_archive(path: PathOrFile, extension: str | None) -> bool:
 
 
 def _kind(path: PathOrFile, extension: str | None) -> str:
+    """The text or binary format of a file to write."""
     kind = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
     if kind not in (*TEXT, ".protobuf"):
         raise NetworkError(f"save: expected a name that ends in .nnp or .nntxt or .prototxt or .protobuf, got {path}")
@@ -285,7 +290,10 @@ def _kind(path: PathOrFile, extension: str | None) -> str:
 
 
 def _put(path: PathOrFile, content: bytes) -> None:
+    """Writes bytes to a file or file object."""
+
     def fill(target: Path | BytesIO) -> None:
+        """Writes the bytes to a file."""
         if isinstance(target, Path):
             target.write_bytes(content)
         else:
@@ -295,7 +303,7 @@ def _put(path: PathOrFile, content: bytes) -> None:
 
 
 def _fill(path: PathOrFile, fill: Callable[[Path | BytesIO], None]) -> None:
-    """Have a function fill a file, or a file object that takes bytes or text."""
+    """Calls `fill` to write a file atomically, or to write a file object of bytes or text."""
     if isinstance(path, (str, os.PathLike)):
         with replacing(path) as temporary:
             fill(temporary)

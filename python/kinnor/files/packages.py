@@ -1,7 +1,4 @@
-"""Packages that not everybody has.
-
-Knows how to import them when they are needed, and what to say where they are missing.
-"""
+"""Import of optional packages, with an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ __all__ = ["needed"]
 
 
 def needed(op: str, package: str, purpose: str, extra: str) -> Any:
-    """A package that not everybody has.
+    """Imports an optional package.
 
     Args:
-        op: What needs it, for errors.
-        package: Its name.
-        purpose: What for.
+        op: Name of the calling operation, for errors.
+        package: Name of the package.
+        purpose: Purpose of the package, for errors.
         extra: The extra of Kinnor that installs it.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Files of parameters: names, values, order and need_grad, as safetensors or as NNabla's HDF5 and protobuf files.
+"""Files of parameters: names, values, order and `need_grad`, as safetensors or NNabla's HDF5 and protobuf files.
 
-Knows formats; knows no scopes and no variables. A file comes from anywhere and is believed nothing.
+Files are not trusted: all contents are checked.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ __all__ = [
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 _NETWORKS = (".nnp", ".nntxt", ".prototxt")
-"""Files of networks, which hold parameters besides; `network_file` reads them."""
+"""Formats of networks with parameters; `network_file` reads them."""
 
 _LATER = (".npz", ".onnx")
 _LONGEST_HEADER = 100_000_000
-"""Bytes of the longest header that readers of safetensors accept."""
+"""Longest header that readers of safetensors accept, in bytes."""
 
 
 class Entry(NamedTuple):
@@ -65,15 +65,15 @@ class Entry(NamedTuple):
 
 
 def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -> None:
-    """Write a file, whole or not at all.
+    """Writes a file, atomically.
 
     Args:
-        path: Path, or a file open for writing bytes, which is at its start afterwards.
-        entries: What to write, in order.
-        extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
+        path: Path, or a file open for writing bytes. A file object is rewound to its start afterwards.
+        entries: The parameters, in order.
+        extension: Format, if the path has no known extension: `.safetensors`, `.h5` or `.protobuf`.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold the values, or if a name would not come back.
+        ParameterError: If the format is unknown or cannot hold the values, or if a name cannot be loaded again.
         OSError: If the file cannot be written.
     """
     write, _ = _format("save_parameters", path, extension)
@@ -90,7 +90,7 @@ def save(path: PathOrFile, entries: list[Entry], extension: str | None = None) -
 
 
 def rewind(file: IO[Any]) -> None:
-    """Go back to the start of a file object that was written, as NNabla does; those that cannot stay where they are.
+    """Moves a seekable file object to its start, as NNabla does after writing.
 
     Args:
         file: The file object.
@@ -100,15 +100,15 @@ def rewind(file: IO[Any]) -> None:
 
 
 def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
-    """Read a file.
+    """Reads a file.
 
     Args:
         path: Path, or a file open for reading bytes.
-        extension: Format, if the path does not say it: `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or
+        extension: Format, if the path has no known extension: `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or
             `.prototxt`.
 
     Returns:
-        Its entries, in the order in which they were saved.
+        The parameters, in the order in which they were saved.
 
     Raises:
         ParameterError: If the format is unknown or the file malformed.
@@ -136,15 +136,15 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
 
 
 def check_names(op: str, names: list[str]) -> None:
-    """Refuse names that a file would not give back as they are.
+    """Raises ParameterError for names that cannot be loaded again unchanged.
 
     Args:
-        op: What writes the file, for errors.
+        op: Name of the calling operation, for errors.
         names: All names of the file.
 
     Raises:
-        ParameterError: If one is empty, too long or too deep, leads through another, or has a part that is empty, `.`
-            or `..`, or a character that no file can hold.
+        ParameterError: If a name is empty, too long or too deep, or passes through another one. Also if a part is
+            empty, `.` or `..`, or has a character that cannot be encoded.
     """
     check_paths(op, names)
     for name in names:
@@ -157,44 +157,45 @@ def check_names(op: str, names: list[str]) -> None:
 
 
 def check_shape(op: str, name: str, values: NDArray[Any]) -> None:
-    """Refuse an array without elements of which no other axis could be that long.
+    """Raises ParameterError for an empty array whose other axes are impossibly long.
 
     Args:
-        op: What reads the file, for errors.
+        op: Name of the calling operation, for errors.
         name: The name of the array.
         values: The array.
 
     Raises:
-        ParameterError: If the lengths other than zero are those of no array.
+        ParameterError: If no memory could hold an array with the lengths other than zero.
     """
     if prod(length or 1 for length in values.shape) > sys.maxsize // 8:
         raise ParameterError(f"{op}: expected a shape that memory can hold, got {values.shape} of {name!r}")
 
 
 def regular(path: str | os.PathLike[str]) -> Path:
-    """A path to read from, if there is a file that can be opened.
+    """The path of a regular file that can be opened.
 
     Args:
         path: The path.
 
     Raises:
-        OSError: If there is none, or if it is a pipe or a device.
+        OSError: If it does not exist, cannot be opened, or is a pipe or a device.
     """
     found = Path(path)
     if found.exists() and not found.is_file():
         raise OSError(f"expected a path of a regular file, got {os.fspath(path)}")
-    with found.open("rb"):  # For the usual error where there is no such file.
+    with found.open("rb"):  # raises the usual error if the file does not exist
         return found
 
 
 @contextmanager
 def _scratch_file() -> Iterator[Path]:
+    """A path in a temporary folder, which is removed after the `with` block."""
     with tempfile.TemporaryDirectory(prefix="kinnor-") as folder:
         yield Path(folder, "parameters")
 
 
 def _format(op: str, path: PathOrFile, extension: str | None) -> _Format:
-    """The functions that write and read a format."""
+    """The functions that write and read the format of a path or file object."""
     if isinstance(path, (str, os.PathLike)):
         extension = Path(path).suffix if Path(path).suffix in (*_FORMATS, *_LATER) else extension
         shown = f"{os.fspath(path)!r}"
@@ -208,10 +209,11 @@ def _format(op: str, path: PathOrFile, extension: str | None) -> _Format:
 
 
 def _known() -> str:
+    """The supported extensions, for errors."""
     return " or ".join(filter(None, _FORMATS))
 
 
-# --- safetensors: order and need_grad are a JSON object in the header's metadata.
+# --- safetensors: a JSON object in the header's metadata stores order and `need_grad`.
 
 
 _CODES = {
@@ -232,13 +234,13 @@ _CODES = {
 
 
 def write_safetensors(path: Path, entries: list[Entry]) -> None:
-    """Write a file in place, for those who replace it whole."""
+    """Writes a file in place. The caller makes the replacement atomic."""
     need_grad = {entry.name: entry.need_grad for entry in entries}
     if "__metadata__" in need_grad:
         raise ParameterError("save_parameters: expected a name for .safetensors, got '__metadata__'")
     header: dict[str, Any] = {"__metadata__": {"format": "kinnor", "need_grad": json.dumps(need_grad)}}
     end = 0
-    # Long elements first, so that all of them are aligned.
+    # Large element types come first, so that all arrays are aligned.
     ordered = sorted(entries, key=lambda entry: (-entry.values.itemsize, entry.name))
     for name, values, _ in ordered:
         start, end = end, end + values.nbytes
@@ -256,7 +258,7 @@ def write_safetensors(path: Path, entries: list[Entry]) -> None:
 
 
 def read_safetensors(path: Path) -> list[Entry]:
-    """Read a file that is believed nothing."""
+    """Reads an untrusted safetensors file."""
     content = path.read_bytes()
     try:
         found, metadata = _core.read_safetensors(content)
@@ -277,25 +279,26 @@ def read_safetensors(path: Path) -> list[Entry]:
 
 
 def _array(content: bytes, dtype: str, shape: Sequence[int], start: int) -> NDArray[Any]:
-    """The values at a place of the file, without a copy where they are aligned."""
+    """The array at byte `start` of the file, without a copy if it is aligned."""
     if dtype == "bfloat16":
-        needed("load_parameters", "ml_dtypes", "values in bfloat16", "bfloat16")  # NumPy knows the name afterwards.
+        needed("load_parameters", "ml_dtypes", "values in bfloat16", "bfloat16")  # registers the type with NumPy
     values = np.frombuffer(content, dtype, prod(shape), start).reshape(shape)
     return np.require(values, requirements="A")
 
 
 def _is_float(values: NDArray[Any]) -> bool:
-    # bfloat16 of ml_dtypes is of kind "V".
+    """True for floating-point types, including bfloat16 of ml_dtypes, whose kind is "V"."""
     return values.dtype.kind == "f" or values.dtype.name == "bfloat16"
 
 
 # --- HDF5: a dataset for each parameter, with attributes `index` and `need_grad`.
 
 _H5_AXES = 32
-"""How many axes a dataset has at most."""
+"""HDF5's limit on the axes of a dataset."""
 
 
 def _write_h5(path: Path, entries: list[Entry]) -> None:
+    """Writes an HDF5 file in place."""
     for entry in entries:
         if entry.values.dtype.kind not in "biuf":
             raise ParameterError(
@@ -315,16 +318,17 @@ def _write_h5(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_h5(path: Path) -> list[Entry]:
+    """Reads an untrusted HDF5 file."""
     return read_h5("load_parameters", path)
 
 
 def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None) -> list[Entry]:
-    """Read a file that is believed nothing.
+    """Reads an untrusted HDF5 file of parameters.
 
     Args:
-        op: What reads it, for errors.
+        op: Name of the calling operation, for errors.
         path: The file.
-        content: What is in it, if it is not a file of its own.
+        content: The content of the file, if it is a member of an archive.
 
     Raises:
         ParameterError: If it is malformed.
@@ -335,7 +339,7 @@ def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None)
             if not node.is_dataset:
                 continue
             index, need_grad = node.number("index"), node.number("need_grad")
-            # Files of old versions have no `index`, those of other programs no `need_grad`.
+            # Old files have no `index`, files of other programs no `need_grad`.
             entry = Entry(node.name, node.values(), need_grad is None or bool(need_grad))
             found.append((sys.maxsize if index is None else index, entry))
     found.sort(key=lambda item: (item[0], item[1].name if item[0] == sys.maxsize else ""))
@@ -343,10 +347,10 @@ def read_h5(op: str, path: str | os.PathLike[str], content: bytes | None = None)
 
 
 def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
-    """All datasets of a file that is believed nothing, by name.
+    """All datasets of an untrusted HDF5 file, by name.
 
     Args:
-        op: What reads the file, for errors.
+        op: Name of the calling operation, for errors.
         path: The file.
 
     Raises:
@@ -354,16 +358,18 @@ def read_h5_arrays(op: str, path: Path) -> dict[str, NDArray[Any]]:
     """
 
     def read(path: Path) -> dict[str, NDArray[Any]]:
+        """Reads all datasets."""
         with hdf5.reading(op, path) as nodes:
             return {node.name: node.values() for node in nodes if node.is_dataset}
 
     return steadily(op, path, read)
 
 
-# --- protobuf: NNabla's, in single precision.
+# --- protobuf: NNabla's message, in single precision.
 
 
 def _write_protobuf(path: Path, entries: list[Entry]) -> None:
+    """Writes a protobuf file in place."""
     for entry in entries:
         if not _is_float(entry.values):
             raise ParameterError(
@@ -375,6 +381,7 @@ def _write_protobuf(path: Path, entries: list[Entry]) -> None:
 
 
 def _read_protobuf(path: Path) -> list[Entry]:
+    """Reads an untrusted protobuf file."""
     try:
         return [Entry(*found) for found in parameter_protobuf.decode(path.read_bytes())]
     except (OverflowError, ValueError) as error:

@@ -1,7 +1,4 @@
-"""Parameters as NNabla's `NNablaProtoBuf` message.
-
-Knows the few fields that hold parameters; passes over all others, such as networks.
-"""
+"""Parameters as NNabla's `NNablaProtoBuf` message. Other fields of the message, such as networks, are ignored."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ __all__ = ["decode", "encode", "parameters", "parse", "pieces"]
 
 
 def encode(parameters: Iterable[Parameter]) -> bytes:
-    """Write parameters.
+    """Encodes parameters as a message.
 
     Args:
-        parameters: Name, values and whether it is trained, in order.
+        parameters: Name, values and `need_grad` of each parameter, in order.
 
     Returns:
         The bytes of the message; values are in single precision.
@@ -33,7 +30,7 @@ def encode(parameters: Iterable[Parameter]) -> bytes:
 
 
 def pieces(parameters: Iterable[Parameter]) -> Iterator[bytes]:
-    """What `encode` puts together: a message that is cut between its fields, each for one parameter."""
+    """Encodes parameters as pieces, one for each parameter. Concatenated, they are the message."""
     for name, values, need_grad in parameters:
         whole = schema.arrays().NNablaProtoBuf()
         parameter = whole.parameter.add(variable_name=name, need_grad=need_grad)
@@ -42,29 +39,29 @@ def pieces(parameters: Iterable[Parameter]) -> Iterator[bytes]:
 
 
 def decode(message: bytes) -> list[Parameter]:
-    """Read parameters.
+    """Decodes parameters from a message.
 
     Args:
         message: The bytes of the message.
 
     Returns:
-        Name, values and whether it is trained, in order. The values may not be written into.
+        Name, values and `need_grad` of each parameter, in order. The values are read-only.
 
     Raises:
-        ValueError: If the bytes are no such message.
+        ValueError: If the message is malformed.
     """
     return parameters(parse(schema.arrays().NNablaProtoBuf, message))
 
 
 def parse(kind: Any, content: bytes) -> Any:
-    """Read a message of one of the classes of `schema`.
+    """Parses a message of a class of `schema`.
 
     Args:
         kind: The class.
         content: The bytes of the message.
 
     Raises:
-        ValueError: If the bytes are no such message.
+        ValueError: If the message is malformed.
     """
     from google.protobuf.message import DecodeError
 
@@ -81,7 +78,7 @@ def parameters(message: Any) -> list[Parameter]:
         message: The message.
 
     Raises:
-        ValueError: If one has no name, or values that do not fit its shape.
+        ValueError: If a parameter has no name, or values that do not fit its shape.
     """
     found = []
     for parameter in each(message.parameter, "load parameters"):

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on standard error, where somebody looks at it."""
+"""Progress bars for long work, on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Progress", "each"]
 T = TypeVar("T")
 
 SHORT = 0.5
-"""Work that takes no more seconds has no bar."""
+"""Seconds before a bar is shown."""
 
 
 class Progress:
-    """A bar for the time of a `with` block, once that has lasted half a second.
+    """A progress bar for a `with` block, shown once the block has lasted half a second.
 
-    There is none if standard error is no terminal or `tqdm` is not installed, the extra `progress`.
+    No bar is shown if standard error is not a terminal, or `tqdm` (the extra `progress`) is not installed.
 
     Args:
-        total: How many steps there are.
-        text: What stands before the bar.
+        total: Number of steps.
+        text: Text before the bar.
     """
 
     def __init__(self, total: int, text: str) -> None:
@@ -44,11 +44,11 @@ class Progress:
             self._bar.close()
 
     def to(self, n: int, text: str | None = None) -> None:
-        """Show that so many steps are done.
+        """Shows the number of completed steps.
 
         Args:
-            n: How many.
-            text: What stands before the bar from now on.
+            n: Number of steps.
+            text: New text before the bar.
         """
         if not self._is_wanted:
             return
@@ -63,22 +63,23 @@ class Progress:
             self._bar.update(n - self._bar.n)
 
     def _show(self, n: int) -> None:
+        """Creates the bar, with `n` completed steps."""
         try:
             from tqdm import tqdm
         except ImportError:
             self._is_wanted = False
             return
         self._bar = tqdm(total=self._total or None, desc=self._text, leave=False)
-        self._bar.start_t -= monotonic() - self._start  # The steps so far count for the rate.
+        self._bar.start_t -= monotonic() - self._start  # include the time before the bar in the rate
         self._bar.update(n)
 
 
 def each(items: Sequence[T], text: str) -> Iterator[T]:
-    """The items, with a bar that says how many were taken.
+    """Iterates over items with a progress bar.
 
     Args:
-        items: What work is done for, one after the other.
-        text: What stands before the bar.
+        items: The items.
+        text: Text before the bar.
     """
     with Progress(len(items), text) as bar:
         for n, item in enumerate(items):

@@ -1,8 +1,7 @@
-"""The messages of NNabla's files, made of `nnabla.binpb` by the package `protobuf`.
+"""Message classes of NNabla's files, generated from `nnabla.binpb` by the package `protobuf`.
 
-Knows names and types of fields; knows nothing of what they mean. Two sets of classes read and write the same bytes:
-in `messages` arrays are numbers, as NNabla's programs see them; in `arrays` they are the bytes of these numbers,
-which are neither copied one by one nor turned into objects, and maps are lists of entries.
+Two sets of classes read and write the same bytes. In `messages` arrays are repeated numbers, as in NNabla. In `arrays`
+they are bytes, which is much faster for large arrays, and maps are lists of entries.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["array", "arrays", "fill_array", "messages"]
 
 _DESCRIPTION = Path(__file__).with_name("nnabla.binpb")
 _AXES = 64
-"""How many axes NumPy knows."""
+"""NumPy's limit on axes."""
 
 
 @cache
@@ -45,6 +44,7 @@ def arrays() -> SimpleNamespace:
 
 
 def _classes(as_bytes: bool) -> SimpleNamespace:
+    """Generates the message classes by name."""
     needed("files of NNabla", "google.protobuf", ".nnp, .nntxt, .prototxt and .protobuf files", "nnp")
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -55,8 +55,8 @@ def _classes(as_bytes: bool) -> SimpleNamespace:
                 if message.name in ("Parameter", "SolverStateParameter") and field.name == "data":
                     field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
             for entry in message.nested_type:
-                entry.ClearField("options")  # No map but a list of its entries, which keeps their order.
-    pool = descriptor_pool.DescriptorPool()  # Its own, for NNabla's may be in the same process.
+                entry.ClearField("options")  # turns a map into a list of entries, which keeps their order
+    pool = descriptor_pool.DescriptorPool()  # a separate pool, as NNabla may be loaded in the same process
     pool.AddSerializedFile(described.SerializeToString())
     return SimpleNamespace(
         **{
@@ -78,7 +78,7 @@ def array(message: Any) -> NDArray[Any]:
     shape = message.shape.dim
     if len(shape) > _AXES:
         raise ValueError(f"expected at most {_AXES} axes, got {len(shape)}")
-    # One piece, as everybody writes it, need not be put together.
+    # The usual single piece is used without a copy.
     pieces: Sequence[bytes] = message.data
     content = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     if len(content) % 4:
@@ -89,11 +89,11 @@ def array(message: Any) -> NDArray[Any]:
 
 
 def fill_array(message: Any, values: NDArray[Any]) -> None:
-    """Put an array into a message of `arrays`.
+    """Stores an array in a message of `arrays`, in single precision.
 
     Args:
         message: A `Parameter` or `SolverStateParameter`.
-        values: The array; it is written in single precision.
+        values: The array.
     """
     message.shape.SetInParent()
     message.shape.dim.extend(values.shape)

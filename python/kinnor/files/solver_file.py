@@ -1,6 +1,6 @@
-"""Files of solver states: HDF5 and protobuf in NNabla's layout, and safetensors.
+"""Files of solver states: safetensors, and HDF5 and protobuf in NNabla's layout.
 
-Knows formats; knows no solvers. A file comes from anywhere and is believed nothing.
+Files are not trusted: all contents are checked.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = ["ENDINGS", "State", "load", "read_h5", "save"]
 
 
 class State(NamedTuple):
-    """What a solver remembers of one parameter."""
+    """The state of a solver for one parameter: number of updates, and arrays by name."""
 
     t: int
     arrays: dict[str, NDArray[Any]]
 
 
 def save(path: str | os.PathLike[str], states: dict[str, State]) -> None:
-    """Write a file, whole or not at all.
+    """Writes a file, atomically.
 
     Args:
-        path: Path; its suffix says the format: `.safetensors`, `.h5` or `.protobuf`.
-        states: What to write, by the names of parameters.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
+        states: States by the names of parameters.
 
     Raises:
-        ParameterError: If the format is unknown or cannot hold the states, or if a name would not come back.
+        ParameterError: If the format is unknown or cannot hold the states, or if a name cannot be loaded again.
         OSError: If the file cannot be written.
     """
     write, _ = _format("save_states", path)
@@ -50,10 +50,10 @@ def save(path: str | os.PathLike[str], states: dict[str, State]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, State]:
-    """Read a file.
+    """Reads a file.
 
     Args:
-        path: Path; its suffix says the format: `.safetensors`, `.h5` or `.protobuf`.
+        path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
     Returns:
         States by the names of parameters.
@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, State]:
 
 
 def _format(op: str, path: str | os.PathLike[str]) -> _Format:
-    """The functions that write and read a format."""
+    """The functions that write and read the format of a path."""
     suffix = Path(path).suffix
     if suffix not in _FORMATS:
         raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {os.fspath(path)!r}")
@@ -79,13 +79,15 @@ def _format(op: str, path: str | os.PathLike[str]) -> _Format:
 
 
 def _known() -> str:
+    """The supported extensions, for errors."""
     return " or ".join(_FORMATS)
 
 
-# --- safetensors: a tensor `parameter/state` for each array, and `parameter/t`.
+# --- safetensors: a tensor `parameter/state` for each array, and `parameter/t` for the number of updates.
 
 
 def _write_safetensors(path: Path, states: dict[str, State]) -> None:
+    """Writes a safetensors file in place."""
     entries = []
     for key, state in states.items():
         arrays = {**state.arrays, "t": np.asarray(state.t, np.int64)}
@@ -94,6 +96,7 @@ def _write_safetensors(path: Path, states: dict[str, State]) -> None:
 
 
 def _read_safetensors(path: Path) -> dict[str, State]:
+    """Reads an untrusted safetensors file."""
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
     for entry in parameter_file.read_safetensors(path):
         key, _, name = entry.name.rpartition("/")
@@ -102,7 +105,7 @@ def _read_safetensors(path: Path) -> dict[str, State]:
 
 
 def _state(path: str | os.PathLike[str], key: str, arrays: dict[str, NDArray[Any]]) -> State:
-    """The state that these arrays are, `t` among them."""
+    """The state from its arrays, which include `t`."""
     t = arrays.pop("t", None)
     if t is None or t.shape != () or t.dtype.kind not in "iu" or not 0 <= int(t) < 2**32:
         raise ParameterError(f"load_states: expected a number `t` of updates of {key!r}, got {t!r} in {path}")
@@ -112,10 +115,11 @@ def _state(path: str | os.PathLike[str], key: str, arrays: dict[str, NDArray[Any
     return State(int(t), arrays)
 
 
-# --- HDF5: a group for each parameter, with its place as `index`; a dataset in it for each array, and `t`.
+# --- HDF5: a group for each parameter, with its index as `index`. It has a dataset for each array, and `t`.
 
 
 def _write_h5(path: Path, states: dict[str, State]) -> None:
+    """Writes an HDF5 file in place."""
     with hdf5.writing("save_states", path) as file:
         for index, (key, state) in enumerate(states.items()):
             group = file.create_group(key)
@@ -126,15 +130,16 @@ def _write_h5(path: Path, states: dict[str, State]) -> None:
 
 
 def _read_h5(path: Path) -> dict[str, State]:
+    """Reads an untrusted HDF5 file."""
     return read_h5(path)
 
 
 def read_h5(path: str | os.PathLike[str], content: bytes | None = None) -> dict[str, State]:
-    """Read a file that is believed nothing.
+    """Reads an untrusted HDF5 file.
 
     Args:
         path: The file.
-        content: What is in it, if it is not a file of its own.
+        content: The content of the file, if it is a member of an archive.
 
     Raises:
         ParameterError: If it is malformed.
@@ -158,11 +163,13 @@ def read_h5(path: str | os.PathLike[str], content: bytes | None = None) -> dict[
 
 
 def _write_protobuf(path: Path, states: dict[str, State]) -> None:
+    """Writes a protobuf file in place."""
     with path.open("wb") as file:
         file.writelines(solver_protobuf.pieces((key, *state) for key, state in states.items()))
 
 
 def _read_protobuf(path: Path) -> dict[str, State]:
+    """Reads an untrusted protobuf file."""
     try:
         return {key: State(t, arrays) for key, t, arrays in solver_protobuf.decode(path.read_bytes())}
     except (ValueError, OverflowError) as error:
@@ -179,4 +186,4 @@ _FORMATS: dict[str, _Format] = {
 }
 
 ENDINGS = (*_FORMATS, ".nnp", ".nntxt", ".prototxt")
-"""File name endings of all formats of Kinnor and NNabla."""
+"""Extensions of all formats of solver states in Kinnor and NNabla."""

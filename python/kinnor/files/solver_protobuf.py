@@ -1,7 +1,4 @@
-"""Solver states as NNabla's `Optimizer` message.
-
-Knows the few fields that hold states; passes over all others.
-"""
+"""Solver states as NNabla's `Optimizer` message. Other fields of the message are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ __all__ = ["decode", "encode", "fill", "pieces", "states"]
 
 
 def encode(found: Iterable[State]) -> bytes:
-    """Write states.
+    """Encodes states as a message.
 
     Args:
         found: Name of the parameter, number of updates, and arrays by name.
@@ -38,12 +35,12 @@ def encode(found: Iterable[State]) -> bytes:
 
 
 def pieces(found: Iterable[State]) -> Iterator[bytes]:
-    """What has the meaning of `encode`: a message that is cut between its fields, each for one parameter."""
+    """Encodes states as pieces, one for each parameter. Concatenated, they are an equivalent message."""
     return (encode([state]) for state in found)
 
 
 def fill(optimizer: Any, state: State) -> None:
-    """Put one state into an `Optimizer` of `schema.arrays`.
+    """Adds one state to an `Optimizer` of `schema.arrays`.
 
     Args:
         optimizer: The message.
@@ -57,16 +54,16 @@ def fill(optimizer: Any, state: State) -> None:
 
 
 def decode(message: bytes) -> list[State]:
-    """Read states.
+    """Decodes states from a message.
 
     Args:
         message: The bytes of the message.
 
     Returns:
-        Name of the parameter, number of updates, and arrays by name. The arrays may not be written into.
+        Name of the parameter, number of updates, and arrays by name. The arrays are read-only.
 
     Raises:
-        ValueError: If the bytes are no such message.
+        ValueError: If the message is malformed.
     """
     return states(parse(schema.arrays().Optimizer, message))
 

@@ -1,6 +1,6 @@
-"""Reading a file that another process may be writing in place: the old content or the new one, never a mixture.
+"""Consistent reading of a file that another process may be writing in place.
 
-Knows times of files; knows nothing of what is read.
+The result is from the old or from the new content, never from a mixture.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PATIENCE = 2.0
 """Seconds to wait for other processes to stop writing the file."""
 
 _ODD = 10**9
-"""Nanoseconds that a file may be younger than now: clocks of file servers differ."""
+"""Tolerance in nanoseconds for file times in the future, as clocks of file servers differ."""
 
 
 class FileBusyError(Error, OSError):
-    """A file that is written while it is read."""
+    """A file was written while it was read."""
 
 
 def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
-    """Call `read` until the file does not change during the call. Returns the result.
+    """Calls `read` until the file does not change during the call. Returns the result.
 
     Args:
         op: Name of the caller, for errors.
@@ -44,7 +44,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
     deadline = time.monotonic() + _PATIENCE
     while True:
         before = _stamp(path)
-        if _is_fresh(before[-1]):  # a write that follows may leave the time of the file as it is
+        if _is_fresh(before[-1]):  # another write now could leave the file's time unchanged
             time.sleep(0.001)
         else:
             error = None
@@ -57,7 +57,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
                     raise error
                 return found
         if time.monotonic() > deadline:
-            raise FileBusyError(f"{op}: expected a file that stays as it is while it is read, got {path}")
+            raise FileBusyError(f"{op}: expected a file that no process writes while it is read, got {path}")
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int]:

@@ -1,4 +1,7 @@
-"""Graphs for prediction whose layers lie between levels of 8 bits: they compute with the levels, not with numbers."""
+"""Integer inference: quantized layers of a static graph are rebuilt to compute with 8-bit integers.
+
+In this package, *levels* are the 8-bit integers of a quantized array, and *numbers* the reals that they represent.
+"""
 
 from .converting import IntegerLayers
 

@@ -1,4 +1,4 @@
-"""What is known of a graph while it is converted: constants, and weights that are levels."""
+"""Constants of a graph during conversion: values, and quantized weights."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["Weights", "value_of", "weights_of"]
 
 
 class Weights(NamedTuple):
-    """Weights that are levels: `(levels - zero) * step`, the latter two along one axis or one number."""
+    """Quantized weights `(levels - zero) * step`. Step and zero are scalars or vary along one axis."""
 
     levels: NDArray[np.int8]
     step: NDArray[np.float32]
     zero: NDArray[np.int64]
     key: Any
-    """Names the levels as they lie here."""
+    """Identifies the levels in this axis order, for sharing between graphs."""
 
     def transposed(self, axes: list[int]) -> Weights:
-        """The same with axes in another order.
+        """The weights with permuted axes.
 
         Args:
-            axes: The order.
+            axes: The permutation.
         """
         step = self.step.transpose(axes) if self.step.ndim == len(axes) else self.step
         zero = self.zero.transpose(axes) if self.zero.ndim == len(axes) else self.zero
         return Weights(self.levels.transpose(axes), step, zero, (self.key, *axes))
 
     def along(self, axis: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """Step and zero point for each place along an axis, or for all; None if they differ along others.
+        """Step and zero point as vectors along an axis, or of length 1. None if they vary along another axis.
 
         Args:
             axis: The axis.
@@ -54,15 +54,15 @@ class Weights(NamedTuple):
 _COMPUTED = frozenset(
     ["Add2", "DequantizeLinear", "Identity", "Mul2", "MulScalar", "QuantizeLinear", "Reshape", "Sub2", "Transpose"]
 )
-"""Types of functions that parameters of levels go through."""
+"""Types of functions that may compute quantization parameters from constants."""
 
 
 def is_constant(x: Variable, given: Container[Variable]) -> bool:
-    """Whether a variable follows from constants by some steps that cost little.
+    """True if a variable is a constant, or cheap functions compute it from constants.
 
     Args:
         x: The variable.
-        given: What each call gives.
+        given: The inputs of the graph.
     """
     f = x.parent
     if f is None:
@@ -71,11 +71,11 @@ def is_constant(x: Variable, given: Container[Variable]) -> bool:
 
 
 def value_of(x: Variable, given: Container[Variable]) -> NDArray[Any] | None:
-    """The values of a variable; None unless it is constant.
+    """The values of a constant variable, else None.
 
     Args:
         x: The variable.
-        given: What each call gives.
+        given: The inputs of the graph.
     """
     if not is_constant(x, given):
         return None
@@ -85,11 +85,11 @@ def value_of(x: Variable, given: Container[Variable]) -> NDArray[Any] | None:
 
 
 def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
-    """The weights that a variable stands for, if they are constant levels of 8 bits.
+    """The quantized weights that a variable dequantizes. None unless they are constant 8-bit levels.
 
     Args:
         x: The variable.
-        given: What each call gives.
+        given: The inputs of the graph.
     """
     f = x.parent
     if f is not None and f.info.type_name == "Transpose":
@@ -108,6 +108,6 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
     zero = zero.astype(np.int64)
     if levels.dtype == np.uint8:
         levels, zero = (levels ^ np.uint8(SIGNED)).view(np.int8), zero - SIGNED
-    # Graphs for other shapes have the same constants, perhaps as other variables.
+    # Graphs for other shapes may have the same constants as other variables, so the key is the content.
     key = (hashlib.sha1(levels.tobytes(), usedforsecurity=False).digest(), levels.shape)
     return Weights(levels, step.astype(np.float32), zero, key)

@@ -1,7 +1,6 @@
-"""Static graphs in which levels of 8 bits become numbers before a layer and levels after it: layers then take levels.
+"""Converts layers between `DequantizeLinear` and `QuantizeLinear` to integer layers on 8-bit levels.
 
-Knows functions and their inputs; knows no files. Results are those of the numbers but for the last digits of float32,
-which may round a level to its neighbour.
+Results are the same as with float layers, except that rounding in float32 may shift a level by one.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "ReLU": (0.0, math.inf),
     "ReLU6": (0.0, 6.0),
 }
-"""Between which numbers functions keep their input; None is the number that is given."""
+"""Lower and upper bounds of clipping functions; None is the function's number."""
 
 
 class IntegerLayers:
-    """What was made for one network, which its graphs for several shapes share."""
+    """Converts the graphs of one network to integer layers. Graphs for several shapes share the constants."""
 
     def __init__(self) -> None:
         self._made: dict[Any, Variable] = {}
@@ -49,12 +48,15 @@ class IntegerLayers:
         self._instead: list[tuple[Variable, Variable]] = []
 
     def convert(self, order: Sequence[Function], outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
-        """Convert a static graph in its place, its outputs being the same variables. Whether there are levels in it.
+        """Converts a static graph in place: its outputs stay the same variables.
 
         Args:
-            order: Its functions, each after those that it takes from.
-            outputs: Its outputs.
-            inputs: What each call gives; all other variables that no function computes are constants.
+            order: Functions of the graph in the order of a run.
+            outputs: Outputs of the graph.
+            inputs: Inputs of the graph. All other variables without parent are constants.
+
+        Returns:
+            True if the graph quantizes.
         """
         if not any(is_a(f, "QuantizeLinear") for f in order):
             return False
@@ -76,10 +78,10 @@ class IntegerLayers:
         return True
 
     def kept(self, key: Any, make: Callable[[], Any], dtype: Any) -> Variable:
-        """A constant that graphs share.
+        """A constant that graphs share. It is made once.
 
         Args:
-            key: Names it.
+            key: Identifies the constant.
             make: Makes its values.
             dtype: Their type.
         """
@@ -88,7 +90,7 @@ class IntegerLayers:
         return self._made[key]
 
     def of(self, x: Variable) -> Levels | None:
-        """The levels that a variable has the numbers of.
+        """The levels that a variable dequantizes, or None.
 
         Args:
             x: The variable.
@@ -96,7 +98,7 @@ class IntegerLayers:
         return self._numbers.get(x)
 
     def product(self, x: Variable) -> Product | None:
-        """The product of levels whose numbers a variable has.
+        """The integer product that replaces a variable, or None.
 
         Args:
             x: The variable.
@@ -104,7 +106,7 @@ class IntegerLayers:
         return self._products.get(x)
 
     def value(self, x: Variable) -> Any:
-        """The values of a constant; None if it is none.
+        """The values of a constant variable, else None.
 
         Args:
             x: The variable.
@@ -112,7 +114,7 @@ class IntegerLayers:
         return value_of(x, self.given)
 
     def _quantize(self, f: Function) -> None:
-        """Have levels computed from levels, or as levels at least."""
+        """Converts a `QuantizeLinear`: its levels are computed from levels if possible, else by quantizing."""
         x, step, zero = f.inputs
         args, y = f.info.args, f.outputs[0]
         if is_constant(x, self.given) or step.size != 1 or zero.size != 1:
@@ -129,26 +131,26 @@ class IntegerLayers:
         self._note(y, found, shift)
 
     def _scale(self, step: Variable, zero: Variable, shift: int) -> Scale | None:
-        """A scale of constants; None if it is none of levels of 8 bits."""
+        """The scale from a constant step and zero point. None if it is not valid for 8-bit levels."""
         distance, at = float(self.value(step).item()), float(self.value(zero).item()) + shift
         is_one = 0 < distance < math.inf and at in range(256)
         return Scale(distance, int(at)) if is_one else None
 
     def _note(self, y: Variable, levels: Levels, shift: int) -> None:
-        """Keep the levels of a variable for those who read them."""
+        """Records the levels of a variable. `shift` is the difference between stored and declared levels."""
         self._levels[y] = levels, shift
-        # Whoever reads them as numbers; if nobody does, this is never run.
+        # For readers of the levels as floats. Without such readers it never runs.
         self._instead.append((y, F.add_scalar(levels.plain, -float(shift))))
 
     def _move(self, f: Function) -> None:
-        """Have levels chosen, or given other places, as they are."""
+        """Converts a function that moves or selects levels."""
         levels, shift = self._levels[f.inputs[0]]
         found = MOVES[f.info.type_name](levels, f)
         if found is not None:
             self._note(f.outputs[0], found, shift)
 
     def _frame(self, f: Function) -> None:
-        """Note which levels numbers in a frame have: of zeros, or of what is never the largest in a window."""
+        """Converts a `Pad` of dequantized numbers: by zeros, or by -inf before max pooling."""
         levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.info.args
         if levels.given is not None or args["mode"] != "constant":
             return
@@ -159,7 +161,7 @@ class IntegerLayers:
             self._numbers[y] = framed(levels, f, 0)
 
     def _by_given(self, x: Variable, step: Variable, zero: Variable, shift: int) -> Levels:
-        """The levels of `x` by a scale that the graph computes."""
+        """The levels of `x` with a step and zero point that the graph computes."""
         inner = [f.inputs[0] if is_a(f := v.parent, "Reshape") else v for v in (step, zero)]
         if not shift and is_dynamic(x, *inner):
             levels, *parameters = F.dynamic_quantize_uint8(x)
@@ -169,7 +171,7 @@ class IntegerLayers:
         return Levels(plain=F.quantize_uint8(x, step, zero), given=(step, zero))
 
     def _computed(self, x: Variable, target: Target) -> Levels:
-        """The levels of `x`."""
+        """The levels of `x` with a constant quantization: by a layer, a move or a table if possible."""
         source, kept = self._bounded(x, target)
         layer = source.parent
         if (own := self.of(source)) is not None and own.given is None:
@@ -177,7 +179,7 @@ class IntegerLayers:
         found = None
         if is_a(layer, *LAYERS):
             found = LAYERS[layer.info.type_name](self, layer, kept)
-        elif is_a(layer, *MOVES):  # levels of what is moved are moved levels
+        elif is_a(layer, *MOVES):  # quantize before the move
             found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], kept), layer)
         if found is None:
             found = table_of(self, x, target)
@@ -187,7 +189,7 @@ class IntegerLayers:
         return found
 
     def _bounded(self, x: Variable, target: Target) -> tuple[Variable, Target]:
-        """What is only kept between bounds to give `x`, and its levels with these bounds."""
+        """Strips clipping functions from `x`. Returns the unclipped variable, and the target with these bounds."""
         f = x.parent
         if f is None or f.info.type_name not in _BOUNDS:
             return x, target
@@ -202,7 +204,7 @@ class IntegerLayers:
         return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
 
     def _dequantize(self, f: Function) -> None:
-        """Note which levels a variable has the numbers of."""
+        """Converts a `DequantizeLinear`: records the levels of its output."""
         x, step, zero = f.inputs
         if x not in self._levels or step.size != 1 or zero.size != 1:
             return
@@ -219,7 +221,7 @@ class IntegerLayers:
         self._instead.append((f.outputs[0], found.dequantized()))
 
     def _count(self, f: Function, outputs: set[Variable]) -> None:
-        """Have a layer whose numbers are read as such computed from levels."""
+        """Converts a layer with float readers, if it has an integer version."""
         y = f.outputs[0]
         if y not in outputs and all(is_a(reader, "QuantizeLinear") for reader in y.function_references):
             return

@@ -1,7 +1,4 @@
-"""Scales that a graph takes from the numbers themselves.
-
-Knows how they are computed, and finds that again in a graph; knows no layers.
-"""
+"""Dynamic quantization: scale and zero point computed from the array, and detection of this computation in a graph."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ __all__ = ["dynamic_parameters", "is_dynamic", "rounded"]
 
 
 def rounded(x: Variable) -> Variable:
-    """The nearest whole number; halves go to the even neighbour.
+    """Elements rounded to the nearest integer, half to even.
 
     Args:
         x: Input of any shape.
@@ -30,10 +27,10 @@ def rounded(x: Variable) -> Variable:
 
 
 def dynamic_parameters(x: Variable) -> tuple[Variable, Variable]:
-    """Scale and zero point of levels of 8 bits that reach from the least to the largest number, and to zero.
+    """Scale and zero point of 8-bit levels whose range covers all elements and zero.
 
     Args:
-        x: The numbers.
+        x: The array.
     """
     axes = list(range(x.ndim))
     most = F.maximum_scalar(F.max(x, axis=axes), 0.0)
@@ -44,10 +41,10 @@ def dynamic_parameters(x: Variable) -> tuple[Variable, Variable]:
 
 
 def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
-    """Whether scale and zero point are the `dynamic_parameters` of `x`.
+    """True if the graph computes scale and zero point by `dynamic_parameters` of `x`.
 
     Args:
-        x: The numbers.
+        x: The array.
         scale: The scale.
         zero: The zero point.
     """
@@ -57,7 +54,7 @@ def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
 
 
 def _is_same(a: Variable, b: Variable, source: Variable) -> bool:
-    """Whether two variables are computed in the same way of a third one."""
+    """True if two variables are the same function of `source`."""
     if a == b or source in (a, b):
         return a == b
     f, g = a.parent, b.parent

@@ -1,4 +1,4 @@
-"""Functions of one number as tables of 256 levels."""
+"""Elementwise functions of one quantized array as lookup tables with 256 entries."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ _ELEMENTWISE = frozenset(
         *("Sigmoid", "Sinc", "SoftPlus", "SoftSign", "Sub2", "Swish", "Tanh"),
     ]
 )
-"""Types of functions of single numbers."""
+"""Types of elementwise functions."""
 
 _MOST = 32
-"""Functions that a table may stand for."""
+"""Limit on the functions that one table replaces."""
 
 
 @cache
 def _names() -> dict[str, str]:
-    """The names of functions by their types."""
+    """Names in `kinnor.functions` by function type."""
     return {type_name: name for name, type_name, *_ in _core.declarations()}
 
 
-class _Outside(Exception):
-    """Something that is no function of one number."""
+class _NotElementwise(Exception):
+    """Raised if a variable is not an elementwise function of one quantized array."""
 
 
 def table_of(graph: IntegerLayers, x: Variable, target: Target) -> Levels | None:
-    """The levels of `x` by a table, if it follows from one array of levels number by number.
+    """The levels of `x` by a lookup table. None unless `x` is an elementwise function of one quantized array.
 
     Args:
-        graph: What is converted.
+        graph: The conversion under way.
         x: The variable.
-        target: What its levels are to be.
+        target: The quantization of the result.
     """
     found: dict[Variable, Variable] = {}
     sources: list[Levels] = []
     try:
-        y = _rebuilt(graph, x, tuple(x.shape), found, sources)
-    except _Outside:
+        y = _rebuild(graph, x, tuple(x.shape), found, sources)
+    except _NotElementwise:
         return None
     if not sources:
         return None
@@ -63,16 +63,27 @@ def table_of(graph: IntegerLayers, x: Variable, target: Target) -> Levels | None
     return sources[0].mapped(target, np.array(y.d))
 
 
-def _rebuilt(
+def _rebuild(
     graph: IntegerLayers, x: Variable, shape: tuple[int, ...], found: dict[Variable, Variable], sources: list[Any]
 ) -> Variable:
-    """The same of the numbers that all levels stand for."""
+    """Rebuilds the computation of `x` for the numbers of all 256 levels.
+
+    Args:
+        graph: The conversion under way.
+        x: The variable.
+        shape: The shape that all arrays on the way must have.
+        found: Rebuilt variables, for reuse.
+        sources: Gets the single quantized array.
+
+    Raises:
+        _NotElementwise: If it is not an elementwise function of one quantized array.
+    """
     if x in found:
         return found[x]
     levels = graph.of(x)
     if levels is not None:
         if levels.given is not None or tuple(x.shape) != shape or (sources and sources[0] is not levels):
-            raise _Outside
+            raise _NotElementwise
         sources[:] = [levels]
         found[x] = constant(levels.scale.numbers(np.arange(256)), np.float32)
         return found[x]
@@ -81,7 +92,7 @@ def _rebuilt(
         found[x] = constant(np.reshape(value, (1,)), np.float32)
         return found[x]
     if f is None or f.info.type_name not in _ELEMENTWISE or tuple(x.shape) != shape or len(found) > _MOST:
-        raise _Outside
-    inputs = [_rebuilt(graph, v, shape, found, sources) for v in f.inputs]
+        raise _NotElementwise
+    inputs = [_rebuild(graph, v, shape, found, sources) for v in f.inputs]
     found[x] = getattr(F, _names()[f.info.type_name])(*inputs, **f.info.args)
     return found[x]

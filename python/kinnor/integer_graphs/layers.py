@@ -1,6 +1,6 @@
-"""Layers that take levels: for each type of function, how it is built of levels, and when it can be.
+"""Rules that rebuild layers on 8-bit levels, by function type.
 
-A rule gives None where the function has to stay one of numbers.
+A rule returns None if the function must stay a float function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["LAYERS", "Product", "numbers"]
 
 
 def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
-    """The bias of a layer in units of its sums; None if there is no such constant."""
+    """The bias of a layer in units of its integer sums. None if it is not constant, or too large for int32."""
     if len(f.inputs) < 3:
         return np.zeros(n)
     value = graph.value(f.inputs[2])
@@ -39,6 +39,7 @@ def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
 
 
 def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Convolution`: two spatial axes, not grouped or depthwise."""
     x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
     weights = weights_of(w, graph.given)
     if x is None or x.given or weights is None or w.ndim != 4 or args["base_axis"] != 1:
@@ -71,7 +72,7 @@ def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | 
 
 
 def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
-    """The weight of a product of rows by a matrix."""
+    """The quantized weight matrix of `Affine` or a two-dimensional `BatchMatmul`, as (inputs, outputs)."""
     args, w = f.info.args, f.inputs[1]
     if w.ndim != 2:
         return None
@@ -84,7 +85,7 @@ def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
 
 
 class Product(NamedTuple):
-    """Rows of levels by a matrix of weights, as numbers."""
+    """A product of quantized rows and a quantized weight matrix, with float results."""
 
     inputs: tuple[Variable, Variable, Variable, Variable, Variable]
     scale: Variable
@@ -92,12 +93,16 @@ class Product(NamedTuple):
 
     @property
     def numbers(self) -> Variable:
-        """The numbers."""
+        """The results as a float variable."""
         return F.quantized_affine(*self.inputs, self.scale, self.shift)
 
 
 def _product(graph: IntegerLayers, f: Function, step_of_y: float | None) -> Product | None:
-    """Rows by a matrix of weights, in steps of levels, or as numbers, whose scale the graph may compute."""
+    """The arguments of a product of quantized rows and a weight matrix.
+
+    `step_of_y` is the step of quantized results, or None for float results. Only then may the graph compute the input's
+    scale.
+    """
     x, weights = graph.of(f.inputs[0]), _matrix(graph, f)
     along = None if weights is None else weights.along(1)
     if x is None or weights is None or along is None or (x.given and (step_of_y is not None or len(f.inputs) > 2)):
@@ -117,6 +122,7 @@ def _product(graph: IntegerLayers, f: Function, step_of_y: float | None) -> Prod
 
 
 def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Affine`."""
     found = _product(graph, f, target.scale.step)
     if found is None:
         return None
@@ -124,7 +130,7 @@ def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 
 
 def _columns(x: Variable, transposes: bool) -> tuple[Variable, bool]:
-    """Matrices as they lie rather than a copy of them transposed, and whether they are then to be transposed."""
+    """The source of transposed matrices, and the argument `transpose_b` that the product then needs."""
     f, last = x.parent, x.ndim - 1
     if is_a(f, "TransposeUint8") and list(f.info.args["axes"]) == [*range(last - 1), last, last - 1]:
         return f.inputs[0], not transposes
@@ -132,7 +138,7 @@ def _columns(x: Variable, transposes: bool) -> tuple[Variable, bool]:
 
 
 def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
-    """Products of matrices of levels, to levels or to numbers."""
+    """The batched product of two quantized arrays: quantized, or float without a target."""
     (a, b), args = map(graph.of, f.inputs), f.info.args
     if a is None or b is None or a.given or b.given or args["transpose_a"]:
         return None
@@ -151,6 +157,7 @@ def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Varia
 
 
 def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `BatchMatmul`."""
     if (found := _affine(graph, f, target)) is not None:
         return found
     y = _matrices(graph, f, target)
@@ -158,10 +165,10 @@ def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 
 
 def numbers(graph: IntegerLayers, f: Function) -> Product | Variable | None:
-    """What a layer of levels gives whose results are read as numbers.
+    """A function of quantized inputs whose results are read as floats. None if there is no integer version.
 
     Args:
-        graph: What is converted.
+        graph: The conversion under way.
         f: The function.
     """
     if is_a(f, "Affine", "BatchMatmul"):
@@ -171,7 +178,7 @@ def numbers(graph: IntegerLayers, f: Function) -> Product | Variable | None:
 
 
 def _followed(graph: IntegerLayers, f: Function) -> Product | None:
-    """A product with what follows it: a factor, numbers that are added."""
+    """A product with a following scalar factor or constant row merged into it, or None."""
     y = f.outputs[0]
     if is_a(f, "Identity"):
         return graph.product(f.inputs[0])
@@ -189,7 +196,7 @@ def _followed(graph: IntegerLayers, f: Function) -> Product | None:
 
 
 def _by_channel(x: Levels, n_axes: int, axis: int, scale: Any, shift: Any, target: Target) -> Levels | None:
-    """Levels times a number for each place along an axis, and another one added."""
+    """Levels times `scale` plus `shift`, two vectors along an axis, requantized to `target`."""
     how: dict[str, Any] = {"x_zero": x.scale.zero, **target.arguments}
     factors = constant(scale * np.float64(x.scale.step) / target.scale.step, np.float32)
     shifts = constant(shift / target.scale.step, np.float32)
@@ -201,6 +208,7 @@ def _by_channel(x: Levels, n_axes: int, axis: int, scale: Any, shift: Any, targe
 
 
 def _normalization(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `BatchNormalization` by running statistics."""
     x, held = graph.of(f.inputs[0]), f.inputs[1:]
     args, n = f.info.args, f.outputs[0].ndim
     if x is None or x.given or args["batch_stat"] or len(args["axes"]) != 1:
@@ -215,7 +223,7 @@ def _normalization(graph: IntegerLayers, f: Function, target: Target) -> Levels 
 
 
 def _paired(graph: IntegerLayers, f: Function) -> tuple[Levels, Levels] | None:
-    """The levels of two inputs of one shape."""
+    """The levels of two inputs of equal shape, or None."""
     a, b = map(graph.of, f.inputs)
     if a is None or b is None or a.given or b.given or f.inputs[0].shape != f.inputs[1].shape:
         return None
@@ -223,7 +231,7 @@ def _paired(graph: IntegerLayers, f: Function) -> tuple[Levels, Levels] | None:
 
 
 def _with_constant(graph: IntegerLayers, f: Function) -> tuple[Levels, Any, int] | None:
-    """The levels of one input, and the other one: a number for each place along an axis."""
+    """The levels of one input, the other input as a constant vector along an axis, and the axis. None if it differs."""
     for x, other in (f.inputs, f.inputs[::-1]):
         levels, value = graph.of(x), graph.value(other)
         if levels is None or levels.given or value is None or x.shape != f.outputs[0].shape:
@@ -236,7 +244,7 @@ def _with_constant(graph: IntegerLayers, f: Function) -> tuple[Levels, Any, int]
 
 
 def _each(x: tuple[Levels, Levels], scale: Scale, function: Callable[..., Variable]) -> Levels:
-    """A function of two arrays of levels, in the order of axes that one of them has with channels last."""
+    """Applies an elementwise function of two arrays of levels, with channels last if one of them has this order."""
     a, b = x
     if a.is_last or b.is_last:
         return Levels(scale, last=function(a.last, b.last))
@@ -244,6 +252,7 @@ def _each(x: tuple[Levels, Levels], scale: Scale, function: Callable[..., Variab
 
 
 def _add(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Add2`."""
     if (pair := _paired(graph, f)) is not None:
         a, b = (levels.scale for levels in pair)
         step = target.scale.step
@@ -257,6 +266,7 @@ def _add(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 
 
 def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Mul2`."""
     pair = _paired(graph, f)
     if pair is not None and pair[0] is not pair[1]:
         a, b = (levels.scale for levels in pair)
@@ -270,11 +280,13 @@ def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | Non
 
 
 def _average(x: Levels, kernel: Sequence[int], stride: Sequence[int] | None, target: Target) -> Levels:
+    """Average pooling of levels."""
     how: dict[str, Any] = {"scale": x.scale.step / target.scale.step, "x_zero": x.scale.zero, **target.arguments}
     return Levels(target.scale, last=F.quantized_average_pooling(x.last, list(kernel), stride, **how))
 
 
 def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Mean` over both spatial axes."""
     x, args = graph.of(f.inputs[0]), f.info.args
     if x is None or x.given or f.inputs[0].ndim != 4 or sorted(args["axes"]) != [2, 3] or not args["keep_dims"]:
         return None
@@ -282,6 +294,7 @@ def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 
 
 def _average_pooling(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `AveragePooling` without padding."""
     x, args = graph.of(f.inputs[0]), f.info.args
     if x is None or x.given or f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"]:
         return None
@@ -291,6 +304,7 @@ def _average_pooling(graph: IntegerLayers, f: Function, target: Target) -> Level
 
 
 def _concatenation(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
+    """The rule of `Concatenate`."""
     held = [levels for x in f.inputs if (levels := graph.of(x)) is not None and levels.given is None]
     if len(held) < len(f.inputs):
         return None
@@ -308,4 +322,4 @@ LAYERS: dict[str, Callable[[IntegerLayers, Function, Target], Levels | None]] = 
     "Mean": _mean,
     "Mul2": _multiply,
 }
-"""What layers between levels become, by type."""
+"""Rules by function type: from the conversion, the function and the target to output levels."""

@@ -1,6 +1,6 @@
-"""Levels of 8 bits in a graph: which numbers they stand for, and where they are.
+"""8-bit levels in a graph: their variables, and the numbers that they represent.
 
-Knows variables; knows no layers. Signed levels are kept as unsigned ones, 128 higher: there are kernels for these.
+Signed levels are stored as unsigned ones, shifted by 128, because kernels exist for unsigned levels.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["Levels", "Scale", "Target", "constant"]
 
 SIGNED = 128
-"""How much higher unsigned levels are than the signed ones that they stand for."""
+"""Difference between stored unsigned levels and signed ones."""
 
 
 def constant(value: Any, dtype: Any) -> Variable:
-    """A variable with these values, which nothing changes.
+    """A constant variable.
 
     Args:
         value: The values.
@@ -34,13 +34,13 @@ def constant(value: Any, dtype: Any) -> Variable:
 
 
 class Scale(NamedTuple):
-    """What levels stand for: `(level - zero) * step`."""
+    """Scale of levels: a level represents the number `(level - zero) * step`."""
 
     step: float
     zero: int
 
     def numbers(self, levels: NDArray[Any]) -> NDArray[Any]:
-        """The numbers that levels stand for.
+        """The numbers that levels represent.
 
         Args:
             levels: The levels.
@@ -50,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class Target(NamedTuple):
-    """How numbers become levels: with which scale, and between which levels."""
+    """A quantization: the scale, and the range to which levels are clipped."""
 
     scale: Scale
     least: int = 0
@@ -58,11 +58,11 @@ class Target(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments of functions that round to levels."""
+        """The quantization as arguments of integer functions."""
         return {"y_zero": self.scale.zero, "least": self.least, "most": self.most}
 
     def levels(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The levels of numbers.
+        """Quantizes numbers.
 
         Args:
             numbers: The numbers.
@@ -73,33 +73,33 @@ class Target(NamedTuple):
         return found
 
     def within(self, least: float, most: float) -> Target:
-        """The same, of numbers that are kept between two bounds first.
+        """The quantization of numbers that are first clipped to two bounds.
 
         Args:
-            least: The smallest number.
-            most: The largest number.
+            least: The lower bound.
+            most: The upper bound.
         """
         low, high = self.levels(np.array([least, most], np.float32)).tolist()
         return Target(self.scale, int(low), int(high))
 
     def table(self, numbers: NDArray[Any]) -> Variable:
-        """A table of the levels of numbers.
+        """A lookup table of quantized numbers.
 
         Args:
-            numbers: A number for each level that is looked up.
+            numbers: The number for each of 256 input levels.
         """
         return constant(self.levels(numbers), np.uint8)
 
 
 class Levels:
-    """Levels of 8 bits, in the order of axes of the numbers that they stand for or with channels last.
+    """An array of 8-bit levels with its scale, in the axis order of the numbers or with channels last.
 
-    The other order is made when it is asked for.
+    The other order is computed on demand.
 
     Args:
-        scale: The numbers that they stand for, unless the graph computes that.
-        plain: The levels in the order of axes.
-        last: Those of images with channels last.
+        scale: The scale, unless the graph computes it.
+        plain: The levels in the axis order of the numbers.
+        last: The levels of images with channels last.
         given: Step and zero point, if the graph computes them.
     """
 
@@ -120,12 +120,12 @@ class Levels:
 
     @property
     def is_last(self) -> bool:
-        """Whether there are levels with channels last."""
+        """True if the channels-last order exists already."""
         return self._last is not None
 
     @property
     def plain(self) -> Variable:
-        """The levels in the order of axes of the numbers."""
+        """The levels in the axis order of the numbers."""
         if self._plain is None:
             self._plain = _moved(self._last, (0, 3, 1, 2))
         return self._plain
@@ -138,10 +138,10 @@ class Levels:
         return self._last
 
     def standing_for(self, scale: Scale | None = None, given: tuple[Variable, Variable] | None = None) -> Levels:
-        """The same levels, for other numbers.
+        """The same levels with another scale.
 
         Args:
-            scale: The numbers; those of before by default.
+            scale: The scale; by default the current one.
             given: Step and zero point, if the graph computes them.
         """
         if scale == self.scale and given is None and self.given is None:
@@ -149,31 +149,31 @@ class Levels:
         return Levels(scale or self.scale, self._plain, self._last, given)
 
     def like(self, plain: Variable | None = None, last: Variable | None = None) -> Levels:
-        """Other levels for numbers of the same scale.
+        """Other levels with the same scale.
 
         Args:
-            plain: The levels in the order of axes.
-            last: Those of images with channels last.
+            plain: The levels in the axis order of the numbers.
+            last: The levels of images with channels last.
         """
         return Levels(self.scale, plain, last, self.given)
 
     def each(self, function: Callable[[Variable], Variable], scale: Scale) -> Levels:
-        """What a function makes of each level, wherever it is.
+        """Applies an elementwise function of levels, in the axis order that exists.
 
         Args:
             function: The function.
-            scale: What its levels stand for.
+            scale: The scale of its results.
         """
         if self._last is not None:
             return Levels(scale, last=function(self._last))
         return Levels(scale, plain=function(self.plain))
 
     def mapped(self, target: Target, numbers: NDArray[Any] | None = None) -> Levels:
-        """Levels by a table.
+        """Requantizes levels by a lookup table.
 
         Args:
-            target: What they are to be.
-            numbers: What becomes of the number that each level stands for; that itself by default.
+            target: The new quantization.
+            numbers: The new number for each of the 256 levels; by default the number that the level represents.
         """
         if numbers is None:
             if target == Target(self.scale):
@@ -183,13 +183,13 @@ class Levels:
         return self.each(lambda x: F.lookup_uint8(x, table), target.scale)
 
     def dequantized(self) -> Variable:
-        """The numbers."""
+        """The numbers as a float variable."""
         return F.dequantize_uint8(self.plain, *self.parameters)
 
 
 def _moved(x: Variable | None, axes: tuple[int, int, int, int]) -> Variable:
-    """Images in the other order of axes, which are only named anew where they are one pixel or have one channel."""
-    assert x is not None  # one of the two is there
+    """Images with permuted axes. A reshape suffices for one pixel or one channel."""
+    assert x is not None  # one of the two orders always exists
     n = x.shape
     shape = tuple(n[axis] for axis in axes)
     if (n[1] == 1 and n[2] == 1 and axes[1] == 3) or (n[2] == 1 and n[3] == 1 and axes[1] == 2):

@@ -1,6 +1,6 @@
-"""Functions that choose among levels, or give them other places: they are the same of levels of any scale.
+"""Functions that only move or select elements, such as transpose and max pooling, on levels of any scale.
 
-A rule gives None where there is no such function of levels.
+A rule returns None if there is no integer version of the function.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["MOVES", "framed", "joined"]
 
 _LAST = (0, 3, 1, 2)
-"""Where the axes of images are with channels last."""
+"""Index in channels-last order of each axis of images."""
 
 
 def _max_pooling(x: Levels, f: Function) -> Levels | None:
+    """The rule of `MaxPooling`."""
     args = f.info.args
     if f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"] or not args["ignore_border"]:
         return None
@@ -31,6 +32,7 @@ def _max_pooling(x: Levels, f: Function) -> Levels | None:
 
 
 def _slice(x: Levels, f: Function) -> Levels | None:
+    """The rule of `Slice`: one axis, step 1."""
     shape, args = f.inputs[0].shape, f.info.args
     bounds = zip(args["start"], args["stop"], args["step"], strict=True)
     cuts = [range(n)[slice(*at)] for n, at in zip(shape, bounds, strict=True)]
@@ -44,16 +46,17 @@ def _slice(x: Levels, f: Function) -> Levels | None:
 
 
 def _transpose(x: Levels, f: Function) -> Levels:
+    """The rule of `Transpose`."""
     return x.like(plain=F.transpose_uint8(x.plain, list(f.info.args["axes"])))
 
 
 def framed(x: Levels, f: Function, level: int) -> Levels:
-    """Levels of images in a frame of one level.
+    """Levels padded by a constant level.
 
     Args:
         x: The levels.
-        f: The function that frames numbers.
-        level: The level.
+        f: The `Pad` function of the numbers.
+        level: The level to pad with.
     """
     widths = [0] * (2 * f.inputs[0].ndim - len(f.info.args["pad_width"])) + list(f.info.args["pad_width"])
     if x.is_last:
@@ -69,15 +72,15 @@ MOVES: dict[str, Callable[[Levels, Function], Levels | None]] = {
     "Slice": _slice,
     "Transpose": _transpose,
 }
-"""What they become, by type."""
+"""Rules by function type: from input levels and the function to output levels."""
 
 
 def joined(parts: Sequence[Levels], axis: int) -> Levels:
-    """Levels of one scale, one after the other.
+    """Concatenates levels of one scale.
 
     Args:
         parts: The levels.
-        axis: Along which axis of the numbers.
+        axis: The axis, in the order of the numbers.
     """
     if any(x.is_last for x in parts):
         join = partial(F.concatenate_uint8, axis=_LAST[axis])

@@ -1,4 +1,4 @@
-"""ONNX: networks from and for other programs; needs the package `onnx` (`pip install "kinnor[onnx]"`).
+"""Import and export of ONNX networks. Needs the package `onnx` (`pip install "kinnor[onnx]"`).
 
 model = kinnor.onnx.load("net.onnx")
 y = model(images)

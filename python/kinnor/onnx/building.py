@@ -1,7 +1,4 @@
-"""Graphs of ONNX models: each node is built by the row of its operator, or by its definition.
-
-Knows nodes; knows no calls, and keeps no graphs.
-"""
+"""Builds graphs of ONNX models: each node by the table row of its operator, or by the operator's definition."""
 
 from __future__ import annotations
 
@@ -33,15 +30,15 @@ _DOUBLE = Context(["cpu:double"])
 
 
 class Builder:
-    """Builds the graph of a model, or a part of it, of values for its inputs.
+    """Builds the graph of a model, or a part of it, from values of its inputs.
 
     Args:
         proto: The `ModelProto`.
-        folder: The folder that files of tensors are in.
+        folder: The folder with external tensor files.
 
     Attributes:
-        at: Which node is built.
-        watched: Whole numbers of the graph that was built last which may outgrow float32, by what errors call them.
+        at: Index of the current node.
+        watched: Integer variables of the last built graph that may become too large for float64, by name in errors.
     """
 
     def __init__(self, proto: Any, folder: Path | None) -> None:
@@ -62,17 +59,17 @@ class Builder:
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        """Build nodes; their outputs are added to the values.
+        """Builds nodes, and adds their outputs to the values.
 
         Args:
             values: The inputs and constants by name.
-            compute: Makes constants of variables whose values decide on shapes, and says whether it did.
-            start: The first node.
-            stop: The node after the last.
+            compute: Turns variables on which shapes depend into constants. Returns True if it did.
+            start: Index of the first node.
+            stop: Index of the node after the last one.
 
         Raises:
-            NeedsValuesError: If values of inputs decide on shapes.
-            UnsupportedError: If an operator lacks something.
+            NeedsValuesError: If shapes depend on values of inputs.
+            UnsupportedError: If an operator or a variant of it is not supported.
             OnnxError: If a node cannot be built.
         """
         self.watched.clear()
@@ -80,11 +77,11 @@ class Builder:
             self._run(self._graph, values, start=start, stop=stop)
 
     def begin(self) -> None:
-        """Say that a call of the model begins, which may build so many nodes anew."""
+        """Marks the start of a call of the model: its budget of nodes is full again."""
         self._budget = Budget()
 
     def _attributes_of(self, node: Any) -> dict[str, Any]:
-        # The message is kept beside them, so that its place in memory names it; in a copy that is another.
+        """The attributes of a node, cached by its address. The message is stored too, to detect copies."""
         found = self._attributes.get(id(node))
         if found is None or found[0] is not node:
             found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
@@ -98,9 +95,9 @@ class Builder:
         start: int = 0,
         stop: int | None = None,
     ) -> None:
-        """Build a graph or a part of it, or the definition of an operator, which has versions of its own.
+        """Builds a graph, a part of it, or an operator's definition, and adds the outputs to `values`.
 
-        Adds to the values.
+        A definition has its own `versions` of operators.
         """
         is_whole = graph is self._graph
         nodes = graph.node[start:stop]
@@ -112,16 +109,16 @@ class Builder:
             self._add(node, values, versions)
 
     def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
-        """A node of the model with what it takes.
+        """A node of the model with its inputs.
 
         Args:
-            at: The node.
-            values: What it takes by name.
+            at: Index of the node.
+            values: Values by name.
         """
         return self._node(self._graph.node[at], values, None)
 
     def again(self, node: Node) -> list[Value]:
-        """The outputs of a node of constants alone.
+        """The outputs of a node with constant inputs.
 
         Args:
             node: The node.
@@ -138,11 +135,12 @@ class Builder:
             scope_auto_forward(outer)
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
-        """A node of a graph, or of the definition of an operator, with what it takes."""
+        """A node of a graph, or of an operator's definition, with its inputs."""
         known = self._versions if versions is None else versions
         attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
+            """Builds an inner graph of the node. Returns its outputs."""
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
             for tensor in held.initializer:
                 inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
@@ -159,7 +157,7 @@ class Builder:
         return Node(node, domain, attributes, inputs, version, inside, captured, values)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
-        """The outputs of a node."""
+        """The outputs of a node, by its table row or its definition."""
         try:
             row = TABLE.get((held.domain, held.operator))
             return self._defined(held, known) if row is None else _apply(held, row)
@@ -173,7 +171,7 @@ class Builder:
             ) from error
 
     def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
-        """Build a node of a graph, or of the definition of an operator; its outputs are added to the values."""
+        """Builds a node of a graph, or of an operator's definition, and adds its outputs to the values."""
         held = self._node(node, values, versions)
         made = self._made(held, self._versions if versions is None else versions)
         values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
@@ -184,7 +182,7 @@ class Builder:
                 raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
 
     def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
-        """The outputs of a node whose operator is defined by others."""
+        """The outputs of a node whose operator is defined by other operators."""
         try:
             function = definition(held.proto, versions, held.inputs)
         except LookupError:
@@ -202,14 +200,14 @@ class Builder:
 
 
 def _is_cast_to_real(node: Node) -> bool:
-    """True if a node makes real numbers of integers."""
+    """True if a node casts to a float type."""
     return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
 
 
 def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
-    """The context in which a node is built: double precision for integers, which float32 rounds from 2^24 on.
+    """The context of a node: double precision for integers of 16 bits and more, as float32 rounds from 2^24 on.
 
-    A cast to real numbers stays in the precision of these. Integers of 8 bits need no more than float32.
+    Casts to floats keep the default precision.
     """
     kinds = [value.dtype.kind for value in given]
     wide = any(value.dtype.kind in "iu" and value.dtype.itemsize > 1 for value in given)
@@ -220,7 +218,7 @@ def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any
 
 @contextmanager
 def _computing(compute: Callable[[list[Value]], bool], budget: Budget) -> Iterator[None]:
-    """Have values computed and nodes counted in a block that builds a graph."""
+    """Sets `COMPUTES` and `BUDGET` for a block that builds a graph."""
     token, other = COMPUTES.set(compute), BUDGET.set(budget)
     try:
         yield
@@ -230,7 +228,7 @@ def _computing(compute: Callable[[list[Value]], bool], budget: Budget) -> Iterat
 
 
 def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str, Value]]:
-    """The outputs of a graph by name, without those that are absent.
+    """The outputs of a graph by name, without absent ones.
 
     Args:
         graph: The `GraphProto`.
@@ -240,7 +238,7 @@ def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str
 
 
 def _apply(node: Node, row: Row) -> list[Value]:
-    """The outputs of a node."""
+    """The outputs of a node by a table row, folded if all inputs are constants."""
     given = [value for value in node.inputs if value is not None]
     is_known = all(value.known for value in (*given, *node.captured))
     sources = frozenset[str]()
@@ -248,7 +246,7 @@ def _apply(node: Node, row: Row) -> list[Value]:
         sources |= held.sources
     with _precision(node, given):
         made = (row.fold if row.fold is not None and is_known else row.build)(node)
-    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
+    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # its size needs no check
         return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
     outputs = []
@@ -266,7 +264,7 @@ def _apply(node: Node, row: Row) -> list[Value]:
 
 
 def _folded(value: Value) -> Value:
-    """What follows from constants alone, computed at once."""
+    """A value that depends on constants only, computed immediately."""
     variable = value.variable
     if variable.parent is not None:
         variable.forward()

@@ -1,6 +1,6 @@
-"""What is no tensor: sequences of tensors, and values that may be absent.
+"""Sequences of tensors, and optional values.
 
-How many tensors a sequence has, and whether a value is there, is known while a graph is built. Knows no operators.
+The length of a sequence, and the presence of a value, are fixed while a graph is built.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ class Items(Value):
 
     @property
     def known(self) -> bool:
-        """Whether all its tensors are constants."""
+        """True if all tensors are constants."""
         return all(item.known for item in self.items)
 
     @property
     def variable(self) -> Variable:
-        """It as a variable, which it is not."""
+        """Raises OnnxError: a sequence is not a tensor."""
         raise OnnxError(f"expected a tensor, got a sequence of {len(self.items)}")
 
     def static(self) -> NDArray[Any]:
-        """Its numbers, which it has none of."""
+        """Raises OnnxError: a sequence is not a tensor."""
         raise OnnxError(f"expected a tensor, got a sequence of {len(self.items)}")
 
 
 class Absent(Value):
-    """An optional value that is not there."""
+    """An optional value that is absent."""
 
     def __init__(self) -> None:
         super().__init__(np.zeros(0, np.float32))
 
     @property
     def variable(self) -> Variable:
-        """It as a variable, which it is not."""
+        """Raises OnnxError: there is no value."""
         raise OnnxError("expected a value, got an optional one that is absent")
 
     def static(self) -> NDArray[Any]:
-        """Its numbers, which it has none of."""
+        """Raises OnnxError: there is no value."""
         raise OnnxError("expected a value, got an optional one that is absent")
 
 
 def leaves(value: Value) -> list[Value]:
-    """The tensors of a value.
+    """The tensors in a value, with nested sequences flattened.
 
     Args:
         value: A tensor, a sequence or an absent value.
@@ -76,13 +76,13 @@ def leaves(value: Value) -> list[Value]:
 
 
 class InputType(NamedTuple):
-    """What a model says of an input.
+    """The declared type of a model's input.
 
     Attributes:
-        dtype: The type of its elements.
-        shape: Its shape, with None for lengths that are open; None if it says nothing.
-        is_sequence: Whether it is a sequence of such tensors.
-        is_optional: Whether it may be absent.
+        dtype: The element type.
+        shape: The shape, with None for symbolic lengths; None if it is not declared.
+        is_sequence: Whether the input is a sequence of such tensors.
+        is_optional: Whether the input may be absent.
     """
 
     dtype: np.dtype[Any]
@@ -91,14 +91,17 @@ class InputType(NamedTuple):
     is_optional: bool = False
 
     def checked(self, name: str, x: Any) -> Any:
-        """What was given as an input: arrays or variables; a list of them for a sequence, None if it is absent.
+        """Checks an argument against this type.
 
         Args:
-            name: Its name, for errors.
-            x: What was given.
+            name: The input's name, for errors.
+            x: The argument.
+
+        Returns:
+            An array or variable; a list of them for a sequence; None if absent.
 
         Raises:
-            CallError: If there is a sequence in the place of a tensor or the other way round, or nothing at all.
+            CallError: If a required input is None, or a sequence is not a list.
             ShapeError: If a tensor has another shape.
         """
         if x is None:
@@ -112,6 +115,7 @@ class InputType(NamedTuple):
         return self._tensor(name, x)
 
     def _tensor(self, name: str, x: Any) -> Any:
+        """An array or variable of the declared shape."""
         found = x if isinstance(x, Variable) else np.asarray(x)
         shape = self.shape
         if shape is not None and (
@@ -122,14 +126,14 @@ class InputType(NamedTuple):
 
 
 def input_type(held: Any, name: str) -> InputType:
-    """What a model says of an input.
+    """The `InputType` of a `TypeProto`.
 
     Args:
-        held: A `TypeProto`.
-        name: The input, for errors.
+        held: The `TypeProto`.
+        name: The input's name, for errors.
 
     Raises:
-        UnsupportedError: If it is neither a tensor nor a sequence of them, optional or not.
+        UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not.
     """
     from .reading import dtype_of
 
@@ -144,7 +148,7 @@ def input_type(held: Any, name: str) -> InputType:
         tensor = held.tensor_type
         shape = None
         if tensor.HasField("shape"):
-            # Older exporters write -1 for an open length.
+            # Older exporters write -1 for a symbolic length.
             shape = tuple(
                 axis.dim_value if axis.HasField("dim_value") and axis.dim_value >= 0 else None
                 for axis in tensor.shape.dim
@@ -154,10 +158,10 @@ def input_type(held: Any, name: str) -> InputType:
 
 
 def parts(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of inputs by name: `x` for a tensor, `x[0]`, `x[1]` and so on for a sequence.
+    """All tensors of inputs by name: `x` for a tensor, `x[0]`, `x[1]` and so on for a sequence.
 
     Args:
-        given: The inputs, as `InputType.checked` gives them.
+        given: The checked inputs by name.
     """
     found: dict[str, Any] = {}
     for name, x in given.items():
@@ -169,12 +173,12 @@ def parts(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def entered(name: str, x: Any, enter: Callable[[str, Any], Value]) -> Value:
-    """An input as a value.
+    """An input as a `Value` of the graph.
 
     Args:
-        name: Its name.
-        x: The input, as `InputType.checked` gives it.
-        enter: Makes a value of a tensor and its name among `parts`.
+        name: The input's name.
+        x: The checked input.
+        enter: Function from the name in `parts` and a tensor to a value.
     """
     if x is None:
         return Absent()
@@ -184,9 +188,9 @@ def entered(name: str, x: Any, enter: Callable[[str, Any], Value]) -> Value:
 
 
 def counts(given: Sequence[Any]) -> tuple[int, ...]:
-    """How many tensors inputs have: -1 for one that is a tensor, -2 for an absent one.
+    """The structure of inputs: the length of each sequence, -1 for a tensor, -2 for an absent value.
 
     Args:
-        given: The inputs, as `InputType.checked` gives them.
+        given: The checked inputs.
     """
     return tuple(len(x) if isinstance(x, list) else -2 if x is None else -1 for x in given)

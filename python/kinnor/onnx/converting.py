@@ -1,7 +1,4 @@
-"""Between ONNX and networks that are described, which NNabla's files hold.
-
-Knows both kinds of networks; knows no files.
-"""
+"""Conversion of ONNX models to networks in NNabla's file format."""
 
 from __future__ import annotations
 
@@ -21,18 +18,18 @@ __all__ = ["described"]
 
 
 def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[Any, ProtoGraph]:
-    """A model as a network that is described, with its constants as parameters.
+    """A model as an NNabla network, with its constants as parameters.
 
     Args:
-        model: The model; of its inputs the first axis alone may be open.
+        model: The model. Only the first axis of its inputs may have a symbolic length.
         name: The name of the network.
-        batch_size: What stands in the place of the batch; it stays open where the network allows that.
+        batch_size: Length of symbolic axes. If possible, the network allows any batch size.
 
     Returns:
-        The `NNablaProtoBuf` message without parameters, and the graph, which has these.
+        The `NNablaProtoBuf` message without parameters, and the graph with parameters.
 
     Raises:
-        NetworkError: If lengths are open that must not be, or if NNabla's files cannot hold a function.
+        NetworkError: If another axis is symbolic, or if NNabla's format cannot hold a function.
     """
     inputs = {}
     for key, shape in model.shapes.items():
@@ -68,5 +65,5 @@ def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[A
     except NetworkError:
         if not is_open:
             raise
-        proto = graph.as_proto(False, False, [network], False)  # A shape of it does not begin with the batch.
+        proto = graph.as_proto(False, False, [network], False)  # some shape does not start with the batch
     return proto, graph

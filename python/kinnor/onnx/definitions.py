@@ -1,7 +1,4 @@
-"""Operators that ONNX defines by other operators: their definitions take their place.
-
-Knows the package `onnx` and nodes; builds nothing.
-"""
+"""Definitions of ONNX operators that are functions of other operators, from the package `onnx`."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ __all__ = ["definition", "is_defined"]
 
 
 def _schema(node: Any, versions: Mapping[str, int]) -> Any:
-    """What the package knows of an operator, or None."""
+    """The schema of a node's operator, or None if it is unknown."""
     onnx = needed("onnx.load", "onnx", "ONNX files", "onnx")
     domain = "" if node.domain == "ai.onnx" else node.domain
     try:
@@ -30,7 +27,7 @@ def _schema(node: Any, versions: Mapping[str, int]) -> Any:
 
 
 def is_defined(node: Any, versions: Mapping[str, int]) -> bool:
-    """Whether an operator is defined by others.
+    """True if an operator is defined by other operators.
 
     Args:
         node: A `NodeProto`.
@@ -41,15 +38,15 @@ def is_defined(node: Any, versions: Mapping[str, int]) -> bool:
 
 
 def definition(node: Any, versions: Mapping[str, int], inputs: Sequence[Value | None]) -> Any:
-    """The definition of an operator for some inputs, as a `FunctionProto` without open attributes.
+    """The definition of a node's operator, as a `FunctionProto` with the node's attributes filled in.
 
     Args:
         node: A `NodeProto`.
         versions: The versions of operators by domain.
-        inputs: What it takes: types and shapes may decide.
+        inputs: The inputs. Some definitions depend on their types and shapes.
 
     Raises:
-        LookupError: If it is not defined.
+        LookupError: If the operator has no definition.
     """
     onnx = needed("onnx.load", "onnx", "ONNX files", "onnx")
     schema = _schema(node, versions)
@@ -75,6 +72,7 @@ def definition(node: Any, versions: Mapping[str, int], inputs: Sequence[Value | 
 
 
 def _type(onnx: Any, value: Value | None) -> Any:
+    """The `TypeProto` of a value."""
     made = onnx.TypeProto()
     if isinstance(value, Items):
         element = value.items[0] if value.items else Value(np.zeros(0, value.dtype))
@@ -90,7 +88,7 @@ def _type(onnx: Any, value: Value | None) -> Any:
 
 
 def _close(nodes: Any, given: Mapping[str, Any]) -> None:
-    """Put attributes of an operator in the place of those of its definition that refer to them."""
+    """Replaces references to attributes in a definition's nodes by the attributes `given`."""
     for node in nodes:
         for k in reversed(range(len(node.attribute))):
             held = node.attribute[k]

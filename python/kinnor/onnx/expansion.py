@@ -1,7 +1,4 @@
-"""How many nodes functions and loops of an ONNX model come to, counted before any of them is built.
-
-Knows messages, and what few numbers are known of them; builds nothing.
-"""
+"""Limits on the nodes that functions and loops of an ONNX model expand to, checked before they are built."""
 
 from __future__ import annotations
 
@@ -22,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["BUDGET", "MOST_TIMES", "Budget", "n_built", "refuse_calls", "stays_true"]
 
 MOST_TIMES = 4096
-"""How often the body of a loop is built at most."""
+"""Limit on the iterations of a loop, whose body is built once for each."""
 
 _MOST_BUILT = 3 * MOST_NODES
-"""How many nodes of inner graphs are built in one call of a model: some are built again with what is known by then."""
+"""Limit on the nodes of inner graphs built in one call of a model. A node may be built again with more known values."""
 
 _LEVELS = 100
-"""How deep functions and graphs are in each other; messages of protobuf are not deeper either."""
+"""Limit on the nesting of functions and graphs. Protobuf has the same limit."""
 
 _LEAST_BYTES = 1 << 28
-"""Bytes that a model with functions may come to in any case."""
+"""A model with functions may always expand to this many bytes."""
 
 
 class Budget:
-    """How many nodes of inner graphs one call of a model may still build.
+    """The number of nodes of inner graphs that a call of a model may still build.
 
     Attributes:
-        turns: How often what is built now will be built, as far as the loops around it say.
+        turns: Number of remaining iterations of the loops around the current node, as far as it is known.
     """
 
     def __init__(self) -> None:
@@ -46,10 +43,10 @@ class Budget:
         self.turns = 1
 
     def take(self, n_nodes: int) -> None:
-        """Count nodes that are built.
+        """Counts nodes that are built.
 
         Args:
-            n_nodes: How many.
+            n_nodes: Number of nodes.
 
         Raises:
             UnsupportedError: If there are too many.
@@ -58,10 +55,10 @@ class Budget:
         _refuse(self._left < 0)
 
     def expect(self, n_nodes: int) -> None:
-        """Refuse nodes before they are built.
+        """Checks nodes before they are built.
 
         Args:
-            n_nodes: How many will be built in each turn of the loops around them.
+            n_nodes: Number of nodes in each iteration of the loops around them.
 
         Raises:
             UnsupportedError: If there are too many.
@@ -70,10 +67,11 @@ class Budget:
 
 
 BUDGET: ContextVar[Budget] = ContextVar("budget")
-"""That of the call under way."""
+"""The budget of the current call."""
 
 
 def _refuse(are_too_many: bool) -> None:
+    """Raises UnsupportedError if there are too many nodes."""
     if are_too_many:
         raise UnsupportedError(
             f"onnx.Model: expected at most {MOST_NODES} nodes with those that loops repeat, got more"
@@ -84,14 +82,14 @@ def _refuse(are_too_many: bool) -> None:
 
 
 def n_built(graph: Any, known: Mapping[str, int | None]) -> int:
-    """How many nodes a graph builds at least, with those of its loops as often as these surely run.
+    """A lower bound on the nodes that a graph builds, with the certain iterations of its loops.
 
     Args:
         graph: A `GraphProto`.
-        known: Whole numbers and truth values from outside, by name.
+        known: Known integers and booleans of outer graphs, by name.
 
     Raises:
-        UnsupportedError: If a loop surely runs too often.
+        UnsupportedError: If a loop certainly has too many iterations.
     """
     own: dict[str, int | None] = {held.name: None for held in graph.input}
     own.update((tensor.name, _number(tensor)) for tensor in graph.initializer)
@@ -110,7 +108,7 @@ def n_built(graph: Any, known: Mapping[str, int | None]) -> int:
 
 
 def _inside(node: Any, scope: Mapping[str, int | None]) -> int:
-    """How many nodes graphs inside of a node build at least."""
+    """A lower bound on the nodes that a node's inner graphs build."""
     graphs = {held.name: held.g for held in node.attribute if held.HasField("g")}
     if not graphs:
         return 0
@@ -124,7 +122,7 @@ def _inside(node: Any, scope: Mapping[str, int | None]) -> int:
 
 
 def _turns(node: Any, body: Any, scope: Mapping[str, int | None]) -> int:
-    """How often a loop surely runs; 1 if its body decides."""
+    """The number of iterations that a loop certainly has; 1 if its body decides."""
     names = [*node.input, "", ""]
     goes_on = scope.get(names[1], None) if names[1] else 1
     if goes_on == 0:
@@ -138,11 +136,11 @@ def _turns(node: Any, body: Any, scope: Mapping[str, int | None]) -> int:
 
 
 def stays_true(body: Any, known: Mapping[str, int | None]) -> bool:
-    """Whether the condition of a loop stays true once it is, as its body does not compute it.
+    """True if a loop's body never ends it: the body passes the condition on, or sets it to true.
 
     Args:
         body: A `GraphProto`.
-        known: Whole numbers and truth values from outside, by name.
+        known: Known integers and booleans of outer graphs, by name.
     """
     if len(body.input) < 2 or not body.output:
         return False
@@ -163,6 +161,7 @@ def stays_true(body: Any, known: Mapping[str, int | None]) -> bool:
 
 
 def _constant(node: Any) -> int | None:
+    """The integer or boolean of a `Constant` node, or None for other constants."""
     for held in node.attribute:
         if held.name == "value_int":
             return int(held.i)
@@ -172,12 +171,12 @@ def _constant(node: Any) -> int | None:
 
 
 def _number(tensor: Any) -> int | None:
-    """The whole number or truth value that a tensor is, if it is one."""
+    """The integer or boolean in a tensor of one element, or None for other tensors."""
     if np.prod(tensor.dims, dtype=float) != 1 or not (tensor.HasField("raw_data") or tensor.ByteSize() < 1 << 10):
         return None
     try:
         found = needed("onnx.load", "onnx.numpy_helper", "ONNX files", "onnx").to_array(tensor)
-    except Exception:  # what is wrong with it, who reads it says
+    except Exception:  # malformed tensors raise an error when the model reads them
         return None
     return int(found.item()) if found.size == 1 and found.dtype.kind in "iub" else None
 
@@ -186,20 +185,20 @@ def _number(tensor: Any) -> int | None:
 
 
 def refuse_calls(model: Any) -> None:
-    """Refuse a model whose functions come to too much, or call themselves.
+    """Checks the functions of a model before they are inlined.
 
     Args:
         model: A `ModelProto`.
 
     Raises:
-        OnnxError: If there are too many nodes or bytes, or functions are too deep in each other.
+        OnnxError: If they expand to too many nodes or bytes, are nested too deeply, or are recursive.
     """
     functions = {_key(held, held.name): held for held in model.functions}
     known: dict[Any, tuple[int, int, int]] = {}
     under_way: set[Any] = set()
 
     def measured(nodes: Sequence[Any], level: int) -> tuple[int, int, int]:
-        """Nodes, bytes and levels that nodes come to."""
+        """Nodes, bytes and depth of nodes after inlining."""
         n_nodes = n_bytes = levels = 0
         for node, depth in _nodes(nodes):
             key = _key(node, node.op_type)
@@ -229,11 +228,12 @@ def refuse_calls(model: Any) -> None:
 
 
 def _key(held: Any, name: str) -> tuple[str, str, str]:
+    """The identity of a function: domain, name and overload."""
     return held.domain, name, getattr(held, "overload", "")
 
 
 def _nodes(nodes: Sequence[Any], depth: int = 0) -> Iterator[tuple[Any, int]]:
-    """Nodes and those inside of them, with how deep they are."""
+    """Nodes and the nodes of their inner graphs, with their depth."""
     for node in nodes:
         yield node, depth
         for held in node.attribute:

@@ -1,7 +1,4 @@
-"""Which lengths of a graph follow from an open one: it is built again with a longer one, and what grows is open.
-
-Knows functions and shapes; knows no files and no ONNX.
-"""
+"""Infers symbolic dimensions: rebuilds the graph with a larger batch and compares shapes."""
 
 from __future__ import annotations
 
@@ -22,18 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["shapes_of"]
 
 _MORE = 7
-"""By how much longer the open length is when the graph is built again."""
+"""Increase of the symbolic length when the graph is rebuilt."""
 
 
 def shapes_of(
     functions: Sequence[Function], open_axes: Mapping[Variable, int], batch: int
 ) -> dict[Variable, tuple[Length, ...]]:
-    """The shapes of all outputs of functions, and of the inputs with an open axis.
+    """The symbolic shapes of the outputs of all functions, and of the inputs with a symbolic axis.
 
     Args:
         functions: The functions in the order of a run.
-        open_axes: The axis of each input that has the open length.
-        batch: The open length, as the graph was built.
+        open_axes: The symbolic axis of each input that has one.
+        batch: The symbolic length as the graph was built.
 
     Raises:
         UnsupportedError: If a function cannot be built with another length.
@@ -70,6 +67,7 @@ def shapes_of(
 
 
 def _compared(function: Function, number: int, old: Sequence[int], new: Sequence[int]) -> tuple[Length, ...]:
+    """The symbolic shape of an output, from its shapes in the original and in the rebuilt graph."""
     if len(old) != len(new) or any((b - a) % _MORE or b < a for a, b in zip(old, new, strict=True)):
         raise UnsupportedError(
             f"onnx.save: function {number}, {function.info.type_name}: expected lengths that grow with the batch, or "
@@ -79,7 +77,7 @@ def _compared(function: Function, number: int, old: Sequence[int], new: Sequence
 
 
 def _without_axes(function: Function, made: Variable) -> Variable:
-    """What indexing gives, which leaves out axes that are indexed by a number."""
+    """A rebuilt slice in the shape of the function's output, which lacks axes indexed by a number."""
     args, shape = function.info.args, function.inputs[0].shape
     places = zip(shape, args["start"], args["stop"], args["step"], strict=True)
     whole = [len(range(n)[slice(start, stop, step)]) for n, start, stop, step in places]
@@ -88,7 +86,7 @@ def _without_axes(function: Function, made: Variable) -> Variable:
 
 
 def _is_start(function: Function, batch: int) -> bool:
-    """Whether a shape that is an argument begins with the batch."""
+    """True if a function's argument `shape` starts with the batch."""
     if function.info.type_name == "Broadcast":
         wide, narrow = function.outputs[0].shape, function.inputs[0].shape
         return wide[:1] == (batch,) and (len(narrow) < len(wide) or narrow[0] != batch)
@@ -96,7 +94,7 @@ def _is_start(function: Function, batch: int) -> bool:
 
 
 def _arguments(function: Function, wide: Sequence[tuple[int, ...]], starts: bool) -> dict[str, Any]:
-    """The arguments with the open length put in."""
+    """The function's arguments for the rebuilt graph. `wide` are the rebuilt input shapes."""
     kind, args = function.info.type_name, dict(function.info.args)
     if starts:
         args["shape"] = [args["shape"][0] + _MORE, *args["shape"][1:]]
@@ -119,9 +117,10 @@ def _arguments(function: Function, wide: Sequence[tuple[int, ...]], starts: bool
 
 
 def _reshaped(old: Sequence[int], new: Sequence[int], target: Sequence[int]) -> list[int]:
-    """The shape that a longer input is given.
+    """The target of a reshape for a longer input.
 
-    The shapes are cut into parts of as many elements; in the part with the open length the first axis grows.
+    `old` and `target` are split into groups of axes with equal numbers of elements. In the group with the symbolic
+    length, the first axis of the target grows.
     """
     made = list(target)
     if tuple(old) == tuple(new) or not math.prod(old):

@@ -1,7 +1,4 @@
-"""The message of an ONNX file, read without its large tensors: their bytes stay in the file until each is wanted.
-
-Knows the bytes of protobuf messages; knows no operators and no element types but how to find them.
-"""
+"""Reads the message of an ONNX file without its large tensors, whose bytes are read from the file one by one later."""
 
 from __future__ import annotations
 
@@ -20,27 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["MOST_NODES", "TensorFile", "read", "refuse_many"]
 
 MOST_NODES = 100_000
-"""How many nodes a file has at most, those of its functions included."""
+"""Limit on the nodes of a file, including nodes of its functions."""
 
 _GRAPH, _NODE, _INITIALIZER, _RAW = 7, 1, 5, 9
 """The numbers of `ModelProto.graph`, `GraphProto.node`, `GraphProto.initializer` and `TensorProto.raw_data`."""
 
 _LARGE = 1 << 12
-"""Bytes of a tensor from which on it stays in the file."""
+"""Tensors of more than this many bytes stay in the file."""
 
 _PLAIN = frozenset(range(1, 8)) | frozenset(range(9, 14))
-"""Element types of which each element has bytes of its own, in the order of memory."""
+"""Element types of whole bytes, whose raw data has the layout of an array."""
 
 
 class TensorFile:
-    """The file that tensors were left in.
+    """The file in which large tensors were left.
 
     Args:
         path: The file.
-        places: Where the bytes of each tensor begin and end, by name; by default none was left.
+        places: Start and end of each left tensor's bytes, by name; by default none was left.
 
     Attributes:
-        path: Likewise.
+        path: The file.
     """
 
     def __init__(self, path: Path = Path(), places: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
@@ -48,7 +45,7 @@ class TensorFile:
         self._places = places
 
     def place(self, tensor: Any) -> tuple[int, int] | None:
-        """Where the bytes of a tensor are; None if they were not left in the file.
+        """Start and end of a tensor's bytes in the file; None if the tensor was not left there.
 
         Args:
             tensor: A `TensorProto`.
@@ -57,14 +54,15 @@ class TensorFile:
 
     @contextmanager
     def opened(self) -> Iterator[Callable[[Any], bytes | None]]:
-        """Open the file in a block.
+        """Opens the file for a `with` block.
 
         Yields:
-            What gives the bytes of a tensor, a `TensorProto`; None if they were not left in the file.
+            A function from a `TensorProto` to its bytes, or None if they were not left in the file.
         """
         with self.path.open("rb") if self._places else nullcontext() as file:
 
             def content(tensor: Any) -> bytes | None:
+                """The bytes of a tensor in the file, or None."""
                 place = self.place(tensor)
                 if file is None or place is None:
                     return None
@@ -75,11 +73,11 @@ class TensorFile:
 
 
 _BLOCK = 1 << 16
-"""Bytes that are read together."""
+"""Number of bytes that are read together."""
 
 
 class _FileContent:
-    """The bytes of a file, read as they are asked for. Another process may cut the file short, so it is not mapped.
+    """The bytes of a file as a sequence, read on demand. It is not mapped, because the file may be truncated meanwhile.
 
     Args:
         file: The file.
@@ -110,6 +108,7 @@ class _FileContent:
         return self._block[at]
 
     def _read(self, start: int, n_bytes: int) -> bytes:
+        """Reads bytes. Raises EOFError if the file has been truncated."""
         self._file.seek(start)
         found = self._file.read(n_bytes)
         if len(found) < n_bytes:
@@ -118,7 +117,7 @@ class _FileContent:
 
 
 class _Field(NamedTuple):
-    """A field of a protobuf message: its number, where it begins, and where its content starts and ends."""
+    """A field of a protobuf message: its number, its start, and start and end of its content. Number 0 is not bytes."""
 
     number: int
     begin: int
@@ -127,13 +126,14 @@ class _Field(NamedTuple):
 
 
 def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
-    """The fields of a protobuf message.
+    """The fields of the protobuf message at bytes `start` to `end`.
 
     Raises:
-        ValueError: If the last is longer than the message.
+        ValueError: If the last field is longer than the message.
     """
 
     def number(at: int) -> tuple[int, int]:
+        """Decodes a varint. Returns its value and the position after it."""
         value = 0
         for shift in range(0, 70, 7):
             value |= (content[at] & 127) << shift
@@ -145,7 +145,7 @@ def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
     while start < end:
         begin = start
         key, start = number(start)
-        kind, stop = key & 7, end  # groups, which ONNX has none of, are left to who parses them
+        kind, stop = key & 7, end  # groups, which ONNX does not use, are left to the parser
         if kind == 2:
             length, start = number(start)
             stop = start + length
@@ -160,20 +160,20 @@ def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
 
 
 def refuse_many(n_nodes: int) -> None:
-    """Refuse a model with more nodes than any needs.
+    """Raises OnnxError if a model has more than `MOST_NODES` nodes.
 
     Args:
-        n_nodes: How many there are.
+        n_nodes: Number of nodes.
 
     Raises:
-        OnnxError: If they are more than `MOST_NODES`.
+        OnnxError: If there are too many.
     """
     if n_nodes > MOST_NODES:
         raise OnnxError(f"onnx.load: expected {MOST_NODES} nodes at most, got {n_nodes} or more")
 
 
 def _without(content: Any, start: int, end: int, number: int) -> bytes:
-    """A message without the fields of a number."""
+    """The message at bytes `start` to `end` without the fields of this number."""
     kept = [
         b"" if field.number == number else content[field.begin : field.end] for field in _fields(content, start, end)
     ]
@@ -181,15 +181,15 @@ def _without(content: Any, start: int, end: int, number: int) -> bytes:
 
 
 def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
-    """The `ModelProto` of a file, and the file that its large tensors are in.
+    """The `ModelProto` of a file without large tensors, and the file in which they are.
 
     Args:
-        path: Path.
+        path: Path of the file.
         onnx: The package `onnx`.
 
     Raises:
         OnnxError: If there are too many nodes.
-        Exception: If it is no ONNX file.
+        Exception: If it is not an ONNX file.
         OSError: If it cannot be read.
     """
     where = Path(path)
@@ -199,6 +199,7 @@ def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
 
 
 def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
+    """Parses a model's bytes, with the graph's tensors one by one."""
     graphs = [field for field in _fields(content, 0, len(content)) if field.number == _GRAPH]
     for graph in graphs:  # before any node is made
         n_nodes = 0
@@ -219,7 +220,7 @@ def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
 
 
 def _tensor(content: Any, onnx: Any, field: _Field) -> tuple[Any, tuple[int, int] | None]:
-    """A tensor, and where its bytes are if they stay in the file."""
+    """A `TensorProto`, and the start and end of its bytes if they stay in the file."""
     if field.end - field.start > _LARGE:
         raw = [part for part in _fields(content, field.start, field.end) if part.number == _RAW]
         tensor = onnx.TensorProto.FromString(_without(content, field.start, field.end, _RAW))

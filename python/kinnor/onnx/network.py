@@ -1,7 +1,4 @@
-"""Networks in ONNX: read once, called with arrays or variables of any shape.
-
-Knows which graphs are kept, and for what inputs; knows no operators.
-"""
+"""`Model`: a network from an ONNX file, callable with arrays or variables. It caches graphs by input shapes."""
 
 from __future__ import annotations
 
@@ -39,36 +36,39 @@ if TYPE_CHECKING:
 __all__ = ["Model", "load"]
 
 _FROZEN = {"BatchNormalization": (3, 4)}
-"""Inputs that are statistics, not trained."""
+"""Inputs that are running statistics and are not trained."""
 
 
 class Model:
-    """A network from an ONNX file, which is called like a function.
+    """A network from an ONNX file, called like a function.
 
-    Of arrays it gives arrays, by a static graph that it builds when shapes come for the first time and keeps. Of
-    variables it makes a graph, and gives its outputs as variables, to be trained. In both, the parameters are the
-    floating-point initializers of the file and the weights in `Constant` nodes, without scalars and arrays that only
-    shape a function. Until somebody asks for them, or calls the model with variables, graphs
-    are folded: what follows from parameters alone is computed once, batch normalizations go into the weights before
-    them, and layers between levels of 8 bits are computed with the levels; from then on graphs are as the file says,
-    and follow the values of the parameters. A parameter that no folded graph takes as it is leaves memory, and is read
-    again if somebody asks; the file stays open for that, whatever becomes of its name. Integers that are computed are
-    exact up to 2^53; a call with arrays refuses larger ones. Integers that follow from shapes and constants are exact.
+    Called with arrays it returns arrays. It builds a static graph for each new combination of input shapes and caches
+    it. Called with variables it returns variables of a new graph, which can be trained. Parameters are the
+    floating-point initializers and the weights in `Constant` nodes, except scalars and arrays that merely configure an
+    operator.
 
-    Threads may call one model together. Calls with arrays run side by side, each on a graph of its own; all graphs read
-    the same parameters. Graphs are built one at a time, and so run models whose shapes follow from computed values.
+    Graphs are folded at first: constants are computed once, batch normalizations are merged into weights, and quantized
+    layers compute with 8-bit integers. Folding ends with the first access to the parameters or call with variables.
+    Then graphs match the file and follow changes of the parameters. Parameters that no folded graph reads directly are
+    freed, and reloaded on demand. The file stays open for that; it may be renamed or deleted.
+
+    Computed integers are exact up to 2^53. A call with arrays raises an error for larger ones. Integers that depend on
+    shapes and constants only are always exact.
+
+    Several threads may call one model. Calls with arrays run in parallel, each on its own graph with shared parameters.
+    Graphs are built one at a time. Models whose shapes depend on computed values also run one call at a time.
 
     Args:
         proto: The `ModelProto`.
-        folder: The folder that files of tensors are in.
-        tensors: Where tensors are that were left in the file of the model.
+        folder: The folder with external tensor files.
+        tensors: The file in which large tensors were left.
 
     Attributes:
         inputs: The names of the inputs, in the order of a call.
         outputs: The names of the outputs.
 
     Raises:
-        UnsupportedError: If operators or element types are missing.
+        UnsupportedError: If an operator or element type is not supported.
         OnnxError: If the model is malformed.
     """
 
@@ -102,15 +102,15 @@ class Model:
         self.outputs = [held.name for held in graph.output]
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
-        # The node before which variables had to be computed, since their values decide on shapes: a stage ends there.
+        # Index of the node that ends the first stage because shapes depend on its input values.
         self._split: int | None = None
         self._lock = BuildLock("onnx.Model")
-        # The first graph for each kind of inputs, and all of that kind, of which calls take one.
+        # By input structure, shapes and types: the first graph, and the pool from which calls take a graph.
         self._graphs: dict[Any, StaticGraph] = {}
         self._pools: dict[Any, GraphPool[StaticGraph]] = {}
-        # The same by shapes and types alone: arrays of which a graph was built before need no other look.
+        # Pools by shapes and types alone, for a fast lookup in calls with arrays only.
         self._known: dict[Any, GraphPool[StaticGraph]] = {}
-        # The parameters that graphs read, also those of graphs that are kept no longer but that calls still have.
+        # The parameters that graphs read, including graphs that are out of the cache but still run.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
         self._proto = reading.without_arrays(proto, moved)
         folding = Folding([value.variable for value in self._constants.values() if value.dtype.kind == "f"])
@@ -120,23 +120,24 @@ class Model:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
 
     def _parameter(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
+        """Registers an array as a parameter."""
         parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
         self._parameters[name] = parameter
         return Value(parameter, array.dtype, is_parameter=True)
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
-        """The shapes of the inputs by name; None for lengths that are open, or for a shape that is.
+        """The declared shapes of the inputs by name. Symbolic lengths, and undeclared shapes, are None.
 
-        Of a sequence it is that of its tensors.
+        The shape of a sequence is the shape of its tensors.
         """
         return {key: held.shape for key, held in self._types.items()}
 
     def written(self) -> tuple[Any, dict[str, Any]]:
-        """A copy of the message without initializers, and these by name: the parameters with their values of now.
+        """A copy of the `ModelProto` without initializers, and the initializers by name, with current values.
 
         Raises:
-            OnnxError: If parameters left memory, and their file was written since it was loaded.
+            OnnxError: If parameters must be reloaded, and the file has changed.
         """
         with self._lock.held():
             self._originals.restore()
@@ -145,20 +146,20 @@ class Model:
         return proto, {key: value.array for key, value in self._constants.items()}
 
     def get_parameters(self, grad_only: bool = False) -> Parameters:
-        """The floating-point initializers by name, as solvers take them.
+        """The parameters by name, for `solver.set_parameters`. Access ends folding.
 
         Args:
-            grad_only: Whether to leave out those that need no gradient.
+            grad_only: Whether to leave out parameters that need no gradient.
 
         Raises:
-            OnnxError: If parameters left memory, and their file was written since it was loaded.
+            OnnxError: If parameters must be reloaded, and the file has changed.
         """
         with self._lock.held():
             self._unfold()
         return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
 
     def _unfold(self) -> None:
-        """Parameters may change from now on."""
+        """Ends folding and drops the folded graphs, because parameters may change from now on."""
         if self._stages.folding is not None:
             self._originals.restore()
             self._originals = Originals()
@@ -166,7 +167,7 @@ class Model:
             self._forget()
 
     def _forget(self) -> None:
-        """Keep no graph; calls that have one finish on it."""
+        """Empties the cache of graphs. Running calls keep theirs."""
         self._graphs.clear()
         self._pools.clear()
         self._known.clear()
@@ -182,13 +183,13 @@ class Model:
         self._taken = WeakKeyDictionary()
 
     def _release(self) -> None:
-        """Let go of parameters that no graph takes, where all is built that there is."""
+        """Frees parameters that no graph reads, unless later stages of the model are still to be built."""
         if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
             return
         self._originals.release(set[Variable]().union(*self._taken.values()))
 
     def _note_taken(self, pool: GraphPool[StaticGraph], graph: StaticGraph) -> None:
-        """Remember which parameters a graph reads."""
+        """Records the parameters that a graph reads."""
         taken: set[Variable] = set()
         for root in graph.roots:
             root.visit(lambda f: taken.update(f.inputs))
@@ -200,19 +201,19 @@ class Model:
         """Compute the outputs.
 
         Args:
-            args: The inputs, in the order of `inputs`: arrays, or variables; lists of them for sequences, and None for
-                optional ones that are absent.
-            named: Inputs by name, after those.
+            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, and None for
+                absent optional values.
+            named: Further inputs by name.
 
         Returns:
-            The output, or a tuple of the outputs in the order of `outputs`: arrays of the element types of the file,
-            or variables if one of the inputs is one. Sequences are lists of these, absent values None.
+            The output, or a tuple of outputs in the order of `outputs`. They are variables if an input is a variable,
+            else arrays of the declared element types. Sequences are lists, absent values are None.
 
         Raises:
             CallError: If an input is missing.
-            ShapeError: If an input has not the shape that the file says.
-            OnnxError: If the network cannot be built for these inputs, inputs or outputs are whole numbers that float32
-                rounds, or parameters left memory that graphs of these shapes take, and their file was written since.
+            ShapeError: If an input does not have the declared shape.
+            OnnxError: If the network cannot be built for these inputs, or an integer is too large for float64. Also if
+                parameters must be reloaded and the file has changed.
         """
         if self._known:
             arrays = args if not named else [named[name] for name in self.inputs if name in named]
@@ -257,13 +258,13 @@ class Model:
         arrays: Sequence[Any],
         tensors: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Compute the outputs by a graph that this call has for itself, and give it back."""
+        """Computes the outputs by a graph taken from a pool, and returns the graph to the pool."""
         if graph.stop is None:
             try:
                 return graph.run(arrays)
             finally:
                 pool.give(graph)
-        with self._lock.held():  # which builds nodes
+        with self._lock.held():  # the call builds nodes
             self._stages.begin()
             try:
                 return self._stages.run(graph, arrays, tensors or dict(zip(self.inputs, arrays, strict=True)))
@@ -271,6 +272,7 @@ class Model:
                 pool.give(graph)
 
     def _key(self, given: Mapping[str, Any]) -> Any:
+        """The cache key of inputs: structure, shapes, types, and values of inputs on which shapes depend."""
         tensors = parts(given).items()
         return counts(list(given.values())), tuple(
             (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
@@ -279,9 +281,9 @@ class Model:
     def _graph(
         self, given: Mapping[str, Any], tensors: Mapping[str, Any]
     ) -> tuple[GraphPool[StaticGraph], StaticGraph]:
-        """A graph for inputs, all of them arrays, that no other call has, and where it goes back to.
+        """A free graph for input arrays, and the pool to return it to.
 
-        The graph goes up to the values that decide on shapes, where some do.
+        If shapes depend on computed values, it is the first stage only.
         """
         pool = self._pools.get(self._key(given))
         graph = None if pool is None else pool.free()
@@ -293,11 +295,11 @@ class Model:
                 inputs, values = self._built(given)
                 break
             except StageEndsError as end:
-                self._split = end.at  # Of these shapes an earlier node has to know values.
+                self._split = end.at  # with these shapes, an earlier node needs values
         if self._is_computed_at_once:
             return GraphPool(), self._stages.graph(inputs, values)
         graph = self._stages.graph(inputs, values, self._split)
-        # Under the key that the inputs have now: to build it may have made constants of some.
+        # The key is computed again, as building may have found inputs on which shapes depend.
         key = self._key(given)
         pool = self._pools.get(key)
         if pool is None:
@@ -315,7 +317,7 @@ class Model:
     def _built(
         self, given: Mapping[str, Any], is_whole: bool = False
     ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None]]:
-        """The inputs, and values of all nodes or of the first stage; inputs that decide on shapes become constants."""
+        """Input variables, and values of all nodes or the first stage. Inputs on which shapes depend are constants."""
         tensors = parts(given)
         while True:
             inputs: list[tuple[str, Variable]] = []
@@ -325,6 +327,7 @@ class Model:
             for name in self.inputs:
 
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
+                    """Makes an input variable, or a constant if shapes depend on the input."""
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
                     variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
@@ -341,7 +344,7 @@ class Model:
             except NeedsValuesError as needed:
                 names = needed.names - self._fixed
                 if not needed.names and not self._is_computed_at_once:
-                    self._is_computed_at_once = True  # Parameters decide, too, with their values of now.
+                    self._is_computed_at_once = True  # shapes depend on current parameter values, too
                     continue
                 fit = [x for x in names if not isinstance(tensors[x], Variable) and tensors[x].size <= MOST_FIXED]
                 if not names or len(fit) < len(names):
@@ -354,7 +357,7 @@ class Model:
 
 
 def _variables(value: Value) -> Any:
-    """An output as variables."""
+    """An output as a variable, a list of them, or None."""
     if isinstance(value, Items):
         return [_variables(item) for item in value.items]
     return None if isinstance(value, Absent) else value.variable
@@ -364,19 +367,20 @@ def load(path: str | os.PathLike[str]) -> Model:
     """Read a network from an ONNX file.
 
     Args:
-        path: Path; files of tensors must be in its folder or below.
+        path: Path of the file. External tensor files must be in its folder or below.
 
     Returns:
-        The model: nothing of it is built before it is called.
+        The model. It builds graphs when it is called.
 
     Raises:
-        UnsupportedError: If operators are missing: with their versions and nodes.
+        UnsupportedError: If operators are not supported. The error lists them with versions and nodes.
         OnnxError: If the file is malformed.
         OSError: If it cannot be read.
         ImportError: If the package `onnx` is not installed.
     """
 
     def read(path: Path) -> Model:
+        """Reads and checks the model."""
         proto, tensors = reading.read(path)
         return Model(proto, path.parent, tensors)
 

@@ -1,7 +1,4 @@
-"""Parameters that no graph takes as they are: their numbers go, and are read from the file again if somebody asks.
-
-Knows bytes of a file and variables; knows no messages and no graphs.
-"""
+"""Frees the values of parameters that no graph reads directly, and reloads them from the model's file on demand."""
 
 from __future__ import annotations
 
@@ -27,15 +24,16 @@ __all__ = ["Originals"]
 
 
 class Originals:
-    """Where the numbers of parameters are in the file of a model, which stays open, whatever becomes of its name.
+    """Positions of parameters' values in a model's file. The file stays open, so it may be renamed or deleted.
 
     Args:
-        path: The file; by default none, and no parameter goes. So it is where a file that is open cannot be deleted.
+        path: The file. Without it no parameter is ever freed. The same holds on systems other than POSIX, where an open
+            file cannot be deleted.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._places: dict[Variable, tuple[int, int, np.dtype[Any]]] = {}
-        self._gone: list[Variable] = []
+        self._freed: list[Variable] = []
         self._sums: dict[Variable, int] = {}
         self._file: int | None = None
         if path is not None and os.name == "posix":
@@ -44,51 +42,51 @@ class Originals:
             weakref.finalize(self, os.close, self._file)
 
     def _now(self) -> tuple[int, int]:
-        """What tells whether the file was written."""
+        """Size and time of the last change of the file, to detect writes."""
         found = os.fstat(self._file)  # type: ignore[arg-type]
         return found.st_size, found.st_mtime_ns
 
     def add(self, parameter: Variable, place: tuple[int, int], values: NDArray[Any]) -> None:
-        """Say where the numbers of a parameter are.
+        """Registers the position of a parameter's values.
 
         Args:
             parameter: The parameter.
-            place: Where its bytes begin and end.
-            values: Its elements, of the type that they have in the file.
+            place: Start and end of its bytes in the file.
+            values: Its values, in the element type of the file.
         """
         if self._file is not None:
             self._places[parameter] = (*place, values.dtype)
             self._sums[parameter] = _checksum(values)
 
     def release(self, taken: Container[Variable]) -> None:
-        """Let go of the numbers of parameters.
+        """Frees the values of all registered parameters but the ones in use.
 
         Args:
-            taken: Parameters that are needed.
+            taken: Parameters in use.
         """
         if self._places and self._now() != self._state:
-            return  # what is there by now is something else
-        self._gone = [x for x in self._places if x not in taken]
-        for x in self._gone:
+            return  # the file has changed and could not restore them
+        self._freed = [x for x in self._places if x not in taken]
+        for x in self._freed:
             x.data.clear()
-        if self._gone:
-            clear_memory_cache()  # what they leave is of no use for arrays of other sizes
+        if self._freed:
+            clear_memory_cache()  # cached buffers of these sizes would rarely be reused
 
     def restore(self) -> None:
-        """Have all parameters their numbers.
+        """Reloads the values of all freed parameters.
 
         Raises:
             OnnxError: If the file was written in the meantime.
         """
-        while self._gone:
-            x = self._gone[-1]
+        while self._freed:
+            x = self._freed[-1]
             start, end, dtype = self._places[x]
             content = os.pread(self._file, end - start, start)  # type: ignore[arg-type]
             if len(content) == end - start and self._now() == self._state:
                 values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(dtype, copy=False)
                 if _checksum(values) == self._sums[x]:
                     x.d = values.astype(np.float32, copy=False)
-                    self._gone.pop()
+                    self._freed.pop()
                     continue
             raise OnnxError(
                 "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was "
@@ -97,5 +95,5 @@ class Originals:
 
 
 def _checksum(values: NDArray[Any]) -> int:
-    """Tells whether numbers are others. Times of files do not: programs that copy files keep them."""
+    """A checksum that detects changed values. File times do not suffice, as copying programs preserve them."""
     return crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)

@@ -1,7 +1,4 @@
-"""Reading ONNX files: the message, its tensors, and what it must not ask for.
-
-Knows files and messages; builds nothing.
-"""
+"""Reads and checks ONNX files: the message, its tensors and attributes."""
 
 from __future__ import annotations
 
@@ -43,20 +40,20 @@ def onnx_package(op: str) -> Any:
     """The package `onnx`.
 
     Args:
-        op: What needs it.
+        op: Name of the calling operation, for errors.
     """
     needed(op, "onnx.numpy_helper", "ONNX files", "onnx")
     return needed(op, "onnx", "ONNX files", "onnx")
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
-    """The `ModelProto` of a file, and where its large tensors are: neither these nor those of other files are read yet.
+    """The `ModelProto` of a file, and the file of its large tensors. Large and external tensors are not read yet.
 
     Args:
-        path: Path.
+        path: Path of the file.
 
     Raises:
-        OnnxError: If it is no ONNX file.
+        OnnxError: If it is not an ONNX file.
         OSError: If it cannot be read.
     """
     onnx = onnx_package("onnx.load")
@@ -65,20 +62,20 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
     except (Error, OSError):
         raise
     except Exception as error:
-        raise OnnxError(f"onnx.load: expected an ONNX model in {path}, got bytes that are none") from error
+        raise OnnxError(f"onnx.load: expected an ONNX model, got another file: {path}") from error
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
     return model, tensors
 
 
 def inlined(model: Any) -> Any:
-    """A model without functions of its own: what calls one has its nodes instead.
+    """A model with its local functions inlined.
 
     Args:
         model: A `ModelProto`.
 
     Raises:
-        OnnxError: If the functions come to too many nodes.
+        OnnxError: If the functions expand to too many nodes.
     """
     if not len(model.functions):
         return model
@@ -88,11 +85,11 @@ def inlined(model: Any) -> Any:
 
 
 def without_arrays(model: Any, moved: Container[str]) -> Any:
-    """A copy of a model without the initializers of its graph: their memory is freed with the model.
+    """A copy of a model without the initializers of its graph, so that their memory can be freed.
 
     Args:
         model: A `ModelProto`.
-        moved: Outputs of `Constant` nodes that are left out, too.
+        moved: Outputs of `Constant` nodes to leave out as well.
     """
     found = type(model)()
     _merge(model, found, "graph")
@@ -104,7 +101,7 @@ def without_arrays(model: Any, moved: Container[str]) -> Any:
 
 
 def _merge(source: Any, target: Any, *but: str) -> None:
-    """Copies the fields of a message, without those named."""
+    """Copies all fields of a message except the named ones."""
     for field, value in source.ListFields():
         if field.name in but:
             continue
@@ -124,7 +121,7 @@ def versions_of(model: Any) -> dict[str, int]:
 
 
 def graphs(graph: Any) -> Iterator[Any]:
-    """A graph and the graphs inside of its nodes.
+    """A graph and all inner graphs of its nodes.
 
     Args:
         graph: A `GraphProto`.
@@ -135,7 +132,7 @@ def graphs(graph: Any) -> Iterator[Any]:
 
 
 def _inside(node: Any) -> Iterator[Any]:
-    """The graphs inside of a node."""
+    """The inner graphs of a node, at all levels."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield from graphs(attribute.g)
@@ -144,7 +141,7 @@ def _inside(node: Any) -> Iterator[Any]:
 
 
 def names_read(nodes: Sequence[Any]) -> set[str]:
-    """The names of what nodes take, and of what graphs inside of them take from outside or give.
+    """All names that nodes and their inner graphs read, and the outputs of inner graphs.
 
     Args:
         nodes: Each a `NodeProto`.
@@ -157,14 +154,14 @@ def names_read(nodes: Sequence[Any]) -> set[str]:
 
 
 def check(model: Any) -> None:
-    """Refuse what cannot be built, before anything is.
+    """Checks a model before it is built.
 
     Args:
         model: A `ModelProto`.
 
     Raises:
-        UnsupportedError: If operators are missing.
-        OnnxError: If the nodes are not in an order in which they can be computed.
+        UnsupportedError: If an operator is not supported.
+        OnnxError: If a node comes before a node that it depends on.
     """
     versions = versions_of(model)
     n_nodes = sum(len(graph.node) for graph in graphs(model.graph))
@@ -188,6 +185,7 @@ def check(model: Any) -> None:
 
 
 def _check_order(graph: Any, outer: set[str]) -> None:
+    """Raises OnnxError unless each name is made once, and before it is read."""
     known = {"", *outer, *(x.name for x in graph.input), *(x.name for x in graph.initializer)}
     made: set[str] = set()
     for node in graph.node:
@@ -204,7 +202,7 @@ def _check_order(graph: Any, outer: set[str]) -> None:
             known.add(name)
     for output in graph.output:
         if output.name not in known:
-            raise OnnxError(f"onnx.load: expected something that makes the output {output.name!r}, got nothing")
+            raise OnnxError(f"onnx.load: expected a node or input for the output {output.name!r}, got none")
 
 
 def dtype_of(element_type: int) -> np.dtype[Any]:
@@ -214,7 +212,7 @@ def dtype_of(element_type: int) -> np.dtype[Any]:
         element_type: A `TensorProto.DataType`.
 
     Raises:
-        UnsupportedError: If it is no number or truth value.
+        UnsupportedError: If it is neither a number nor a boolean type.
     """
     onnx = onnx_package("onnx.load")
     try:
@@ -227,12 +225,12 @@ def dtype_of(element_type: int) -> np.dtype[Any]:
 
 
 def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> NDArray[Any]:
-    """The array that a tensor holds.
+    """The array of a tensor.
 
     Args:
         tensor: A `TensorProto`.
-        folder: The folder of the model, which files of tensors must be in.
-        content: Its bytes, if they were left in the file of the model.
+        folder: The folder of the model. External files must be inside of it.
+        content: The bytes of the tensor, if they were left in the file of the model.
 
     Raises:
         OnnxError: If its bytes do not fit its shape, or its file is outside of the folder.
@@ -255,10 +253,11 @@ def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> 
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except Exception as error:
-        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
+        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got a malformed tensor: {error}") from error
 
 
 def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
+    """The bytes of a tensor in an external file."""
     entries = {held.key: held.value for held in tensor.external_data}
     where = f"onnx.load: tensor {tensor.name!r}"
     location = entries.get("location", "")
@@ -271,11 +270,12 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or size)
     except ValueError as error:
-        raise OnnxError(f"{where}: expected whole numbers as offset and length, got others") from error
+        raise OnnxError(f"{where}: expected integers as offset and length, got other text") from error
     if length != size or offset < 0 or offset + size > path.stat().st_size:
         raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
 
     def read(path: Path) -> bytes:
+        """Reads the tensor's bytes."""
         with path.open("rb") as file:
             file.seek(offset)
             found = file.read(size)

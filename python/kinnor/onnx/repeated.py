@@ -1,7 +1,4 @@
-"""A node of a model that decides on shapes, computed by itself in each call.
-
-Knows one node and values; knows no graphs that are kept.
-"""
+"""A node whose output shapes depend on values, such as `NonZero`. It is computed separately in each call."""
 
 from __future__ import annotations
 
@@ -21,10 +18,10 @@ __all__ = ["RenewedValue", "RepeatedNode", "numbers"]
 
 
 class RenewedValue(Value):
-    """A constant that is, whenever it is looked at, what a graph computed last.
+    """A constant with the value that a graph computed last.
 
     Args:
-        computed: The value of a variable of that graph.
+        computed: A value of that graph.
     """
 
     def __init__(self, computed: Value) -> None:
@@ -32,36 +29,36 @@ class RenewedValue(Value):
 
     @property
     def array(self) -> NDArray[Any]:
-        """Its numbers of now.
+        """The current elements.
 
         Raises:
-            OnnxError: If there are whole numbers that float32 rounds.
+            OnnxError: If an integer is too large for float64.
         """
         return numbers(self)
 
     @property
     def is_computed(self) -> bool:
-        """Never: the node that takes it is computed after the graph."""
+        """False: the node that reads it is built after the graph has run."""
         return False
 
     @property
     def known(self) -> bool:
-        """Always."""
+        """True: it counts as a constant."""
         return True
 
 
 class RepeatedNode:
-    """A node on constants, some of which are what a graph before it computed.
+    """A node whose inputs are constants, including values that a graph before it has computed.
 
     Args:
-        builder: Builds it.
-        at: Its number.
+        builder: The builder of the model.
+        at: Index of the node.
         gives: The names of its outputs.
-        takes: What it takes, by name.
-        are_fixed: Whether parameters are constants, too, as nobody changes them.
+        takes: Its inputs by name.
+        are_fixed: Whether parameters count as constants, because they never change.
 
     Attributes:
-        known: The constants by name.
+        known: The inputs as constants, by name.
     """
 
     __slots__ = ("_at", "_builder", "_gives", "_node", "known")
@@ -81,22 +78,22 @@ class RepeatedNode:
                 self.known[name] = Value(value.static())
 
     def outputs(self) -> dict[str, Value | None]:
-        """What the node gives by name, for what was computed now."""
+        """The outputs by name, for the current input values."""
         node = self._node
         if node is None:
             node = self._builder.node(self._at, self.known)
-            self._node = node if node.run is None else None  # graphs inside of it are built anew
+            self._node = node if node.run is None else None  # nodes with inner graphs are rebuilt in each call
         return {name: value for name, value in zip(self._gives, self._builder.again(node), strict=False) if name}
 
 
 def numbers(value: Value) -> NDArray[Any]:
-    """The numbers of a variable that was computed.
+    """The elements of a computed value, in its ONNX element type.
 
     Args:
-        value: The variable's value.
+        value: The value.
 
     Raises:
-        OnnxError: If there are whole numbers that float32 rounds.
+        OnnxError: If an integer is too large for float64.
     """
     array = cast(value.variable.d, value.dtype)
     check_whole(array, "a value that decides on shapes", is_computed=True)

@@ -1,7 +1,4 @@
-"""Graphs written as ONNX files, whole or not at all.
-
-Knows variables, names and files; knows no operators.
-"""
+"""Writes networks as ONNX files, atomically."""
 
 from __future__ import annotations
 
@@ -34,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["OPSET", "save"]
 
 OPSET = 21
-"""The version of operators that is written by default."""
+"""The default operator set version of written files."""
 
 OLDEST = 9
 
 _MOST_INSIDE = (1 << 31) - (1 << 24)
-"""Bytes of tensors that a file holds itself; a message ends at 2 GiB."""
+"""Limit on the bytes of tensors inside of a file. Protobuf messages are limited to 2 GiB."""
 
 
 def save(
@@ -51,25 +48,24 @@ def save(
     free_batch: bool | Mapping[str, int] = True,
     external_data: bool | None = None,
 ) -> None:
-    """Write a network as an ONNX file, with its parameters as initializers; whole or not at all.
+    """Write a network as an ONNX file, with its parameters as initializers. The file is replaced atomically.
 
-    A function is written as it computes now: `batch_normalization` with the statistics that it was built to use, and
-    dropout, which training alone needs, as nothing.
+    Functions are written as they were built: `batch_normalization` with the statistics that it was built to use.
+    Dropout is left out.
 
     Args:
-        outputs: The output, or outputs by name or in order; or a model, of `kinnor.load` or `kinnor.onnx.load`.
-        path: Path of the file. Tensors outside of it are in a file of the same name that ends in `.data`.
-        inputs: Inputs by name; other variables without a parent that are no parameters are then constants. By default
-            all of these are inputs.
-        opset: The version of the operators, from 9 on.
+        outputs: The output, outputs by name, or a list of outputs; or a model of `kinnor.load` or `kinnor.onnx.load`.
+        path: Path of the file. External tensors are written to a file of the same name with `.data` appended.
+        inputs: Inputs by name. Other variables without parent are constants or parameters. By default all variables
+            without parent that are not parameters are inputs.
+        opset: The operator set version, from 9 on.
         name: The name of the network.
-        free_batch: Whether the first axis of the inputs that is as long as that of the first input is a batch of any
-            length; or the axis that is, for each input that has one, by name.
-        external_data: Whether tensors are outside of the file; by default if there are 2 GiB of them.
+        free_batch: Whether the batch size is symbolic. The batch is the first axis of the first input, and of all
+            inputs with an equally long first axis. Or the batch axis of each input that has one, by name.
+        external_data: Whether to write tensors to an external file; by default from 2 GiB on.
 
     Raises:
-        UnsupportedError: If ONNX has no operators for a function, or the version has none; or if a function cannot
-            take a batch of any length.
+        UnsupportedError: If a function has no ONNX operators in this version, or does not allow a symbolic batch.
         ArgumentError: If the version does not exist.
         OSError: If a file cannot be written.
         ImportError: If the package `onnx` is not installed.
@@ -97,7 +93,7 @@ def save(
 
 
 class _Network:
-    """What is written: outputs and inputs by name, and the names of parameters."""
+    """The network to write: outputs and inputs by name, names of parameters, and the functions between."""
 
     def __init__(
         self, outputs: Mapping[str, Variable], inputs: Mapping[str, Variable], names: Mapping[Variable, str]
@@ -111,7 +107,7 @@ class _Network:
         starts = set(self.inputs.values())
         needed = set(self.outputs.values()) - starts
         kept = []
-        for function in reversed(found):  # Nothing above an input is written.
+        for function in reversed(found):  # functions that compute an input are left out
             if any(y in needed for y in function.outputs):
                 kept.append(function)
                 needed.update(x for x in function.inputs if x not in starts)
@@ -119,6 +115,7 @@ class _Network:
 
 
 def _network(outputs: Any, inputs: Mapping[str, Variable] | None) -> _Network:
+    """The network for the arguments of `save`."""
     if isinstance(outputs, NetworkModel):
         network = outputs.network
         size = network.batch_size or 2
@@ -151,15 +148,16 @@ def _network(outputs: Any, inputs: Mapping[str, Variable] | None) -> _Network:
 
 
 def _element_type(x: Variable) -> np.dtype[Any]:
-    """The type that ONNX has for an input: float32, or that of its whole numbers or truth values."""
+    """The ONNX element type of a variable: its own type for integers and booleans, else float32."""
     try:
         found = np.dtype(x.data.dtype)
-    except Exception:  # No array was written to it yet.
+    except Exception:  # no array was written yet
         return np.dtype(np.float32)
     return found if found.kind in "iub" else np.dtype(np.float32)
 
 
 def _open_axes(network: _Network, free_batch: bool | Mapping[str, int]) -> tuple[dict[Variable, int], int]:
+    """The symbolic axis of each input that has one, and its current length."""
     if free_batch is False:
         return {}, 0
     if free_batch is True:
@@ -180,7 +178,7 @@ def _open_axes(network: _Network, free_batch: bool | Mapping[str, int]) -> tuple
 def _written(
     network: _Network, opset: int, name: str, free_batch: bool | Mapping[str, int]
 ) -> tuple[Any, dict[str, Any]]:
-    """The message without tensors, and these by name."""
+    """The `ModelProto` without tensors, and the tensors by name."""
     helper = onnx_package("onnx.save").helper
     missing = [
         f"{function.info.type_name} (function {k})"
@@ -202,6 +200,7 @@ def _written(
             raise ArgumentError(f"onnx.save: expected names for outputs that inputs do not have, got {key!r}")
 
     def tensor(x: Variable) -> Tensor:
+        """The ONNX tensor of a variable. Variables without parent become initializers."""
         if x not in made:
             if x.parent is not None and x.parent in network.functions:
                 raise UnsupportedError(f"onnx.save: expected functions in order, got {x.parent.info.type_name} later")
@@ -226,6 +225,7 @@ def _written(
     held = {key: x for key, x in graph.held.items() if key in used}
 
     def info(key: str, dtype: Any, shape: Sequence[int]) -> Any:
+        """The `ValueInfoProto` of an input or output."""
         lengths = [int(n) if not per(n) else "batch" if n == batch else f"batch_{k}" for k, n in enumerate(shape)]
         return helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), lengths)
 
@@ -244,7 +244,7 @@ def _written(
 
 
 def _reshape_parameters(graph: Graph, kept: Collection[str]) -> None:
-    """Hold a parameter in the one shape in which all nodes take it, so that no node has to reshape it."""
+    """Stores parameters that all nodes read through the same reshape in that shape, and removes the reshapes."""
     takers: dict[str, list[Any]] = {}
     for node in graph.nodes:
         for key in node.input:
@@ -261,7 +261,7 @@ def _reshape_parameters(graph: Graph, kept: Collection[str]) -> None:
 
 
 def _new_shape(graph: Graph, node: Any, key: str, kept: Collection[str]) -> tuple[int, ...]:
-    """The shape that a node gives to a tensor, which nothing else than nodes takes; empty if it does something else."""
+    """The target shape if a node is a constant reshape of tensor `key`, and its output is not in `kept`; else empty."""
     if node.op_type != "Reshape" or node.input[0] != key or node.output[0] in kept:
         return ()
     shape = graph.held.get(node.input[1])
@@ -269,7 +269,7 @@ def _new_shape(graph: Graph, node: Any, key: str, kept: Collection[str]) -> tupl
 
 
 def _ends(graph: Graph, network: _Network, found: Sequence[Tensor]) -> list[tuple[str, Any]]:
-    """The outputs under their names: nodes that make them are given these, others get a node."""
+    """Gives outputs their names, by renaming the node's output or adding an `Identity`. Returns names and types."""
     makers = {key for node in graph.nodes for key in node.output}
     renamed: dict[str, str] = {}
     copies = []
@@ -293,16 +293,19 @@ def _ends(graph: Graph, network: _Network, found: Sequence[Tensor]) -> list[tupl
 
 
 def _array(held: NDArray[Any] | Variable) -> NDArray[Any]:
+    """The little-endian array of a tensor to write."""
     kept = np.asarray(held.d).astype(_element_type(held), copy=False) if isinstance(held, Variable) else held
     return kept.astype(kept.dtype.newbyteorder("<"), copy=False)
 
 
 def _n_bytes(held: NDArray[Any] | Variable) -> int:
+    """The size of a tensor in the file."""
     itemsize = _element_type(held).itemsize if isinstance(held, Variable) else held.dtype.itemsize
     return int(held.size) * itemsize
 
 
 def _write(path: Path, proto: Any, held: Mapping[str, Any], external_data: bool | None) -> None:
+    """Adds the tensors to the message, and writes both files."""
     onnx = onnx_package("onnx.save")
     outside = sum(map(_n_bytes, held.values())) > _MOST_INSIDE if external_data is None else external_data
     data = path.with_name(path.name + ".data")
@@ -316,7 +319,7 @@ def _write(path: Path, proto: Any, held: Mapping[str, Any], external_data: bool 
             tensor = proto.graph.initializer.add(name=key, dims=array.shape)
             tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))
             content = array.tobytes()
-            if file is None or len(content) < 64:  # What shapes are made of stays inside.
+            if file is None or len(content) < 64:  # small tensors, such as shapes, stay inside
                 tensor.raw_data = content
                 continue
             file.write(bytes(-file.tell() % 64))

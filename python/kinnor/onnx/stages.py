@@ -1,7 +1,4 @@
-"""Graphs of a model that are kept, whole or in stages: one ends where a node has to know values.
-
-Knows nodes by number and values by name; knows no files and no calls.
-"""
+"""Cached graphs of a model, whole or in stages. A stage ends before a node that needs computed values."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["StageEndsError", "Stages", "keep", "readable"]
 
 _MOST_GRAPHS = 8
-"""How many graphs are kept beside each other, each for other shapes."""
+"""Limit on cached graphs, one for each combination of shapes."""
 
 
 class StageEndsError(NeedsValuesError):
-    """A node has to know values that are computed.
+    """Raised while building a graph, at a node that needs computed values.
 
     Args:
-        at: The node.
+        at: Index of the node.
     """
 
     def __init__(self, at: int) -> None:
@@ -42,20 +39,20 @@ class StageEndsError(NeedsValuesError):
 
 
 class Stages:
-    """Makes and runs the graphs of a model.
+    """Builds and runs the graphs of a model.
 
-    Where values that are computed decide on shapes, a graph ends before the node that has to know them. That node is
-    computed by itself in each call. If it gives arrays, as `NonZero` does, they enter a graph of what follows, which is
-    kept for their shapes; if not, as with `Slice`, what follows is built anew.
+    If shapes depend on computed values, a graph ends before the node that needs them. That node is computed separately
+    in each call. If its outputs are arrays, as for `NonZero`, they are inputs of a next graph, which is cached by their
+    shapes. Otherwise, as for `Slice`, the rest of the model is rebuilt in each call.
 
     Args:
         graph: The `GraphProto`.
-        builder: Builds its nodes.
+        builder: The builder of its nodes.
         constants: Its initializers by name.
-        folding: What folds graphs.
+        folding: The folding of graphs.
 
     Attributes:
-        folding: Likewise; None where parameters may change.
+        folding: The folding of graphs; None if parameters may change.
     """
 
     def __init__(self, graph: Any, builder: Builder, constants: Mapping[str, Value], folding: Folding | None) -> None:
@@ -63,22 +60,22 @@ class Stages:
         self._graph = graph
         self._builder = builder
         self._constants = constants
-        # What a stage takes from earlier ones.
+        # Variables that a stage gets from earlier ones.
         self._carried: set[Variable] = set()
 
     def begin(self) -> None:
-        """Say that a call of the model begins."""
+        """Marks the start of a call of the model."""
         self._builder.begin()
 
     def graph(
         self, inputs: Sequence[tuple[str, Variable]], values: Mapping[str, Value | None], stop: int | None = None
     ) -> StaticGraph:
-        """The graph of values, with what the nodes from `stop` on take, or the outputs of the model.
+        """A static graph of built values. Its outputs are the model's outputs, or the inputs of nodes from `stop` on.
 
         Args:
-            inputs: What each call gives, by name.
-            values: What `build` has made.
-            stop: The node after the last.
+            inputs: The inputs by name.
+            values: The values from `build`.
+            stop: Index of the node after the last one; None for the whole model.
         """
         outputs: list[tuple[str, Value | None]]
         if stop is None:
@@ -102,21 +99,22 @@ class Stages:
         stop: int | None = None,
         is_kept: bool = True,
     ) -> None:
-        """Build nodes.
+        """Builds nodes.
 
         Args:
-            values: Values by name, to which those of the nodes are added.
+            values: Values by name. Outputs of the nodes are added.
             tensors: The inputs of the model.
-            start: The first node.
-            stop: The node after the last.
-            is_kept: Whether the graph serves for other values, too; if not, those that decide on shapes are computed.
+            start: Index of the first node.
+            stop: Index of the node after the last one.
+            is_kept: Whether the graph will be cached for other values. If not, needed values are computed immediately.
 
         Raises:
-            StageEndsError: If a node of a graph that is kept has to know values that are computed.
-            NeedsValuesError: If values of inputs decide on shapes.
+            StageEndsError: If a node of a cached graph needs computed values.
+            NeedsValuesError: If shapes depend on values of inputs.
         """
 
         def compute(held: list[Value]) -> bool:
+            """Turns variables into constants if no cached graph depends on it. Returns True if it did."""
             if not self._may_compute(held, tensors):
                 return False
             if is_kept:
@@ -127,7 +125,7 @@ class Stages:
         self._builder.build(values, compute, start=start, stop=stop)
 
     def _may_compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
-        """Whether variables follow from real numbers or from large inputs: no graph is kept for their values."""
+        """True if variables depend on floats or large inputs, so that no graph can be cached for their values."""
         given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
         first = held[0].variable
         is_input = first.parent is None and first not in self._carried
@@ -138,36 +136,36 @@ class Stages:
     def run(
         self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any], are_whole: bool = False
     ) -> Any:
-        """Compute the outputs of the model by a graph, and by those after it if it is not the last.
+        """Computes the outputs of the model by a graph, and by later stages if it is not the last.
 
         Args:
             stage: The graph.
             arrays: Its inputs.
             tensors: The inputs of the model by name.
-            are_whole: Whether it is known that float32 has their whole numbers.
+            are_whole: Whether integers among `arrays` were already checked to be exact in float64.
         """
         if stage.stop is None:
             return stage.run(arrays, are_whole)
         try:
             stage.compute(arrays, are_whole)
-            if stage.later:  # The node has given arrays before.
+            if stage.later:  # the node had arrays as outputs before
                 if stage.repeated is None:
                     stage.repeated = self._repeated(stage, stage.stop)
                 made = stage.repeated.outputs()
             else:
-                values = self._taken(stage)
+                values = self._values_after(stage)
                 self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
                 made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
-            if not all(map(_is_array, made.values())):  # The node is another one for other values.
+            if not all(map(_is_array, made.values())):  # the outputs cannot be inputs of a cached graph
                 if stage.repeated is not None:
-                    values = {**self._taken(stage), **stage.repeated.known, **made}
+                    values = {**self._values_after(stage), **stage.repeated.known, **made}
                 watched = dict(self._builder.watched)
                 self.build(values, tensors, stage.stop + 1, is_kept=False)
                 return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
             key = tuple((value.shape, value.dtype) for value in made.values())  # type: ignore[union-attr]
             later = stage.later.get(key)
             if later is None:
-                later = self._after(stage, made, tensors)
+                later = self._next_stage(stage, made, tensors)
                 keep(stage.later, key, later)
             given = [made[name].array for name in later.names]  # type: ignore[union-attr]
             return self.run(later, given, tensors, are_whole=True)
@@ -175,28 +173,30 @@ class Stages:
             stage.release()
 
     def _repeated(self, stage: StaticGraph, stop: int) -> RepeatedNode:
-        """The node after a stage, on constants."""
+        """The node after a stage, with constant inputs."""
         proto, outputs = self._graph.node[stop], dict(stage.outputs)
         takes = {name: outputs.get(name) or self._constants.get(name) for name in reading.names_read([proto])}
         return RepeatedNode(self._builder, stop, list(proto.output), takes, self.folding is not None)
 
-    def _taken(self, stage: StaticGraph) -> dict[str, Value | None]:
-        """What nodes after a stage take."""
+    def _values_after(self, stage: StaticGraph) -> dict[str, Value | None]:
+        """The values that nodes after a stage can read, by name."""
         self._carried.clear()
-        return {**self._constants, **{name: self._beyond(x) for name, x in stage.outputs}}
+        return {**self._constants, **{name: self._as_next_input(x) for name, x in stage.outputs}}
 
-    def _after(self, stage: StaticGraph, made: Mapping[str, Value | None], tensors: Mapping[str, Any]) -> StaticGraph:
-        """What follows the node after a stage, up to the next one that has to know values.
+    def _next_stage(
+        self, stage: StaticGraph, made: Mapping[str, Value | None], tensors: Mapping[str, Any]
+    ) -> StaticGraph:
+        """The next stage: a graph from the node after a stage up to the next node that needs computed values.
 
         Args:
             stage: The stage.
-            made: What the node gives; it enters as variables, so that the graph is one for all values.
+            made: The outputs of the node. They become inputs of the graph, which then works for all values.
             tensors: The inputs of the model.
         """
         sources = frozenset[str]().union(*(value.sources for _, value in stage.outputs if value is not None))
         stop: int | None = None
         while True:
-            values = self._taken(stage)
+            values = self._values_after(stage)
             inputs = []
             for name, value in made.items():
                 variable = Variable.from_numpy_array(readable(value.array))  # type: ignore[union-attr]
@@ -209,10 +209,10 @@ class Stages:
             except StageEndsError as end:
                 stop = end.at
 
-    def _beyond(self, value: Value | None) -> Value | None:
+    def _as_next_input(self, value: Value | None) -> Value | None:
         """A value of one stage as an input of the next."""
         if isinstance(value, Items):
-            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
+            return Items([self._as_next_input(item) for item in value.items], value.dtype)  # type: ignore[misc]
         if value is None or not value.is_computed:
             return value
         found = value.variable.get_unlinked_variable(need_grad=False)
@@ -221,18 +221,18 @@ class Stages:
 
 
 def _compute(held: list[Value]) -> None:
-    """Make constants of variables."""
+    """Computes variables and turns them into constants."""
     forward_all([value.variable for value in held if value.variable.parent is not None])
     for value in held:
         value.becomes(numbers(value))
 
 
 def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
-    """Keep a graph; where there are too many, the oldest goes.
+    """Adds a graph to a cache. If the cache is full, its oldest graph is removed.
 
     Args:
-        graphs: The graphs that are kept.
-        key: What it is kept for.
+        graphs: The cache.
+        key: The key.
         graph: The graph.
     """
     if len(graphs) >= _MOST_GRAPHS:
@@ -241,7 +241,7 @@ def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
 
 
 def _is_array(value: Value | None) -> bool:
-    """Whether what a node gives is an array that a graph can take."""
+    """True if a node's output is a constant array that can be an input of a graph."""
     if value is None or isinstance(value, (Absent, Items)) or not value.known:
         return False
     try:
@@ -252,9 +252,9 @@ def _is_array(value: Value | None) -> bool:
 
 
 def readable(x: Any) -> Any:
-    """An array of a type that variables have.
+    """An array in an element type that variables support: float32 instead of bfloat16 and the like.
 
     Args:
-        x: An array of any type of numbers.
+        x: An array of any number type.
     """
     return x if x.dtype.kind in "fiub" else x.astype(np.float32)

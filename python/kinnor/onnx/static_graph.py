@@ -1,7 +1,4 @@
-"""A graph of an ONNX model that is kept and run on arrays.
-
-Knows values; knows no files and no operators.
-"""
+"""A cached static graph of an ONNX model, which runs on arrays."""
 
 from __future__ import annotations
 
@@ -21,25 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["StaticGraph"]
 
 
-_LENT = 1 << 15
-"""Bytes of an input from which on it is read where it lies: to copy fewer takes less time than to lend them."""
+_BORROWED_FROM = 1 << 15
+"""Inputs from this size in bytes are borrowed. Smaller ones are copied, which is faster."""
 
 
 class StaticGraph:
-    """A static graph with its inputs, which is run on arrays.
+    """A static graph with its inputs, which runs on arrays.
 
     Args:
         inputs: The inputs by name, in the order of `run`.
-        outputs: The outputs by name; None for what is absent.
-        watched: Whole numbers that may outgrow float32, by what errors call them.
+        outputs: The outputs by name; None for absent ones.
+        watched: Integer variables that may become too large for float64, by their names in errors.
 
     Attributes:
-        stop: The node after the last, if it has to know values and what follows it is not part of the graph.
-        repeated: That node on constants; None before it is computed for the second time.
-        later: Graphs of what follows that node, by shapes of what it gives.
+        stop: Index of the node that ends the graph because it needs computed values. None if the graph is complete.
+        repeated: That node with constant inputs; None before its second run.
+        later: Graphs of the nodes after it, by the shapes of its outputs.
     """
 
-    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
+    __slots__ = ("_borrowed", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
 
     def __init__(
         self,
@@ -50,11 +47,11 @@ class StaticGraph:
         self.names = [name for name, _ in inputs]
         self.inputs = [variable for _, variable in inputs]
         self.outputs = outputs
-        self._lent: list[NdArray] = []
+        self._borrowed: list[NdArray] = []
         self.stop: int | None = None
         self.repeated: RepeatedNode | None = None
         self.later: dict[Any, StaticGraph] = {}
-        # What errors call the inputs and the outputs.
+        # Names of inputs and outputs in errors.
         self._titles = (
             [f"onnx.Model: input {name!r}" for name in self.names],
             [f"onnx.Model: output {name!r}" for name, _ in outputs],
@@ -65,23 +62,23 @@ class StaticGraph:
         above: set[Variable] = set()
         for root in self.roots if watched else ():
             root.visit(lambda f: above.update(f.outputs))
-        above.difference_update(computed)  # which `_result` looks at
+        above.difference_update(computed)  # `_result` checks these
         self.watched = {name: variable for name, variable in watched.items() if variable in above}
         for variable in self.watched.values():
             variable.persistent = True
 
     def run(self, arrays: Sequence[Any], are_whole: bool = False) -> Any:
-        """Compute the outputs.
+        """Computes the outputs.
 
         Args:
             arrays: The inputs.
-            are_whole: Whether it is known that float32 has their whole numbers.
+            are_whole: Whether integers among them were already checked to be exact in float64.
 
         Returns:
             The output, or a tuple of the outputs.
 
         Raises:
-            OnnxError: If there are whole numbers that float32 rounds.
+            OnnxError: If an integer is too large for float64.
         """
         try:
             self.compute(arrays, are_whole)
@@ -91,37 +88,37 @@ class StaticGraph:
         return found[0] if len(found) == 1 else tuple(found)
 
     def compute(self, arrays: Sequence[Any], are_whole: bool = False) -> None:
-        """Compute the variables of the outputs. Arrays may be read where they lie, until `release` is called.
+        """Computes the variables of the outputs. Large input arrays stay borrowed until `release` is called.
 
         Args:
             arrays: The inputs.
-            are_whole: Whether it is known that float32 has their whole numbers.
+            are_whole: Whether integers among them were already checked to be exact in float64.
 
         Raises:
-            OnnxError: If there are whole numbers that float32 rounds.
+            OnnxError: If an integer is too large for float64.
         """
         for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
             if not are_whole and array.dtype.kind != "f":
                 check_whole(array, title)
-            if array.nbytes < _LENT or array.dtype != np.float32 or array.shape != variable.shape:
+            if array.nbytes < _BORROWED_FROM or array.dtype != np.float32 or array.shape != variable.shape:
                 variable.d = array
             else:
                 held = variable.data
-                held._borrow(array, True)  # nothing in the graph writes an input
-                self._lent.append(held)
+                held._borrow(array, True)  # no function writes to an input
+                self._borrowed.append(held)
         if self.roots:
             forward_all(self.roots, clear_buffer=True)
         for name, variable in self.watched.items():
             check_computed(variable.d, name)
 
     def release(self) -> None:
-        """Let go of arrays of the caller."""
-        while self._lent:
-            self._lent.pop().clear()
+        """Returns borrowed input arrays."""
+        while self._borrowed:
+            self._borrowed.pop().clear()
 
 
 def _result(value: Value | None, name: str) -> Any:
-    """An output as the file says it, in memory of its own."""
+    """An output as an array of its ONNX type in its own memory. A list for sequences, None if absent."""
     if isinstance(value, Items):
         return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
     if value is None or isinstance(value, Absent):

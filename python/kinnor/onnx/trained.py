@@ -1,7 +1,4 @@
-"""Which arrays of an ONNX file are parameters of the network, and which are constants.
-
-Knows messages; knows no graphs that are built.
-"""
+"""Classifies arrays of an ONNX file as trainable parameters or constants."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ _SHAPING: dict[str, Sequence[int]] = {
     "Upsample": (1,),
     "Where": (0,),
 }
-"""Inputs, by operator, that only shape a function: exponents, bounds, limits of comparisons, fill values, scales."""
+"""Inputs that configure an operator and are never weights: exponents, bounds, fill values, scales and the like."""
 
 _LAYERS = frozenset(
     [
@@ -71,14 +68,14 @@ _WEIGHTED = _LAYERS - {"Add"}
 """Operators whose operand in a `Constant` node is a weight, however small it is."""
 
 _LARGE = 64
-"""Elements from which on an array in a `Constant` node is a parameter."""
+"""An array of at least this many elements in a `Constant` node is a parameter."""
 
 _MASKED = -1e4
-"""Numbers below this hide what they are added to."""
+"""Numbers below this mask what they are added to, as in attention masks."""
 
 
 class Uses:
-    """The inputs of nodes that each name of a graph is, inner graphs included.
+    """For each name of a graph, the operators and input positions that read it. Includes inner graphs.
 
     Args:
         graph: The `GraphProto`.
@@ -91,7 +88,7 @@ class Uses:
                 self._uses.setdefault(name, []).append((node.op_type, i))
 
     def is_parameter(self, name: str, array: NDArray[Any]) -> bool:
-        """True if an initializer is a parameter: real numbers that are more than the setting of a function.
+        """True if an initializer is a parameter: floats that do not merely configure an operator.
 
         Args:
             name: Its name.
@@ -101,7 +98,7 @@ class Uses:
             return False
         uses = self._uses.get(name, [])
         if any(_is_quantization(operator) for operator, _ in uses):
-            return True  # its node is computed with levels of 8 bits, not folded
+            return True  # keeps the quantized node from being folded
         if array.ndim == 0:
             return False
         if uses and all(i in _SHAPING.get(operator, ()) for operator, i in uses):
@@ -122,23 +119,24 @@ class Uses:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
+    """All nodes of a graph and its inner graphs."""
     for held in reading.graphs(graph):
         yield from held.node
 
 
 def _is_quantization(operator: str) -> bool:
-    """True if an operator maps numbers to levels, or computes with levels."""
+    """True if an operator quantizes or dequantizes, or computes with quantized numbers."""
     return "quantize" in operator.lower() or operator.startswith(("QLinear", "QGemm", "QAttention"))
 
 
 def _is_mask(array: NDArray[Any]) -> bool:
-    """True if an array holds zeros and numbers that hide what they are added to."""
+    """True if an array is an additive mask: zeros and large negative numbers."""
     hides = array < _MASKED
     return bool(hides.any() and (array[~hides] == 0).all())
 
 
 def constant_nodes(graph: Any, uses: Uses, folder: Path | None) -> dict[str, NDArray[Any]]:
-    """The arrays of the `Constant` nodes of a graph that are parameters, by the names of their outputs.
+    """The parameters among a graph's `Constant` nodes: arrays by output name.
 
     Args:
         graph: The `GraphProto`.

@@ -1,7 +1,4 @@
-"""What rows of operators are made of: values of a graph that is built, and the node that a row reads.
-
-Knows attributes, element types and what is known while a graph is built; knows no files and no operators.
-"""
+"""Values and nodes of an ONNX graph while it is built, and the table rows that build operators."""
 
 from __future__ import annotations
 
@@ -38,16 +35,16 @@ __all__ = [
 ]
 
 MOST_FIXED = 1 << 18
-"""Elements of an input that may decide on shapes: a graph is kept for each of its values."""
+"""The most elements of an input on whose values shapes may depend. A graph is cached for each of its values."""
 
 
 class OnnxError(Error, ValueError):
-    """An ONNX file that is malformed, or a network that does not fit."""
+    """A malformed ONNX file, or inputs that do not fit the network."""
 
 
 @cache
 def _memory() -> int:
-    """Bytes of memory that the machine has; without a number where the system does not say."""
+    """The memory of the machine in bytes; a very large number if it is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -55,10 +52,10 @@ def _memory() -> int:
 
 
 def check_size(n_bytes: int) -> None:
-    """Refuse arrays that must be there at the same time and do not fit into the memory of the machine.
+    """Raises OnnxError if arrays do not fit into the memory of the machine.
 
     Args:
-        n_bytes: How many bytes they have together.
+        n_bytes: Total size of the arrays.
 
     Raises:
         OnnxError: If they do not fit.
@@ -68,19 +65,19 @@ def check_size(n_bytes: int) -> None:
 
 
 LARGEST_WHOLE = 1 << 53
-"""Up to here float64, in which graphs compute integers, has all of them."""
+"""All integers up to this are exact in float64, in which graphs compute integers."""
 
 
 def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> None:
-    """Refuse integers that float64 rounds.
+    """Raises OnnxError if an array has integers that are not exact in float64.
 
     Args:
-        array: Whole numbers, or of another type, which is not looked at.
-        what: What they are, for the message.
-        is_computed: Whether they were computed in float64: then those from `LARGEST_WHOLE` on may have been rounded.
+        array: The array. Arrays of other types are not checked.
+        what: Name of the array in the error.
+        is_computed: Whether it was computed in float64. Then integers from `LARGEST_WHOLE` on may be rounded.
 
     Raises:
-        OnnxError: If there is one.
+        OnnxError: If there is such an integer.
     """
     if array.dtype.kind not in "iu" or array.itemsize < 4 or array.size == 0 or are_small_whole(array):
         return
@@ -94,28 +91,28 @@ def check_whole(array: NDArray[Any], what: str, is_computed: bool = False) -> No
 
 
 GROWING = frozenset(["Add", "CumSum", "Mul", "Pow", "ReduceProd", "ReduceSum", "Sub", "Sum"])
-"""Operators that make whole numbers larger than those that they take."""
+"""Operators whose integer outputs can be larger than their inputs."""
 
 
 def may_outgrow(value: Value, operator: str) -> bool:
-    """True if a value may be integers that float64 rounds, for no other reason than this operator.
+    """True if an operator may have made integers that are too large for float64.
 
     Args:
-        value: What the operator made.
-        operator: Its name.
+        value: The operator's output.
+        operator: The operator's name.
     """
     return operator in GROWING and value.is_computed and value.dtype.kind in "iu" and value.dtype.itemsize >= 4
 
 
 def check_computed(array: NDArray[Any], what: str) -> None:
-    """Refuse integers that were computed in float64 and may have been rounded.
+    """Raises OnnxError if integers computed in float64 may have been rounded.
 
     Args:
-        array: The numbers, in float64.
-        what: What they are, for the message.
+        array: The integers, as float64.
+        what: Name of the array in the error.
 
     Raises:
-        OnnxError: If there is one.
+        OnnxError: If there is such an integer.
     """
     largest = np.abs(array).max(initial=0)
     if largest >= LARGEST_WHOLE:
@@ -123,7 +120,7 @@ def check_computed(array: NDArray[Any], what: str) -> None:
 
 
 def cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A copy in another type.
+    """A copy in another element type. Floats become small integers by way of int64, so that they wrap around.
 
     Args:
         array: The array.
@@ -135,7 +132,7 @@ def cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 class NeedsValuesError(Exception):
-    """The values of some inputs are needed to build the graph, not just their shapes.
+    """Raised while building a graph that depends on the values of some inputs, not only on their shapes.
 
     Args:
         names: The inputs.
@@ -147,17 +144,17 @@ class NeedsValuesError(Exception):
 
 
 COMPUTES: ContextVar[Callable[[list[Value]], bool]] = ContextVar("computes", default=lambda values: False)
-"""Computes variables while a graph is built, which become constants of it, and says whether it did."""
+"""A function that turns variables into constants while a graph is built. Returns True if it did."""
 
 
 class Value:
-    """A tensor of a graph: an array that is known while the graph is built, or a variable, with its element type.
+    """A tensor of a graph while it is built: a constant array or a variable, with its ONNX element type.
 
     Args:
         content: The array or the variable.
-        dtype: The element type in ONNX; variables that are computed hold float32.
-        is_parameter: Whether the variable is a parameter, whose numbers are known, too.
-        sources: The inputs of the model that it depends on.
+        dtype: The ONNX element type. Computed variables hold floats.
+        is_parameter: Whether the variable is a parameter.
+        sources: The inputs of the model on which it depends.
     """
 
     def __init__(
@@ -176,34 +173,34 @@ class Value:
 
     @property
     def array(self) -> NDArray[Any] | None:
-        """Its numbers, if they are known while the graph is built; of a parameter a copy of those that it has now."""
+        """The elements of a constant, or a copy of a parameter's current values. None for computed values."""
         if self._is_parameter:
             return cast(self.variable.d, self.dtype)
         return self._array
 
     @property
     def is_computed(self) -> bool:
-        """Whether its numbers are not known before the graph is run."""
+        """True if the elements are known only after the graph has run."""
         return self._array is None and not self._is_parameter
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of its axes."""
+        """The shape."""
         return tuple(self._array.shape if self._array is not None else self.variable.shape)
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of its elements, of the type that it has in ONNX."""
+        """The size in bytes, in the ONNX element type."""
         return self.dtype.itemsize * (self._array.size if self._array is not None else self.variable.size)
 
     @property
     def known(self) -> bool:
-        """Whether it is a constant: an array that nobody trains."""
+        """True for a constant. Parameters are not constants."""
         return self._array is not None
 
     @property
     def variable(self) -> Variable:
-        """It as a variable of the graph."""
+        """The value as a variable of the graph."""
         if self._variable is None:
             array = np.asarray(self._array)
             check_whole(array, "a constant")
@@ -214,7 +211,7 @@ class Value:
 
     @property
     def last_axis_first(self) -> Variable:
-        """It as a variable with its last axis before the others, as functions take indices: one for several nodes."""
+        """The value as a variable with the last axis moved to the front, for index arguments. Cached for all nodes."""
         if self._moved is None:
             order = (len(self.shape) - 1, *range(len(self.shape) - 1))
             array = self.array if self.known else None
@@ -225,10 +222,10 @@ class Value:
         return self._moved
 
     def static(self) -> NDArray[Any]:
-        """Its numbers, while the graph is built.
+        """The elements while the graph is built.
 
         Raises:
-            NeedsValuesError: If inputs decide on it.
+            NeedsValuesError: If they depend on inputs of the model.
         """
         if self.is_computed:
             COMPUTES.get()([self])
@@ -238,26 +235,26 @@ class Value:
         return array
 
     def becomes(self, array: NDArray[Any]) -> None:
-        """Make a constant of a variable.
+        """Turns a computed value into a constant.
 
         Args:
-            array: Its numbers.
+            array: Its elements.
         """
         self._array, self._variable, self._moved, self.sources = array, None, None, frozenset()
 
 
 class Node:
-    """A node of a graph with its inputs, as rows read it.
+    """A node of a graph with its inputs, the argument of table rows.
 
     Args:
         proto: The `NodeProto`.
         domain: The domain of its operator.
         attributes: Its attributes by name, as Python values.
-        inputs: Its inputs; None for those that are left out.
-        version: The version of the operators of its domain.
-        run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
-        captured: The values outside of the node that graphs inside of it read.
-        scope: What graphs inside of it may take, by name.
+        inputs: Its inputs; None for omitted ones.
+        version: The operator set version of its domain.
+        run: Builds an inner graph, from its `GraphProto` and the values of its inputs.
+        captured: The outer values that inner graphs read.
+        scope: All outer values by name.
     """
 
     def __init__(
@@ -283,10 +280,10 @@ class Node:
         self.scope = scope
 
     def has(self, i: int) -> bool:
-        """Whether an input is given.
+        """True if an input is given.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return i < len(self.inputs) and self.inputs[i] is not None
 
@@ -294,7 +291,7 @@ class Node:
         """An input.
 
         Args:
-            i: Which.
+            i: Index of the input.
 
         Raises:
             OnnxError: If it is missing.
@@ -308,36 +305,36 @@ class Node:
         """An input as a variable.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.value(i).variable
 
     def optional(self, i: int) -> Variable | None:
-        """An input as a variable, or None if it is left out.
+        """An input as a variable, or None if it is omitted.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.x(i) if self.has(i) else None
 
     def static(self, i: int) -> NDArray[Any]:
-        """The numbers of an input while the graph is built.
+        """The elements of an input while the graph is built.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
-        if self.value(i).is_computed:  # what the node takes is computed together
+        if self.value(i).is_computed:  # all inputs of the node are computed together
             COMPUTES.get()([value for value in self.inputs if value is not None and value.is_computed])
         return self.value(i).static()
 
     def constant(self, i: int) -> Variable:
-        """An input as a variable, whose numbers are known when the node is built.
+        """An input as a variable whose elements are known while the graph is built.
 
         Args:
-            i: Which.
+            i: Index of the input.
 
         Raises:
-            NeedsValuesError: If inputs of the model decide on it.
+            NeedsValuesError: If they depend on inputs of the model.
         """
         value = self.value(i)
         if value.is_computed:
@@ -345,11 +342,11 @@ class Node:
         return value.variable
 
     def ints(self, i: int, name: str = "") -> list[int] | None:
-        """Whole numbers of an input or, in older versions, of an attribute; None if both are missing.
+        """The integers of an input or, in older versions, of an attribute; None if both are missing.
 
         Args:
-            i: Which input.
-            name: The attribute.
+            i: Index of the input.
+            name: Name of the attribute.
         """
         if name and name in self.attributes:
             found = self.attributes[name]
@@ -361,36 +358,35 @@ class Node:
 
         Args:
             name: Its name.
-            default: What it is if it is left out.
+            default: The value of an omitted attribute.
         """
         return self.attributes.get(name, default)
 
     def is_integer(self, i: int = 0) -> bool:
-        """Whether an input holds whole numbers.
+        """True if an input has an integer type.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.value(i).dtype.kind in "iu"
 
     def unsupported(self, what: str) -> UnsupportedError:
-        """The error for what an operator asks for and does not exist here.
+        """The error for an unsupported variant of an operator.
 
         Args:
-            what: What it asks for.
+            what: The expectation and the finding, as "expected ..., got ...".
         """
         return UnsupportedError(f"onnx: {self.proto.op_type}-{self.version} (node {self.proto.name!r}): {what}")
 
 
 @dataclass(frozen=True)
 class Row:
-    """How an operator is built.
+    """The implementation of an operator.
 
     Args:
-        build: Makes variables, arrays or values of a node.
-        fold: Computes it with NumPy where all inputs are constants; by default they become variables, and the graph is
-            run.
-        dtype: The element type of the outputs; by default that of the first input.
+        build: Builds a node. Returns variables, arrays or values.
+        fold: Computes a node with constant inputs by NumPy. By default they become variables, and the graph is run.
+        dtype: The element type of the outputs; by default the first input's.
     """
 
     build: Callable[[Node], Any]

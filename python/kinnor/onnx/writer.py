@@ -1,7 +1,4 @@
-"""An ONNX graph that is written: nodes, constants, names, and how operators differ between versions.
-
-Knows operators of ONNX and lengths that stay open; knows no functions and no files.
-"""
+"""An ONNX graph under construction: nodes, constants, names, and differences of operators between versions."""
 
 from __future__ import annotations
 
@@ -25,24 +22,24 @@ BOOL = np.dtype(np.bool_)
 
 
 class Length(int):
-    """The length of an axis, as the graph was built; `per` times the open length, and a rest.
+    """The length of an axis, which may be symbolic: `per` times the symbolic batch size plus a constant.
 
     Args:
-        value: The length.
-        per: How much it grows when the open length grows by one; 0 for one that is fixed.
+        value: The length as the graph was built.
+        per: Growth of the length if the batch size grows by one; 0 for a fixed length.
     """
 
     per: int
 
     def __new__(cls, value: int, per: int = 0) -> Length:
-        """Make the length; see the class."""
+        """Makes the length; see the class."""
         made = super().__new__(cls, value)
         made.per = per
         return made
 
 
 def per(length: int) -> int:
-    """How much a length grows when the open length grows by one.
+    """Growth of a length if the symbolic batch size grows by one; 0 for a fixed length.
 
     Args:
         length: The length.
@@ -51,7 +48,7 @@ def per(length: int) -> int:
 
 
 class Tensor(NamedTuple):
-    """A tensor of the graph that is written."""
+    """A tensor of the ONNX graph: name and element type."""
 
     name: str
     dtype: np.dtype[Any]
@@ -61,13 +58,13 @@ class Graph:
     """Nodes and initializers of an ONNX graph, in order.
 
     Args:
-        opset: The version of the operators.
-        batch: The open length, as the graph was built.
+        opset: The operator set version.
+        batch: The symbolic batch size, as the graph was built.
 
     Attributes:
         nodes: The `NodeProto`s.
         held: Initializers by name: arrays, or variables whose values are read when the file is written.
-        open_input: An input and one of its axes that has the open length, or None.
+        open_input: An input and its symbolic axis, or None.
     """
 
     def __init__(self, opset: int, batch: int = 0) -> None:
@@ -83,10 +80,10 @@ class Graph:
         self._helper = onnx_package("onnx.save").helper
 
     def name(self, wanted: str) -> str:
-        """A name that is not taken yet: `a`, `a_1`, `a_2` and so on.
+        """A new unique name: `a`, `a_1`, `a_2` and so on.
 
         Args:
-            wanted: What it starts with.
+            wanted: The name without suffix.
         """
         found = wanted
         while found in self._taken:
@@ -96,25 +93,25 @@ class Graph:
         return found
 
     def op(self, kind: str, *inputs: Tensor | None, dtype: Any = None, **attributes: Any) -> Tensor:
-        """Add a node with one output.
+        """Adds a node with one output, and returns the output.
 
         Args:
             kind: The operator.
-            inputs: What it takes; None for an input that is left out.
-            dtype: The element type of the output; that of the first input that is no condition by default.
-            attributes: Those that are None are left out.
+            inputs: The inputs; None for omitted ones.
+            dtype: The element type of the output; by default the type of the first input that is not a condition.
+            attributes: The attributes. None omits an attribute.
         """
         return self.ops(kind, *inputs, n=1, dtype=dtype, **attributes)[0]
 
     def ops(self, kind: str, *inputs: Tensor | None, n: int, dtype: Any = None, **attributes: Any) -> list[Tensor]:
-        """Add a node with several outputs.
+        """Adds a node with several outputs, and returns the outputs.
 
         Args:
             kind: The operator.
-            inputs: What it takes; None for an input that is left out.
-            n: How many outputs.
-            dtype: As in `op`, for all of them.
-            attributes: Those that are None are left out.
+            inputs: The inputs; None for omitted ones.
+            n: Number of outputs.
+            dtype: The element type of all outputs, with the default of `op`.
+            attributes: The attributes. None omits an attribute.
         """
         first = inputs[1:] if kind == "Where" else inputs
         kept = next((np.dtype(x.dtype) for x in first if x is not None), FLOAT) if dtype is None else np.dtype(dtype)
@@ -126,7 +123,7 @@ class Graph:
         return outputs
 
     def constant(self, values: Any, dtype: Any = None) -> Tensor:
-        """A constant; equal ones are there once.
+        """A constant. Equal constants are stored once.
 
         Args:
             values: Its elements.
@@ -149,7 +146,7 @@ class Graph:
         return self.constant(value, np.float32)
 
     def ints(self, values: Sequence[int]) -> Tensor:
-        """A constant vector of whole numbers.
+        """A constant int64 vector.
 
         Args:
             values: Its elements.
@@ -159,7 +156,7 @@ class Graph:
     # --- Element types
 
     def cast(self, x: Tensor, dtype: Any) -> Tensor:
-        """A tensor in another element type; itself if it has that.
+        """A tensor in another element type; the tensor itself if it has that type.
 
         Args:
             x: The tensor.
@@ -181,7 +178,7 @@ class Graph:
     # --- Shapes
 
     def lengths(self, shape: Sequence[int]) -> Tensor:
-        """A shape as a vector: a constant, or computed from an input where lengths are open.
+        """A shape as a vector: a constant, or computed from an input if lengths are symbolic.
 
         Args:
             shape: Lengths.
@@ -225,11 +222,11 @@ class Graph:
         return self.op("Expand", x, self.lengths(shape))
 
     def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """A tensor with its axes in another order; itself if that is the order.
+        """A tensor with permuted axes; the tensor itself if the order stays.
 
         Args:
             x: The tensor.
-            axes: Which axis comes where.
+            axes: The input axis for each output axis.
         """
         axes = [int(axis) for axis in axes]
         return x if axes == sorted(axes) else self.op("Transpose", x, perm=axes)
@@ -239,66 +236,66 @@ class Graph:
 
         Args:
             x: The tensor.
-            axes: Which.
+            axes: The axes to remove.
         """
         if self.opset >= 13:
             return self.op("Squeeze", x, self.ints(axes))
         return self.op("Squeeze", x, axes=list(axes))
 
     def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """A tensor with axes of length one put in.
+        """A tensor with inserted axes of length one.
 
         Args:
             x: The tensor.
-            axes: Where, in the result.
+            axes: Their positions in the result.
         """
         if self.opset >= 13:
             return self.op("Unsqueeze", x, self.ints(axes))
         return self.op("Unsqueeze", x, axes=list(axes))
 
     def part(self, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-        """A piece of an axis.
+        """A slice of an axis.
 
         Args:
             x: The tensor.
             axis: The axis.
-            start: First place.
-            stop: The place after the last.
+            start: First index.
+            stop: The index after the last.
         """
         if self.opset >= 10:
             return self.op("Slice", x, self.ints([start]), self.ints([stop]), self.ints([axis]))
         return self.op("Slice", x, starts=[start], ends=[stop], axes=[axis])
 
     def take(self, x: Tensor, axis: int, places: Any) -> Tensor:
-        """Chosen places of an axis.
+        """Selected indices of an axis.
 
         Args:
             x: The tensor.
             axis: The axis.
-            places: Which, as a constant vector.
+            places: The indices. They become a constant vector.
         """
         return self.op("Gather", x, self.ints([int(k) for k in places]), axis=axis)
 
     def split(self, x: Tensor, axis: int, lengths: Sequence[int]) -> list[Tensor]:
-        """The pieces of an axis.
+        """A tensor split along an axis.
 
         Args:
             x: The tensor.
             axis: The axis.
-            lengths: Their lengths.
+            lengths: The lengths of the parts.
         """
         if self.opset >= 13:
             return self.ops("Split", x, self.ints(lengths), n=len(lengths), axis=axis)
         return self.ops("Split", x, n=len(lengths), axis=axis, split=list(lengths))
 
     def pad(self, x: Tensor, widths: Sequence[tuple[int, int]], mode: str = "constant", value: float = 0.0) -> Tensor:
-        """A tensor with a frame.
+        """A padded tensor.
 
         Args:
             x: The tensor.
-            widths: What is added before and after each axis.
+            widths: Padding before and after each axis.
             mode: `constant`, `reflect` or `edge`.
-            value: What the frame is made of.
+            value: The value of constant padding.
         """
         pads = [low for low, _ in widths] + [high for _, high in widths]
         if self.opset >= 11:
@@ -313,7 +310,7 @@ class Graph:
         Args:
             kind: The operator, for example `ReduceMean`.
             x: The tensor.
-            axes: Which axes go.
+            axes: The reduced axes.
             keepdims: Whether they stay with length one.
         """
         if not len(axes):
@@ -329,20 +326,20 @@ class Graph:
             kind: The operator.
             x: The tensor.
             axis: The axis.
-            ndim: How many axes there are.
+            ndim: Number of axes.
         """
-        if self.opset >= 13 or axis == ndim - 1:  # Before, all axes from `axis` on were one.
+        if self.opset >= 13 or axis == ndim - 1:  # before version 13, all axes from `axis` on were flattened
             return self.op(kind, x, axis=axis)
         order = [k for k in range(ndim) if k != axis] + [axis]
         y = self.op(kind, self.transpose(x, order), axis=ndim - 1)
         return self.transpose(y, [order.index(k) for k in range(ndim)])
 
     def equal(self, a: Tensor, b: Tensor) -> Tensor:
-        """Whether numbers are equal.
+        """True where elements are equal.
 
         Args:
-            a: One.
-            b: The other.
+            a: A tensor.
+            b: A tensor.
         """
         if self.opset >= 11:
             return self.op("Equal", a, b, dtype=BOOL)
@@ -354,7 +351,7 @@ class Graph:
         return self.op("Not", found)
 
     def standardized(self, x: Tensor, axes: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        """A tensor of mean zero and variance one along axes; the mean, and the variance.
+        """A tensor normalized to mean zero and variance one along axes, the mean, and the variance.
 
         Args:
             x: The tensor.
@@ -369,14 +366,14 @@ class Graph:
 
 
 class Call:
-    """A function of the network that is written, as rows read it.
+    """A function to write as ONNX nodes, the argument of export rows.
 
     Args:
-        graph: What it is written to.
+        graph: The ONNX graph.
         kind: The type of the function.
-        args: Its arguments, as `Function.info.args` has them.
-        inputs: What it takes.
-        shapes: The shapes of these.
+        args: Its arguments, from `Function.info.args`.
+        inputs: Its inputs.
+        shapes: The shapes of its inputs.
         outputs: The shapes of its outputs.
     """
 
@@ -410,44 +407,44 @@ class Call:
         """An input in float32.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.graph.as_float(self.inputs[i])
 
     def places(self, i: int) -> Tensor:
-        """An input that holds places, in int64.
+        """An input of indices, in int64.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.graph.cast(self.inputs[i], INT)
 
     def truth(self, i: int = 0) -> Tensor:
-        """An input as truth values.
+        """An input as booleans.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.graph.cast(self.inputs[i], BOOL)
 
     def optional(self, i: int) -> Tensor | None:
-        """An input in float32, or None if it is left out.
+        """An input in float32, or None if it is omitted.
 
         Args:
-            i: Which.
+            i: Index of the input.
         """
         return self.x(i) if i < len(self.inputs) else None
 
     def axis(self, key: str = "axis") -> int:
-        """An argument that names an axis of the first input, counted from the first.
+        """An argument that is an axis of the first input, as a non-negative number.
 
         Args:
-            key: The argument.
+            key: Name of the argument.
         """
         return int(self.args[key]) % max(self.ndim, 1)
 
     def fixed(self, axis: int) -> int:
-        """The length of an axis of the first input, which must not be open.
+        """The length of an axis of the first input. Raises UnsupportedError if it is symbolic.
 
         Args:
             axis: The axis.
@@ -457,19 +454,19 @@ class Call:
         return int(self.shape[axis])
 
     def needs(self, opset: int) -> None:
-        """Refuse the function in old versions.
+        """Raises UnsupportedError if the operator set version is too old.
 
         Args:
-            opset: The first version that has what it needs.
+            opset: The first version with the needed operators.
         """
         if self.graph.opset < opset:
             raise self.refused(f"opset {opset} or later, got {self.graph.opset}")
 
     def refused(self, what: str) -> UnsupportedError:
-        """The error for what ONNX has no operators for.
+        """The error for a function that cannot be written.
 
         Args:
-            what: What would be needed.
+            what: The unmet expectation.
         """
         shapes = [tuple(map(int, shape)) for shape in self.shapes]
         return UnsupportedError(f"onnx.save: {self.kind} of inputs {shapes}: expected {what}")

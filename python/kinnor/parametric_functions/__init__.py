@@ -1,4 +1,4 @@
-"""Functions with parameters: layers that register their weights in the current parameter scope."""
+"""Parametric functions: layers that register their weights in the current parameter scope."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from .._suggest import absence
 
-# As in NNabla, for programs that take these from here.
+# NNabla exports these names from here as well.
 from ..initializer import ConstantInitializer as ConstantInitializer
 from ..initializer import NormalInitializer as NormalInitializer
 from ..initializer import UniformInitializer as UniformInitializer
@@ -43,7 +43,7 @@ from .recurrent import LSTMCell, lstm_cell
 from .reparametrized import spectral_norm, weight_normalization
 from .stacked import gru, lstm, rnn
 
-# As NNabla calls the same made of other functions; its tests take their gradients from there.
+# NNabla's name of its composed version, which its tests use.
 _spectral_norm_v1 = spectral_norm
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Checks of what parametric functions are given, before a parameter is made of it, and their common parameters."""
+"""Checks of arguments of parametric functions, and creation of the common parameters `W` and `b`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["applied", "bias", "check_input", "index_of_axis", "multiple", "sizes
 
 
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
-    """Refuse what is no variable or array, or has too few axes."""
+    """Raises CallError unless the input is a Variable or an NdArray, and ShapeError if it has too few axes."""
     if not isinstance(inp, (Variable, NdArray)):
         raise CallError(f"{op}: expected a Variable or an NdArray, got {type(inp).__name__}")
     if inp.ndim < min_ndim:
@@ -30,8 +30,8 @@ def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
 
 
 def index_of_axis(op: str, inp: Variable, axis: int) -> int:
-    """The place of an axis that may be negative."""
-    if type(axis) is int and 0 <= axis < inp.ndim:  # As in nearly all calls, which dynamic programs repeat.
+    """An axis of an input as a non-negative index. Raises AxisError if it is out of range."""
+    if type(axis) is int and 0 <= axis < inp.ndim:  # fast path for the common case
         return axis
     axis = whole(op, "axis", axis)
     if not -inp.ndim <= axis < inp.ndim:
@@ -40,8 +40,8 @@ def index_of_axis(op: str, inp: Variable, axis: int) -> int:
 
 
 def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = False) -> tuple[int, ...]:
-    """Positive whole numbers; a single one is accepted in place of a list where `single` says so."""
-    if single and type(value) is int and value > 0:  # As in nearly all calls.
+    """A checked tuple of positive integers. With `single`, one integer is accepted as a tuple of one."""
+    if single and type(value) is int and value > 0:  # fast path for the common case
         return (value,)
     given: Any = value
     one = as_whole(given) if single else None
@@ -61,7 +61,7 @@ def weight(
     fix_parameters: bool,
     apply_w: Callable[[Variable], Variable] | None = None,
 ) -> Variable:
-    """The parameter `W`, by default uniform in the range for input maps, output maps and kernel of `fans`."""
+    """The parameter `W`. By default it is uniform, by `calc_uniform_lim_glorot(*fans)`."""
     if w_init is None and "W" not in here():
         w_init = UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
     w = get_parameter_or_create("W", shape, w_init, True, not fix_parameters)
@@ -85,7 +85,7 @@ def bias(
 
 
 def applied(argument: str, function: Callable[[Variable], Variable] | None, parameter: Variable) -> Variable:
-    """What a function makes of a parameter; the parameter itself where there is none."""
+    """A parameter after `function`, or the parameter itself without a function."""
     if function is None:
         return parameter
     made: Variable = callee("parametric function", argument, function)(parameter)
@@ -93,7 +93,7 @@ def applied(argument: str, function: Callable[[Variable], Variable] | None, para
 
 
 def multiple(op: str, what: str, maps: int, group: int, name: str = "group") -> int:
-    """How many maps each group has; refuse numbers that do not divide."""
+    """The number of maps in each group. Raises RangeError if `maps` is not a multiple of `group`."""
     (group,) = sizes(op, name, group, single=True)
     if maps % group:
         raise RangeError(f"{op}: expected {what} to be a multiple of `{name}`, got {maps} and {group}")

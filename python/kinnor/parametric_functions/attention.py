@@ -1,4 +1,4 @@
-"""Parametric functions of sequences that look at one another: attention and transformers."""
+"""Attention and transformers as parametric functions."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def multi_head_attention(
     param_init: Mapping[str, Initializer] | None = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Attention of several heads: each target position gets an average of the values, weighted by how well keys match.
+    """Multi-head attention: each target position gets an average of the values, weighted by the match of its key.
 
     Args:
         query: Queries, shape (targets, batch, features).
         key: Keys, shape (sources, batch, features).
         value: Values, shape (sources, batch, features).
-        num_heads: Number of heads, which divides E and V.
-        dropout: Share of the attention that is dropped.
-        k_embed_dim: Length E of queries and keys in all heads together; by default the queries' features.
-        v_embed_dim: Length V of values in all heads together; by default the values' features.
+        num_heads: Number of heads; E and V are multiples of it.
+        dropout: Dropout probability of the attention weights.
+        k_embed_dim: Total length E of queries and keys over all heads; by default the queries' features.
+        v_embed_dim: Total length V of values over all heads; by default the values' features.
         out_dim: Length of the output; by default V.
         rng: Generator for the default initial values.
         with_bias: Whether to add biases.
-        add_attn_bias: Whether to add a learned key with its value to the sources.
+        add_attn_bias: Whether to append a learned key and value to the sources.
         additive_mask: Numbers to add to the attention before the softmax, shape (targets, sources).
-        key_padding_mask: 1 where a source is to be passed over, 0 elsewhere, shape (batch, sources).
+        key_padding_mask: 1 where a source is ignored, 0 elsewhere, shape (batch, sources).
         fix_parameters: Whether to use the parameters without a gradient.
         param_init: Initial values by the names of parameters; weights are uniform by default, biases zero.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         The output, shape (targets, batch, out_dim), and the weights of all heads, shape
@@ -117,7 +117,7 @@ def _output_of_heads(
     fix_parameters: bool,
     name: str | None = None,
 ) -> Variable:
-    """The output of `multi_head_attention` alone: the weights are not computed."""
+    """The output of `multi_head_attention` without the attention weights, which are not computed."""
     found: Variable = _heads(
         lambda *args, **kwargs: attended(*args, **kwargs)[0],
         query,
@@ -157,7 +157,7 @@ def _heads(
     fix_parameters: bool,
     param_init: Mapping[str, Initializer] | None,
 ) -> Any:
-    """What a function of the parameters of `multi_head_attention` gives, which are made here."""
+    """Makes the parameters of `multi_head_attention`, and returns the result of `attend` on them."""
     op = "multi_head_attention"
     for x in (query, key, value):
         check_input(op, x, min_ndim=3)
@@ -171,9 +171,11 @@ def _heads(
         raise RangeError(f"{op}: expected `param_init` for {', '.join(known)}, got one for {unknown[0]!r}")
 
     def parameter(name: str, shape: tuple[int, ...], default: Any) -> Variable:
+        """A parameter with its initial value."""
         return get_parameter_or_create(name, shape, init.get(name, default), True, not fix_parameters)
 
     def uniform(fans: tuple[int, int]) -> UniformInitializer:
+        """The default initializer for a number of inputs and outputs."""
         return UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
 
     shapes = [(query.shape[2], e), (key.shape[2], e), (value.shape[2], v), (v, out)]
@@ -227,18 +229,18 @@ def transformer(
         num_encoder_layers: Number of layers over the source.
         num_decoder_layers: Number of layers over the target.
         dim_feedforward: Number of hidden features of each layer.
-        dropout: Share that is dropped.
+        dropout: Dropout probability.
         activation: Function of the hidden features; ReLU by default.
         src_additive_mask: Added to the attention within the source, shape (sources, sources).
         tgt_additive_mask: Added to the attention within the target, shape (targets, targets).
         memory_additive_mask: Added to the attention of the target to the source, shape (targets, sources).
-        src_key_padding_mask: 1 where the source is to be passed over by itself, shape (batch, sources).
-        tgt_key_padding_mask: 1 where the target is to be passed over by itself, shape (batch, targets).
-        memory_key_padding_mask: 1 where the source is to be passed over by the target, shape (batch, sources).
+        src_key_padding_mask: 1 where the source is ignored by itself, shape (batch, sources).
+        tgt_key_padding_mask: 1 where the target is ignored by itself, shape (batch, targets).
+        memory_key_padding_mask: 1 where the source is ignored by the target, shape (batch, sources).
         rng: Generator for the default initial values.
         add_attn_bias: Whether each attention has a learned key and value.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (targets, batch, embed_dim).
@@ -317,14 +319,14 @@ def transformer_encode(
         embed_dim: Number of features.
         num_heads: Number of heads.
         dim_feedforward: Number of hidden features.
-        dropout: Share that is dropped.
+        dropout: Dropout probability.
         activation: Function of the hidden features; ReLU by default.
         src_additive_mask: Added to the attention, shape (sources, sources).
-        src_key_padding_mask: 1 where the source is to be passed over, shape (batch, sources).
+        src_key_padding_mask: 1 where the source is ignored, shape (batch, sources).
         rng: Generator for the default initial values.
         add_attn_bias: Whether the attention has a learned key and value.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the source.
@@ -367,20 +369,20 @@ def transformer_decode(
 
     Args:
         tgt: Target, shape (targets, batch, embed_dim).
-        memory: What the encoder made of the source, shape (sources, batch, embed_dim).
+        memory: Output of the encoder, shape (sources, batch, embed_dim).
         embed_dim: Number of features.
         num_heads: Number of heads.
         dim_feedforward: Number of hidden features.
-        dropout: Share that is dropped.
+        dropout: Dropout probability.
         activation: Function of the hidden features; ReLU by default.
         tgt_additive_mask: Added to the attention within the target, shape (targets, targets).
         memory_additive_mask: Added to the attention to the source, shape (targets, sources).
-        tgt_key_padding_mask: 1 where the target is to be passed over, shape (batch, targets).
-        memory_key_padding_mask: 1 where the source is to be passed over, shape (batch, sources).
+        tgt_key_padding_mask: 1 where the target is ignored, shape (batch, targets).
+        memory_key_padding_mask: 1 where the source is ignored, shape (batch, sources).
         rng: Generator for the default initial values.
         add_attn_bias: Whether each attention has a learned key and value.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the target.
@@ -395,7 +397,7 @@ def transformer_decode(
 
 
 class _Layer:
-    """What layers over source and target have in common."""
+    """The parts of an encoder or decoder layer, whose parameter names start with `prefix`."""
 
     def __init__(
         self, prefix: str, dropout: float, rng: RandomState | None, add_attn_bias: bool, fix_parameters: bool
@@ -413,7 +415,7 @@ class _Layer:
         name: str,
         place: int,
     ) -> Variable:
-        """`x` and what it finds in the memory, normalized."""
+        """Attention of `x` to the memory, with residual connection and layer normalization."""
         found = _output_of_heads(
             x,
             memory,
@@ -436,21 +438,21 @@ class _Layer:
         activation: Callable[[Variable], Variable] | None,
         place: int,
     ) -> Variable:
-        """`x` and what two affine transformations make of each position, normalized."""
+        """The feed-forward part: two affine layers, with residual connection and layer normalization."""
         hidden = (activation or F.relu)(self.affine(x, dim_feedforward, 1))
         return self.normalized(x + self.dropped(self.affine(self.dropped(hidden), embed_dim, 2)), place)
 
     def affine(self, x: Variable, outputs: int, place: int) -> Variable:
-        """An affine transformation of each position."""
+        """Affine layer number `place`, applied to each position."""
         name = f"{self.prefix}_affine{place}"
         return affine(x, outputs, base_axis=2, rng=self.rng, fix_parameters=self.fix_parameters, name=name)
 
     def dropped(self, x: Variable) -> Variable:
-        """`x` with a share of it dropped."""
+        """`x` after dropout."""
         return F.dropout(x, self.dropout) if self.dropout > 0 else x
 
     def normalized(self, x: Variable, place: int) -> Variable:
-        """Each position normalized."""
+        """Layer normalization number `place`, applied to each position."""
         name = f"{self.prefix}_layer_norm{place}"
         made: Variable = layer_normalization(x, batch_axis=(0, 1), fix_parameters=self.fix_parameters, name=name)
         return made

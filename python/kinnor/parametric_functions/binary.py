@@ -1,4 +1,4 @@
-"""Parametric functions whose weights are signs or powers of two."""
+"""Layers with binary weights, and layers with weights gradually quantized to powers of two."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def binary_connect_affine(
 ) -> Variable:
     """Affine transformation by the signs of the weight: `y = x sign(W) + b`.
 
-    Gradients reach the weight in full precision as if it had been used; solvers train that.
+    The gradient is passed unchanged to the weight in full precision, which solvers train.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
-        quantize_zero_to: What a weight of exactly zero becomes: 1, -1 or 0.
+        quantize_zero_to: Binary value of weights that are exactly zero: 1, -1 or 0.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         wb_init: Initial binary weight, which the first run overwrites; by default uniform.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -107,25 +107,25 @@ def binary_connect_convolution(
 ) -> Variable:
     """Convolution by the signs of the weight: `y = x * sign(W) + b`.
 
-    Gradients reach the weight in full precision as if it had been used; solvers train that.
+    The gradient is passed unchanged to the weight in full precision, which solvers train.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
-        quantize_zero_to: What a weight of exactly zero becomes: 1, -1 or 0.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
+        quantize_zero_to: Binary value of weights that are exactly zero: 1, -1 or 0.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         wb_init: Initial binary weight, which the first run overwrites; by default uniform.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -165,20 +165,20 @@ def binary_weight_affine(
 ) -> Variable:
     """Affine transformation by the signs of the weight and a scale for each output: `y = alpha x sign(W) + b`.
 
-    Gradients reach the weight in full precision as if it had been used; solvers train that.
+    The gradient is passed unchanged to the weight in full precision, which solvers train.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
-        quantize_zero_to: What a weight of exactly zero becomes: 1, -1 or 0.
+        quantize_zero_to: Binary value of weights that are exactly zero: 1, -1 or 0.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         wb_init: Initial binary weight, which the first run overwrites; by default uniform.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -223,25 +223,25 @@ def binary_weight_convolution(
 ) -> Variable:
     """Convolution by the signs of the weight and a scale for each output: `y = alpha x * sign(W) + b`.
 
-    Gradients reach the weight in full precision as if it had been used; solvers train that.
+    The gradient is passed unchanged to the weight in full precision, which solvers train.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
-        quantize_zero_to: What a weight of exactly zero becomes: 1, -1 or 0.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
+        quantize_zero_to: Binary value of weights that are exactly zero: 1, -1 or 0.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         wb_init: Initial binary weight, which the first run overwrites; by default uniform.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -262,7 +262,7 @@ def binary_weight_convolution(
     "inq_affine",
     [
         ("W", "Weight in full precision", "(inputs, *n_outmaps)", True),
-        ("I", "Marks of the weights that are fixed", "(inputs, *n_outmaps)", False),
+        ("I", "Mask of fixed weights", "(inputs, *n_outmaps)", False),
         ("b", "Bias", "n_outmaps", True),
     ],
 )
@@ -284,24 +284,24 @@ def inq_affine(
 ) -> Variable:
     """Affine transformation whose weights become powers of two, step by step.
 
-    After each of `inq_iterations` forward runs more weights are rounded and fixed; the others go on being trained.
+    After each of `inq_iterations` forward runs, more weights are rounded and fixed. Training continues for the others.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
-        num_bits: Bits of a weight that has been fixed, one of them for zero.
-        inq_iterations: Forward runs after which half of the weights that are still free are fixed; at the last one,
+        num_bits: Number of bits of a fixed weight, including one for zero.
+        inq_iterations: Numbers of forward runs after which half of the free weights are fixed; after the last one,
             all.
-        selection_algorithm: Which weights are fixed first: `largest_abs` or `random`.
-        seed: Seed of the random selection; -1 for one that differs.
+        selection_algorithm: Order in which weights are fixed: `largest_abs` or `random`.
+        seed: Seed of the random selection; -1 for a different seed each time.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
-        i_init: Initial marks of the weights that are fixed; by default none are.
+        i_init: Initial mask of fixed weights; by default no weight is fixed.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -320,7 +320,7 @@ def inq_affine(
     "inq_conv",
     [
         ("W", "Weight in full precision", "(outmaps, inmaps, *kernel)", True),
-        ("I", "Marks of the weights that are fixed", "(outmaps, inmaps, *kernel)", False),
+        ("I", "Mask of fixed weights", "(outmaps, inmaps, *kernel)", False),
         ("b", "Bias", "(outmaps,)", True),
     ],
 )
@@ -347,29 +347,29 @@ def inq_convolution(
 ) -> Variable:
     """Convolution whose weights become powers of two, step by step.
 
-    After each of `inq_iterations` forward runs more weights are rounded and fixed; the others go on being trained.
+    After each of `inq_iterations` forward runs, more weights are rounded and fixed. Training continues for the others.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
-        num_bits: Bits of a weight that has been fixed, one of them for zero.
-        inq_iterations: Forward runs after which half of the weights that are still free are fixed; at the last one,
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
+        num_bits: Number of bits of a fixed weight, including one for zero.
+        inq_iterations: Numbers of forward runs after which half of the free weights are fixed; after the last one,
             all.
-        selection_algorithm: Which weights are fixed first: `largest_abs` or `random`.
-        seed: Seed of the random selection; -1 for one that differs.
+        selection_algorithm: Order in which weights are fixed: `largest_abs` or `random`.
+        seed: Seed of the random selection; -1 for a different seed each time.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
-        i_init: Initial marks of the weights that are fixed; by default none are.
+        i_init: Initial mask of fixed weights; by default no weight is fixed.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).

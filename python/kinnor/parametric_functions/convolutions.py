@@ -1,4 +1,4 @@
-"""Parametric functions with a neighbourhood: convolutions and their transposes."""
+"""Convolutions and transposed convolutions as parametric functions."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def convolution(
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         channel_last: Whether the channels are the last axis.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
         apply_w: Function that is applied to the filters before use.
         apply_b: Function that is applied to the bias before use.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -99,22 +99,22 @@ def depthwise_convolution(
     with_bias: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Convolution of each channel with filters of its own: `y[o, p] = sum_k W[o, k] x[o / multiplier, p + k] + b[o]`.
+    """Convolution of each channel with separate filters: `y[o, p] = sum_k W[o, k] x[o / multiplier, p + k] + b[o]`.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
         kernel: Shape of the filters.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
         multiplier: Number of filters for each channel.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, inmaps * multiplier, *spatial of the output).
@@ -159,27 +159,27 @@ def deconvolution(
     apply_b: Callable[[Variable], Variable] | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Transposed convolution: what the gradient of `convolution` does to its output, plus `b`.
+    """Transposed convolution: the map of `convolution`'s gradient from output to input, plus `b`.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of output maps.
         kernel: Shape of the filters.
-        pad: Values to cut off at both ends of each spatial axis of the output; by default none.
-        stride: Distance of neighbouring inputs in the output; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are treated apart.
+        pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         channel_last: Whether the channels are the last axis.
         output_padding: Size to add to each spatial axis of the output at its end; by default none.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
         apply_w: Function that is applied to the filters before use.
         apply_b: Function that is applied to the bias before use.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -214,22 +214,22 @@ def depthwise_deconvolution(
     with_bias: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Transposed depthwise convolution: what the gradient of `depthwise_convolution` does to its output, plus `b`.
+    """Transposed depthwise convolution: the map of `depthwise_convolution`'s gradient from output to input, plus `b`.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
         kernel: Shape of the filters.
-        pad: Values to cut off at both ends of each spatial axis of the output; by default none.
-        stride: Distance of neighbouring inputs in the output; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        divisor: Number of input maps that are summed up to an output map.
+        pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        divisor: Number of input maps that are summed into each output map.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, inmaps / divisor, *spatial of the output).
@@ -272,29 +272,29 @@ def deformable_convolution(
     apply_b: Callable[[Variable], Variable] | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Convolution of images whose taps are moved, each by an offset of its own, and weighted.
+    """Deformable convolution of images: each tap is shifted by an offset, and weighted by a mask.
 
     Args:
         inp: Input, shape (*batch, inmaps, height, width).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
-        offset: How far each tap is moved, shape (*batch, 2 * deformable_group * taps, *spatial of the output).
+        offset: Offset of each tap, shape (*batch, 2 * deformable_group * taps, *spatial of the output).
         mask: Weight of each tap, shape (*batch, deformable_group * taps, *spatial of the output); by default 1.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
-        deformable_group: Number of groups of channels that have offsets of their own.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
+        deformable_group: Number of groups of channels with separate offsets.
         channel_last: Whether the channels are the last axis.
         w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `w_init`.
         with_bias: Whether to add a bias.
         apply_w: Function that is applied to the filters before use.
         apply_b: Function that is applied to the bias before use.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -315,5 +315,6 @@ def deformable_convolution(
 
 
 def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:
+    """The number of channels of a checked input."""
     check_input(op, inp)
     return inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]

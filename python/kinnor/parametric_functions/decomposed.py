@@ -1,4 +1,4 @@
-"""Parametric functions with weights in factors, which take fewer parameters and multiplications than the product."""
+"""Layers with factorized weights, which need fewer parameters and multiplications."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def svd_affine(
     with_bias: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Affine transformation by a weight in two factors: `y = x U V + b`.
+    """Affine transformation with a weight in two factors: `y = x U V + b`.
 
-    At first they are the best factors of rank r of the initial weight, from its singular value decomposition.
+    Initially they are the best rank-r factors of a weight, from its singular value decomposition.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         r: Rank.
         base_axis: First axis of the inputs.
-        uv_init: Initial weight to take apart; by default uniform, `calc_uniform_lim_glorot`.
+        uv_init: Initial weight to factorize; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `uv_init`.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -70,6 +70,7 @@ def svd_affine(
     matrix, r = Matrix(op, inp, n_outmaps, base_axis), count(op, "r", r)
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         u, s, v = np.linalg.svd(_whole(op, matrix, uv_init, rng).reshape(matrix.shape[0], -1), full_matrices=False)
         return {"U": (u * s)[:, :r], "V": v[:r].reshape(-1, *matrix.maps)}
 
@@ -102,9 +103,9 @@ def svd_convolution(
     with_bias: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Convolution by filters in two factors: r filters of each input map, then combinations of them.
+    """Convolution with filters in two factors: r filters for each input map, then combinations of them.
 
-    At first they are the best factors of the initial filters, from a singular value decomposition for each input map.
+    Initially they are the best rank-r factors of filters, from a singular value decomposition for each input map.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
@@ -112,15 +113,15 @@ def svd_convolution(
         kernel: Shape of the filters; (3, 3) for images.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        uv_init: Initial filters to take apart; by default uniform, `calc_uniform_lim_glorot`.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        uv_init: Initial filters to factorize; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `uv_init`.
         with_bias: Whether to add a bias.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -130,6 +131,7 @@ def svd_convolution(
     (out, inmaps, *taps), ones = filters.shape, (1,) * len(filters.shape[2:])
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         whole = _whole(op, filters, uv_init, rng).reshape(out, inmaps, -1).transpose(1, 2, 0)
         u, s, v = np.linalg.svd(whole, full_matrices=False)  # For each input map.
         u, v = (u * s[:, None])[:, :, :r], v[:, :r]
@@ -173,9 +175,9 @@ def cpd3_convolution(
     lambda_reg: float = 0.0,
     name: str | None = None,
 ) -> Variable:
-    """Convolution by filters in three factors: combinations of input maps, a filter for each, combinations of these.
+    """Convolution with filters in three factors: combinations of input maps, one filter each, combinations of these.
 
-    At first they are factors of the initial filters, from a canonical polyadic decomposition.
+    Initially they are factors of filters, from a canonical polyadic decomposition.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
@@ -183,18 +185,18 @@ def cpd3_convolution(
         kernel: Shape of the filters; (3, 3) for images.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        oik_init: Initial filters to take apart; by default uniform, `calc_uniform_lim_glorot`.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        oik_init: Initial filters to factorize; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default of `oik_init` and for the decomposition.
         with_bias: Whether to add a bias.
-        max_iter: Iterations of the decomposition at most.
-        stopping_criterion: Change of the fit below which it ends.
+        max_iter: Largest number of iterations of the decomposition.
+        stopping_criterion: The decomposition stops if the fit changes by less.
         lambda_reg: Weight of an L2 penalty on the factors.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -207,6 +209,7 @@ def cpd3_convolution(
     (out, inmaps, *taps), ones = filters.shape, (1,) * len(filters.shape[2:])
 
     def factors() -> dict[str, NDArray[Any]]:
+        """The initial factors."""
         from ..utils.factorization import cpd
 
         whole = _whole(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))
@@ -228,7 +231,7 @@ def cpd3_convolution(
 
 
 def _whole(op: str, weights: Weights, init: Initializer | None, rng: RandomState | None) -> NDArray[Any]:
-    """The weight to take apart."""
+    """The initial weight to factorize."""
     given = weights.initializer(init, rng)
     found = np.asarray(given if isinstance(given, np.ndarray) else given(list(weights.shape)))
     if found.size != prod(weights.shape):
@@ -237,7 +240,7 @@ def _whole(op: str, weights: Weights, init: Initializer | None, rng: RandomState
 
 
 def _factors(op: str, shapes: dict[str, tuple[int, ...]], make: Any, fix_parameters: bool) -> list[Variable]:
-    """Factors as parameters; they are made together, if one of them is not there."""
+    """The factors as parameters. If one of them is missing, all are made by `make`."""
     if any(get_parameter(name) is None for name in shapes):
         for name, values in make().items():
             if values.shape != shapes[name]:

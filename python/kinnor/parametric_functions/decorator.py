@@ -1,7 +1,4 @@
-"""What makes a function parametric: a parameter scope of its own and an argument `name`.
-
-Knows signatures, docstrings and scopes; knows no particular function.
-"""
+"""The decorator of parametric functions: it adds a parameter scope and the argument `name`."""
 
 from __future__ import annotations
 
@@ -29,21 +26,22 @@ def parametric_function_api(
 ) -> Callable[[F], F]:
     """Make a function parametric: its parameters are registered in the scope `[name/]scope_name`.
 
-    The function gets a last argument `name=None`. It may declare that argument itself, which type checkers
-    then see, and has no other use for it. What a call has registered is forgotten if the call fails.
+    The function gets a last argument `name=None`. It may declare that argument for type checkers, but does not receive
+    it. If a call fails, the parameters that it has registered are removed.
 
     Args:
         scope_name: Name of the scope; by default the name of the function.
         param_desc: For the docstring, a tuple (name, meaning, shape, need_grad) for each parameter.
 
     Returns:
-        A decorator for a function that takes `fix_parameters`.
+        A decorator for a function with an argument `fix_parameters`.
 
     Raises:
-        TypeError: If the decorated function has no argument `fix_parameters`, or others than plain ones.
+        TypeError: If the decorated function has no argument `fix_parameters`, or has variadic or keyword-only ones.
     """
 
     def decorate(function: F) -> F:
+        """Decorates a function."""
         signature = _with_name(function)
         place = len(signature.parameters) - 1
         scope = function.__name__ if scope_name is None else scope_name
@@ -51,6 +49,7 @@ def parametric_function_api(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Calls the function in its parameter scope."""
             if len(args) <= place:
                 name = kwargs.pop("name", None)
             elif len(args) == place + 1 and "name" not in kwargs:
@@ -99,7 +98,7 @@ def _with_name(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def _document(function: Callable[..., Any], scope: str, described: Sequence[ParameterDescription]) -> str:
-    """The docstring of a function with what it registers."""
+    """The docstring of a function with the list of its parameters appended."""
     text = inspect.cleandoc(function.__doc__ or f"{function.__name__}.")
     rows = [
         f"    {scope}/{name}: {meaning.rstrip('.')}, shape {shape}{'' if need_grad else ', needs no gradient'}."

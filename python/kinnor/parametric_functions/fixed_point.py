@@ -1,4 +1,4 @@
-"""Parametric functions with fixed-point weights and biases."""
+"""Layers with weights and biases quantized to fixed-point numbers."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def fixed_point_quantized_affine(
 ) -> Variable:
     """Affine transformation with a weight and a bias rounded to fixed-point numbers.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
@@ -65,16 +65,16 @@ def fixed_point_quantized_affine(
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        sign_w: Whether numbers of the weight have a sign.
-        n_w: Bits of a number of the weight, its sign among them.
-        delta_w: Step between neighbouring numbers of the weight.
+        sign_w: Whether quantized weights are signed.
+        n_w: Number of bits of a weight, including the sign.
+        delta_w: Step between quantized weights.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        sign_b: Whether numbers of the bias have a sign.
-        n_b: Bits of a number of the bias, its sign among them.
-        delta_b: Step between neighbouring numbers of the bias.
+        sign_b: Whether quantized biases are signed.
+        n_b: Number of bits of a bias, including the sign.
+        delta_b: Step between quantized biases.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -153,34 +153,34 @@ def fixed_point_quantized_convolution(
 ) -> Variable:
     """Convolution with a weight and a bias rounded to fixed-point numbers.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         channel_last: Whether the channels are the last axis.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        sign_w: Whether numbers of the weight have a sign.
-        n_w: Bits of a number of the weight, its sign among them.
-        delta_w: Step between neighbouring numbers of the weight.
+        sign_w: Whether quantized weights are signed.
+        n_w: Number of bits of a weight, including the sign.
+        delta_w: Step between quantized weights.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        sign_b: Whether numbers of the bias have a sign.
-        n_b: Bits of a number of the bias, its sign among them.
-        delta_b: Step between neighbouring numbers of the bias.
+        sign_b: Whether quantized biases are signed.
+        n_b: Number of bits of a bias, including the sign.
+        delta_b: Step between quantized biases.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).

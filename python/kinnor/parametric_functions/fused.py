@@ -1,4 +1,4 @@
-"""Parametric normalizations that do more in one: an addition and an activation, several processes, a mean alone."""
+"""Further normalizations: batch normalization fused with an activation or over processes, and mean subtraction."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def fused_batch_normalization(
     no_bias: bool = False,
     name: str | None = None,
 ) -> Normalized:
-    """Batch normalization, addition and activation in one: `y = f(batch_normalization(x) + z)`.
+    """Fused batch normalization, addition and activation: `y = f(batch_normalization(x) + z)`.
 
     Args:
         inp: Input, any shape.
-        z: What is added, shape of the input; by default nothing.
-        axes: Axes that have statistics of their own; the channels.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
+        z: Array to add before the activation, shape of the input; by default none.
+        axes: Axes with separate statistics, usually the channels.
+        decay_rate: Weight of the old running statistics in an update.
+        eps: Small number added to the variance.
         batch_stat: Whether to use the statistics of the batch; True for training, False for evaluation.
         nonlinearity: The activation: `relu`, or the empty string for none.
         output_stat: Whether to return mean and variance of the batch, too.
@@ -60,7 +60,7 @@ def fused_batch_normalization(
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -85,22 +85,22 @@ def sync_batch_normalization(
     no_bias: bool = False,
     name: str | None = None,
 ) -> Normalized:
-    """Batch normalization with statistics over the batches of several processes.
+    """Batch normalization with statistics over the batches of all processes.
 
     Args:
         inp: Input, any shape.
         comm: The communicator of the processes.
         group: Name of the group of processes.
-        axes: Axes that have statistics of their own; the channels.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
+        axes: Axes with separate statistics, usually the channels.
+        decay_rate: Weight of the old running statistics in an update.
+        eps: Small number added to the variance.
         batch_stat: Whether to use the statistics of the batches; True for training, False for evaluation.
         output_stat: Whether to return mean and variance of the batches, too.
         fix_parameters: Whether to use shift and scale without a gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -113,7 +113,7 @@ def sync_batch_normalization(
     "mean_subtraction",
     [
         ("mean", "Running mean", "of the input from base_axis", False),
-        ("t", "Number of batches that it is the mean of", "(1,)", False),
+        ("t", "Number of batches in the mean", "(1,)", False),
     ],
 )
 def mean_subtraction(
@@ -123,14 +123,14 @@ def mean_subtraction(
     fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The input less the mean of all batches so far: centred inputs, without a look at them beforehand.
+    """The input minus the running mean over all batches so far.
 
     Args:
         inp: Input, shape (*batch, *features).
         base_axis: First axis of the features.
-        update_running_mean: Whether a run counts this batch; False for evaluation.
-        fix_parameters: Without effect: nothing is trained.
-        name: Name of a scope around the parameters.
+        update_running_mean: Whether a run includes its batch in the mean; False for evaluation.
+        fix_parameters: No effect: nothing is trained.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input.

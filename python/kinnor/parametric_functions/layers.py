@@ -1,4 +1,4 @@
-"""Parametric functions without a neighbourhood: affine, embed, prelu."""
+"""Basic parametric functions: `affine`, `embed` and `prelu`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def affine(
     """Affine transformation, also called fully connected or dense layer: `y = x W + b`.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
@@ -55,7 +55,7 @@ def affine(
         with_bias: Whether to add a bias.
         apply_w: Function that is applied to the weight before use.
         apply_b: Function that is applied to the bias before use.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -87,7 +87,7 @@ def embed(
         initializer: Initial vectors; by default uniform from -sqrt(3) to sqrt(3), which has variance 1.
         fix_parameters: Whether to use the vectors without a gradient.
         apply_w: Function that is applied to the vectors before use.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*inp.shape, n_features).
@@ -119,7 +119,7 @@ def prelu(
         shared: Whether all channels have one slope.
         fix_parameters: Whether to use the slope without a gradient.
         slope_init: Initial slope; by default 0.25.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input.

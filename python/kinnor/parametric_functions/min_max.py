@@ -1,4 +1,4 @@
-"""Parametric functions whose weights and biases are rounded to steps of a range."""
+"""Quantization to equal steps of a range, and layers with such weights and biases."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["min_max_quantize", "min_max_quantized_affine", "min_max_quantized_co
 @parametric_function_api(
     "min_max_quantize",
     [
-        ("qr_min", "Least number", "of `ql_min`", False),
-        ("qr_max", "Greatest number", "of `ql_max`", False),
+        ("qr_min", "Minimum of the range", "of `ql_min`", False),
+        ("qr_max", "Maximum of the range", "of `ql_max`", False),
     ],
 )
 def min_max_quantize(
@@ -46,22 +46,22 @@ def min_max_quantize(
     outputs: list[NdArray] | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Rounding to equal steps between two numbers, which are trained, given by the input, or averaged.
+    """Rounding to equal steps of a range. The range is trained, taken from the input, or a moving average of it.
 
     Args:
         x: Input, any shape.
-        ql_min: Least level, or a variable of levels.
-        ql_max: Greatest level, or a variable of levels.
-        decay: How much of the range a step keeps, with `ema`.
-        x_min_max: Whether the range is that of the input's values, not a trained one.
-        ema: Whether the range of the input is averaged over steps, with `x_min_max`.
+        ql_min: Smallest quantization level, or a variable of levels.
+        ql_max: Largest quantization level, or a variable of levels.
+        decay: Weight of the old range in an update, with `ema`.
+        x_min_max: Whether to use the current range of the input instead of a trained one.
+        ema: Whether to use a moving average of the input's range, with `x_min_max`.
         ste_fine_grained: Whether gradients are zero where the input was clipped.
-        eps: The range is at least this wide.
-        qr_min_init: Initial least number; by default -6.
-        qr_max_init: Initial greatest number; by default 6.
+        eps: Smallest width of the range.
+        qr_min_init: Initial minimum; by default -6.
+        qr_max_init: Initial maximum; by default 6.
         fix_parameters: Whether to use the parameters without a gradient.
         outputs: An array to write the result to.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Array of the shape of the input.
@@ -91,7 +91,7 @@ def min_max_quantize(
         (
             "min_max_quantize_{w,b}/min_max_quantize/qr_{min,max}",
             "Range of weight and bias",
-            "one element, with the axes of what it is for",
+            "(1, ..., 1), with the axes of weight or bias",
             True,
         ),
     ],
@@ -122,12 +122,12 @@ def min_max_quantized_affine(
     eps: float = 0.01,
     name: str | None = None,
 ) -> Variable:
-    """Affine transformation with a weight and a bias rounded to steps between a least and a greatest number.
+    """Affine transformation with a weight and a bias rounded to equal steps between a minimum and a maximum.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
@@ -136,21 +136,21 @@ def min_max_quantized_affine(
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        ql_min_w: Least level of the weight.
-        ql_max_w: Greatest level of the weight.
-        w_min_max: Whether the range is that of the weight's values, not a trained one.
-        qr_min_w_init: Initial least number of the weight; by default -2.
-        qr_max_w_init: Initial greatest number of the weight; by default 2.
+        ql_min_w: Smallest quantization level of the weight.
+        ql_max_w: Largest quantization level of the weight.
+        w_min_max: Whether to use the current range of the weight instead of a trained one.
+        qr_min_w_init: Initial minimum of the weight; by default -2.
+        qr_max_w_init: Initial maximum of the weight; by default 2.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        ql_min_b: Least level of the bias.
-        ql_max_b: Greatest level of the bias.
-        b_min_max: Whether the range is that of the bias's values, not a trained one.
-        qr_min_b_init: Initial least number of the bias; by default -6.
-        qr_max_b_init: Initial greatest number of the bias; by default 6.
+        ql_min_b: Smallest quantization level of the bias.
+        ql_max_b: Largest quantization level of the bias.
+        b_min_max: Whether to use the current range of the bias instead of a trained one.
+        qr_min_b_init: Initial minimum of the bias; by default -6.
+        qr_max_b_init: Initial maximum of the bias; by default 6.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        eps: A range is at least this wide.
-        name: Name of a scope around the parameters.
+        eps: Smallest width of a range.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -217,7 +217,7 @@ def min_max_quantized_affine(
         (
             "min_max_quantize_{w,b}/min_max_quantize/qr_{min,max}",
             "Range of weight and bias",
-            "one element, with the axes of what it is for",
+            "(1, ..., 1), with the axes of weight or bias",
             True,
         ),
     ],
@@ -254,41 +254,41 @@ def min_max_quantized_convolution(
     eps: float = 0.01,
     name: str | None = None,
 ) -> Variable:
-    """Convolution with a weight and a bias rounded to steps between a least and a greatest number.
+    """Convolution with a weight and a bias rounded to equal steps between a minimum and a maximum.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         channel_last: Whether the channels are the last axis.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        ql_min_w: Least level of the weight.
-        ql_max_w: Greatest level of the weight.
-        w_min_max: Whether the range is that of the weight's values, not a trained one.
-        qr_min_w_init: Initial least number of the weight; by default -2.
-        qr_max_w_init: Initial greatest number of the weight; by default 2.
+        ql_min_w: Smallest quantization level of the weight.
+        ql_max_w: Largest quantization level of the weight.
+        w_min_max: Whether to use the current range of the weight instead of a trained one.
+        qr_min_w_init: Initial minimum of the weight; by default -2.
+        qr_max_w_init: Initial maximum of the weight; by default 2.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        ql_min_b: Least level of the bias.
-        ql_max_b: Greatest level of the bias.
-        b_min_max: Whether the range is that of the bias's values, not a trained one.
-        qr_min_b_init: Initial least number of the bias; by default -6.
-        qr_max_b_init: Initial greatest number of the bias; by default 6.
+        ql_min_b: Smallest quantization level of the bias.
+        ql_max_b: Largest quantization level of the bias.
+        b_min_max: Whether to use the current range of the bias instead of a trained one.
+        qr_min_b_init: Initial minimum of the bias; by default -6.
+        qr_max_b_init: Initial maximum of the bias; by default 6.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        eps: A range is at least this wide.
-        name: Name of a scope around the parameters.
+        eps: Smallest width of a range.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
@@ -346,7 +346,7 @@ def min_max_quantized_convolution(
 
 
 def _level(op: str, x: Variable, name: str, level: Any) -> Variable:
-    """A level as a parameter, unless it is a variable."""
+    """A quantization level as a parameter, or the variable that was given."""
     if isinstance(level, (int, float)):
         return get_parameter_or_create(name, (1,) * x.ndim, np.array(level).reshape((1,) * x.ndim), False, False)
     check_input(op, level, min_ndim=0)

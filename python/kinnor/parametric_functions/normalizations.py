@@ -1,4 +1,4 @@
-"""Parametric normalizations: a mean and a deviation taken out, a learned shift and scale put in."""
+"""Normalizations with learned shift and scale as parametric functions."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def batch_normalization(
 ) -> Normalized:
     """Batch normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics over all axes but `axes`.
 
-    With `batch_stat` the statistics are those of the batch, and a forward run moves the running ones towards them:
-    `mean <- decay_rate mean + (1 - decay_rate) batch mean`. Without it the running ones are used.
+    With `batch_stat` the batch's statistics are used, and a forward run updates the running statistics:
+    `mean <- decay_rate mean + (1 - decay_rate) batch mean`. Without it the running statistics are used.
 
     Args:
         inp: Input, any shape.
-        axes: Axes that have statistics of their own; the channels.
-        decay_rate: How much of the running statistics a step keeps.
-        eps: Small number that keeps the root away from 0.
+        axes: Axes with separate statistics, usually the channels.
+        decay_rate: Weight of the old running statistics in an update.
+        eps: Small number added to the variance.
         batch_stat: Whether to use the statistics of the batch; True for training, False for evaluation.
         output_stat: Whether to return mean and variance of the batch, too.
         fix_parameters: Whether to use shift and scale without a gradient.
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -100,13 +100,13 @@ def layer_normalization(
     Args:
         inp: Input, any shape.
         batch_axis: Axis or axes of the samples.
-        eps: Small number that keeps the root away from 0.
+        eps: Small number added to the variance.
         output_stat: Whether to return mean and variance, too.
         fix_parameters: Whether to use shift and scale without a gradient.
         param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -147,13 +147,13 @@ def instance_normalization(
         inp: Input, any shape.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Small number that keeps the root away from 0.
+        eps: Small number added to the variance.
         output_stat: Whether to return mean and variance, too.
         fix_parameters: Whether to use shift and scale without a gradient.
         param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -194,13 +194,13 @@ def group_normalization(
         num_groups: Number of groups; the number of channels is a multiple of it.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Small number that keeps the root away from 0.
+        eps: Small number added to the variance.
         output_stat: Whether to return mean and variance, too.
         fix_parameters: Whether to use shift and scale without a gradient.
         param_init: Initial values for `beta` and `gamma`; by default 0 and 1.
         no_scale: Whether to leave out the scale.
         no_bias: Whether to leave out the shift.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
@@ -224,7 +224,7 @@ def statistics(
     no_scale: bool,
     no_bias: bool,
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
-    """Shift, scale, running mean and running variance of a batch normalization."""
+    """The parameters of a batch normalization: shift, scale, running mean and running variance."""
     shape = _kept(op, inp, axes)
     init = _known(op, param_init, ("beta", "gamma", "mean", "var"))
     beta, gamma = _shift_and_scale(shape, init, fix_parameters, no_scale, no_bias)
@@ -233,7 +233,7 @@ def statistics(
 
 
 def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
-    """The shape of the input on some axes, 1 on the others."""
+    """The input's shape with all axes except `axes` set to 1."""
     check_input(op, inp)
     kept = [index_of_axis(op, inp, axis) for axis in axes]
     return [size if axis in kept else 1 for axis, size in enumerate(inp.shape)]
@@ -242,6 +242,7 @@ def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
 def _known(
     op: str, param_init: Mapping[str, Initializer] | None, names: tuple[str, ...] = ("beta", "gamma")
 ) -> Mapping[str, Initializer]:
+    """The checked argument `param_init`. Raises RangeError for unknown names."""
     init = param_init or {}
     unknown = [key for key in init if key not in names]
     if unknown:
@@ -252,6 +253,7 @@ def _known(
 def _shift_and_scale(
     shape: list[int], init: Mapping[str, Initializer], fix_parameters: bool, no_scale: bool, no_bias: bool
 ) -> tuple[Variable | None, Variable | None]:
+    """The parameters `beta` and `gamma`, or None for omitted ones."""
     beta = None if no_bias else _parameter("beta", shape, init, True, not fix_parameters)
     gamma = None if no_scale else _parameter("gamma", shape, init, True, not fix_parameters)
     return beta, gamma
@@ -260,5 +262,6 @@ def _shift_and_scale(
 def _parameter(
     name: str, shape: list[int], init: Mapping[str, Initializer], need_grad: bool, as_need_grad: bool
 ) -> Variable:
+    """A parameter of a normalization with its initial value."""
     initializer = init[name] if name in init else ConstantInitializer(_DEFAULTS[name])
     return get_parameter_or_create(name, shape, initializer, need_grad, as_need_grad)

@@ -1,4 +1,4 @@
-"""Parametric functions whose weights and biases are powers of two."""
+"""Layers with weights and biases quantized to powers of two."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def pow2_quantized_affine(
 ) -> Variable:
     """Affine transformation with a weight and a bias rounded to powers of two.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
@@ -67,18 +67,18 @@ def pow2_quantized_affine(
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        sign_w: Whether numbers of the weight have a sign.
-        with_zero_w: Whether zero is among the numbers of the weight.
-        n_w: Bits of a number of the weight, those of its sign and of zero among them.
-        m_w: The largest power of the weight is `2**m`.
+        sign_w: Whether quantized weights are signed.
+        with_zero_w: Whether quantized weights can be zero.
+        n_w: Number of bits of a weight, including the bits for sign and zero.
+        m_w: Exponent of the largest quantized weight, `2**m_w`.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        sign_b: Whether numbers of the bias have a sign.
-        with_zero_b: Whether zero is among the numbers of the bias.
-        n_b: Bits of a number of the bias, those of its sign and of zero among them.
-        m_b: The largest power of the bias is `2**m`.
+        sign_b: Whether quantized biases are signed.
+        with_zero_b: Whether quantized biases can be zero.
+        n_b: Number of bits of a bias, including the bits for sign and zero.
+        m_b: Exponent of the largest quantized bias, `2**m_b`.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -160,35 +160,35 @@ def pow2_quantized_convolution(
 ) -> Variable:
     """Convolution with a weight and a bias rounded to powers of two.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         quantize_w: Whether to quantize the weight.
-        with_zero_w: Whether zero is among the numbers of the weight.
-        sign_w: Whether numbers of the weight have a sign.
-        n_w: Bits of a number of the weight, those of its sign and of zero among them.
-        m_w: The largest power of the weight is `2**m`.
+        with_zero_w: Whether quantized weights can be zero.
+        sign_w: Whether quantized weights are signed.
+        n_w: Number of bits of a weight, including the bits for sign and zero.
+        m_w: Exponent of the largest quantized weight, `2**m_w`.
         ste_fine_grained_w: Whether gradients of the weight are zero where it was clipped.
         quantize_b: Whether to quantize the bias.
-        with_zero_b: Whether zero is among the numbers of the bias.
-        sign_b: Whether numbers of the bias have a sign.
-        n_b: Bits of a number of the bias, those of its sign and of zero among them.
-        m_b: The largest power of the bias is `2**m`.
+        with_zero_b: Whether quantized biases can be zero.
+        sign_b: Whether quantized biases are signed.
+        n_b: Number of bits of a bias, including the bits for sign and zero.
+        m_b: Exponent of the largest quantized bias, `2**m_b`.
         ste_fine_grained_b: Whether gradients of the bias are zero where it was clipped.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).

@@ -1,4 +1,4 @@
-"""Parametric functions of whose weights and biases the smallest are zero."""
+"""Layers with pruned weights and biases."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def pruned_affine(
     rate_b: float = 0.9,
     name: str | None = None,
 ) -> Variable:
-    """Affine transformation with a weight and a bias of which the smallest values are set to zero.
+    """Affine transformation with pruned weight and bias: the smallest values are set to zero.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
-        inp: Input, shape (*batch, *inputs); the axes from `base_axis` are taken as one.
+        inp: Input, shape (*batch, *inputs); the axes from `base_axis` on are flattened.
         n_outmaps: Number of outputs, or their shape.
         base_axis: First axis of the inputs.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
@@ -62,7 +62,7 @@ def pruned_affine(
         rate_w: Share of the weight that is set to zero.
         prune_b: Whether to prune the bias.
         rate_b: Share of the bias that is set to zero.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, *n_outmaps).
@@ -116,22 +116,22 @@ def pruned_convolution(
     rate_b: float = 0.9,
     name: str | None = None,
 ) -> Variable:
-    """Convolution with a weight and a bias of which the smallest values are set to zero.
+    """Convolution with pruned weight and bias: the smallest values are set to zero.
 
-    Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used.
+    Solvers train the parameters in full precision, which get the gradients. `W_q` and `b_q` show the values in use.
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
         kernel: Shape of the filters; (3, 3) for images.
         pad: Zeros to add at both ends of each spatial axis; by default none.
-        stride: Distance of neighbouring outputs; by default 1.
-        dilation: Distance of neighbouring taps; by default 1.
-        group: Number of groups of channels that are convolved apart.
+        stride: Stride of each spatial axis; by default 1.
+        dilation: Dilation of each spatial axis; by default 1.
+        group: Number of groups of channels with separate filters.
         channel_last: Whether the channels are the last axis.
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        base_axis: Axis of the channels; those before it are the batch.
+        base_axis: Axis of the channels; the axes before it are the batch.
         fix_parameters: Whether to use the parameters without a gradient.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
@@ -139,7 +139,7 @@ def pruned_convolution(
         rate_w: Share of the weight that is set to zero.
         prune_b: Whether to prune the bias.
         rate_b: Share of the bias that is set to zero.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).

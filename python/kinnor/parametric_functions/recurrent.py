@@ -1,4 +1,4 @@
-"""Parametric functions with a state."""
+"""The LSTM cell: a single step of a recurrent network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lstm_cell(
         w_init: Initial weight; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         The next hidden state and the next cell state.
@@ -76,14 +76,14 @@ def lstm_cell(
 
 
 class LSTMCell:
-    """A long short-term memory that keeps its state from step to step.
+    """An LSTM cell that stores its state between steps.
 
     Args:
         batch_size: Number of sequences.
         state_size: Size of the state.
         h: Hidden state to start from, shape (batch_size, state_size); zeros by default.
         c: Cell state to start from, of the same shape; zeros by default.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Attributes:
         h: Hidden state after the last step.
@@ -111,7 +111,7 @@ class LSTMCell:
         b_init: Initializer | None = None,
         fix_parameters: bool = False,
     ) -> Variable:
-        """Take a step.
+        """Run one step, and store the new state.
 
         Args:
             x: Input, shape (batch_size, inputs).
@@ -132,6 +132,7 @@ class LSTMCell:
 
 
 def _state(what: str, given: Variable | None, shape: tuple[int, ...]) -> Variable:
+    """The initial state: a given variable of this shape, or zeros."""
     if given is None:
         zeros = Variable(shape)
         zeros.data.zero()

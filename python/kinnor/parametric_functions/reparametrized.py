@@ -1,4 +1,4 @@
-"""Weights made of other weights: normalized by their largest singular value or by their length."""
+"""Weight transforms for `apply_w`: spectral normalization and weight normalization."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def spectral_norm(
 ) -> Variable:
     """A weight divided by its largest singular value, for `apply_w` of other parametric functions.
 
-    The singular value is followed by power iterations, whose vector `u` is kept from run to run.
+    The singular value is estimated by power iteration. Its vector `u` is stored between runs.
 
     Args:
         w: Weight, any shape.
-        dim: Axis of the outputs; the weight is taken as a matrix of this axis and all others.
-        itr: Iterations at each run.
-        eps: Small number that keeps norms away from 0.
-        test: Whether to leave `u` as it is.
+        dim: Axis of the outputs; all other axes are flattened to a matrix.
+        itr: Number of iterations in each run.
+        eps: Small number that avoids division by 0.
+        test: Whether to leave `u` unchanged.
         u_init: Initial vector; by default normal.
-        fix_parameters: Without effect: the vector is not trained.
-        name: Name of a scope around the parameters.
+        fix_parameters: No effect: the vector is not trained.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Weight of the same shape.
@@ -57,7 +57,7 @@ def spectral_norm(
     return normalized
 
 
-@parametric_function_api("wn", [("g", "Length of the weight of each output", "(w.shape[dim],)", True)])
+@parametric_function_api("wn", [("g", "Norm of the weight of each output", "(w.shape[dim],)", True)])
 def weight_normalization(
     w: Variable,
     dim: int = 0,
@@ -66,15 +66,15 @@ def weight_normalization(
     fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A weight whose length is a parameter of its own, for `apply_w` of other parametric functions: `y = g w / ||w||`.
+    """A weight with a separate parameter for its norm, for `apply_w` of other parametric functions: `y = g w / ||w||`.
 
     Args:
         w: Weight, any shape.
-        dim: Axis of the outputs, each of which has a length.
-        eps: Small number that keeps the norm away from 0.
-        g_init: Initial lengths; by default those that the weight has.
-        fix_parameters: Whether to use the lengths without a gradient.
-        name: Name of a scope around the parameters.
+        dim: Axis of the outputs; each output has its own norm.
+        eps: Small number that avoids division by 0.
+        g_init: Initial norms; by default the norms of the weight.
+        fix_parameters: Whether to use the norms without a gradient.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Weight of the same shape.

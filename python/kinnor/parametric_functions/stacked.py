@@ -1,4 +1,4 @@
-"""Parametric functions of sequences with a state: recurrent layers, stacked and in both directions."""
+"""Recurrent networks over whole sequences as parametric functions, stacked and bidirectional."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def rnn(
         w0_init: Initial weight of the first layer; by default uniform, `calc_uniform_lim_glorot`.
         w_init: Initial weight of the other layers; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        num_layers: Without effect: `h` says it.
+        num_layers: No effect: the shape of `h` determines it.
         nonlinearity: The function `f`: `tanh` or `relu`.
-        dropout: Share of a layer's output that is dropped on its way to the next.
-        bidirectional: Whether a second state goes through the sequence backwards.
-        training: Whether gradients are wanted, and dropout is done.
+        dropout: Probability of dropout between layers.
+        bidirectional: Whether each layer also runs over the reversed sequence.
+        training: Whether to apply dropout and to save values for gradients.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (steps, batch, D * H), and last states, shape of `h`.
@@ -110,14 +110,14 @@ def lstm(
         w0_init: Initial weight of the first layer; by default uniform, `calc_uniform_lim_glorot`.
         w_init: Initial weight of the other layers; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        num_layers: Without effect: `h` says it.
-        dropout: Share of a layer's output that is dropped on its way to the next.
-        bidirectional: Whether a second state goes through the sequence backwards.
-        training: Whether gradients are wanted, and dropout is done.
+        num_layers: No effect: the shape of `h` determines it.
+        dropout: Probability of dropout between layers.
+        bidirectional: Whether each layer also runs over the reversed sequence.
+        training: Whether to apply dropout and to save values for gradients.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (steps, batch, D * H), last hidden states and last cell states, both of the shape of `h`.
@@ -166,14 +166,14 @@ def gru(
         w0_init: Initial weight of the first layer; by default uniform, `calc_uniform_lim_glorot`.
         w_init: Initial weight of the other layers; by default uniform, `calc_uniform_lim_glorot`.
         b_init: Initial bias; by default zeros.
-        num_layers: Without effect: `h` says it.
-        dropout: Share of a layer's output that is dropped on its way to the next.
-        bidirectional: Whether a second state goes through the sequence backwards.
-        training: Whether gradients are wanted, and dropout is done.
+        num_layers: No effect: the shape of `h` determines it.
+        dropout: Probability of dropout between layers.
+        bidirectional: Whether each layer also runs over the reversed sequence.
+        training: Whether to apply dropout and to save values for gradients.
         rng: Generator for the default initial values.
         with_bias: Whether to add a bias.
         fix_parameters: Whether to use the parameters without a gradient.
-        name: Name of a scope around the parameters.
+        name: Name of an outer scope for the parameters.
 
     Returns:
         Output, shape (steps, batch, D * H), and last states, shape of `h`.
@@ -188,7 +188,7 @@ def gru(
 
 
 class _Stack:
-    """Shapes and first values of the parameters of stacked layers, each of one gate or several."""
+    """Shapes and initial values of the parameters of stacked recurrent layers."""
 
     def __init__(self, op: str, x: Variable, h: Variable, bidirectional: bool, gates: int | None) -> None:
         check_input(op, x, min_ndim=3)
@@ -211,7 +211,7 @@ class _Stack:
         fix_parameters: bool,
         bias_gates: int | None = None,
     ) -> tuple[Variable, Variable | None, Variable | None]:
-        """Weight of the first layer, weight of the others, bias."""
+        """The parameters: weight of the first layer, weight of the others, bias."""
         known, below = here(), self.directions * self.hidden
         w0_shape = (self.directions, *self.gates, self.hidden, self.inputs + self.hidden)
         if w0_init is None and "weight_l0" not in known:
@@ -232,7 +232,7 @@ class _Stack:
         return w0, w, b
 
     def _uniform(self, shape: tuple[int, ...], inputs: int, rng: RandomState | None) -> NDArray[np.float64]:
-        """Weights of inputs and of states side by side, each uniform in a range of its own."""
+        """Weights of inputs and of states, concatenated along the last axis. Each part has its own uniform range."""
         parts = []
         for size in (inputs, self.hidden):
             draw = UniformInitializer(calc_uniform_lim_glorot(size, self.hidden), rng)

@@ -1,7 +1,4 @@
-"""Weights of layers that keep several versions of them: their shapes and first values.
-
-Knows inputs, kernels and initializers; knows not what a layer makes of its weights.
-"""
+"""Shapes and initial values of weights, for layers with several versions of a weight."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ __all__ = ["Filters", "Matrix", "Weights", "constant", "kept"]
 
 
 class Weights:
-    """What the weights of a layer have in common.
+    """Base class for the weight shapes of a layer.
 
     Attributes:
         shape: Shape of the weight.
         maps: Shape of the bias.
-        fans: Input maps, output maps and kernel, which the range of the first values follows from.
+        fans: Input maps, output maps and kernel, the arguments of `calc_uniform_lim_glorot`.
     """
 
     shape: tuple[int, ...]
@@ -37,7 +34,7 @@ class Weights:
     fans: tuple[int, int, Sequence[int]]
 
     def initializer(self, given: Initializer | None, rng: RandomState | None) -> Initializer:
-        """The initializer that was given, or uniform numbers."""
+        """The given initializer, or the default: uniform."""
         return UniformInitializer(calc_uniform_lim_glorot(*self.fans), rng) if given is None else given
 
     def weight(self, init: Initializer | None, rng: RandomState | None, fix_parameters: bool) -> Variable:
@@ -45,12 +42,12 @@ class Weights:
         return get_parameter_or_create("W", self.shape, self.initializer(init, rng), True, not fix_parameters)
 
     def other(self, name: str, init: Initializer | None, rng: RandomState | None) -> Variable:
-        """A parameter of the shape of the weight, which is not trained."""
+        """A parameter of the weight's shape that is not trained."""
         return get_parameter_or_create(name, self.shape, self.initializer(init, rng), False)
 
 
 class Matrix(Weights):
-    """Those of an affine transformation: shape (inputs, *n_outmaps)."""
+    """The weight of an affine transformation, shape (inputs, *n_outmaps)."""
 
     def __init__(self, op: str, inp: Variable, n_outmaps: int | Sequence[int], base_axis: int) -> None:
         check_input(op, inp)
@@ -61,7 +58,7 @@ class Matrix(Weights):
 
 
 class Filters(Weights):
-    """Those of a convolution: shape (outmaps, inmaps / group, *kernel), or with the channels last."""
+    """The weight of a convolution, shape (outmaps, inmaps / group, *kernel), or with channels last."""
 
     def __init__(
         self,
@@ -83,12 +80,12 @@ class Filters(Weights):
 
 
 def constant(name: str, shape: Sequence[int], value: float = 0) -> Variable:
-    """A parameter that is not trained, the same number everywhere at first."""
+    """A parameter that is not trained, with the same initial value everywhere."""
     return get_parameter_or_create(name, shape, ConstantInitializer(value), False)
 
 
 def kept(made: Any) -> Any:
-    """What was made, so that no run clears it: a parameter shows it."""
+    """The argument, made persistent if it is a variable. A parameter shares its array, so no run may clear it."""
     if isinstance(made, Variable):
         made.persistent = True
     return made

@@ -1,4 +1,4 @@
-"""The functions that ONNX has operators for: one row for each type, in a table for each subject."""
+"""Functions that can be written as ONNX: one row for each type, in a table for each subject."""
 
 from __future__ import annotations
 

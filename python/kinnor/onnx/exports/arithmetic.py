@@ -1,4 +1,4 @@
-"""Functions that act on each element, products of matrices, and losses."""
+"""Elementwise functions, matrix products, and losses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ __all__ = ["ARITHMETIC"]
 
 
 def _unary(kind: str, **attributes: str) -> Any:
-    """A row for an operator of one input; attributes by the names of arguments."""
+    """A row for an operator of one input. `attributes` maps ONNX attributes to arguments of the function."""
     return lambda c: c.graph.op(kind, c.x(), **{key: float(c.args[name]) for key, name in attributes.items()})
 
 
 def _binary(kind: str) -> Any:
+    """A row for an operator of two inputs."""
     return lambda c: c.graph.op(kind, c.x(0), c.x(1))
 
 
 def _many(kind: str) -> Any:
+    """A row for an operator of two inputs, applied to any number of inputs from left to right."""
+
     def row(c: Call) -> Tensor:
         y = c.x(0)
         for i in range(1, len(c.inputs)):
@@ -35,7 +38,7 @@ def _many(kind: str) -> Any:
 
 
 def _with(kind: str, reverse: bool = False, key: str = "val") -> Any:
-    """A row for an operator of an input and a number."""
+    """A row for an operator of an input and the scalar argument `key`. With `reverse` the scalar comes first."""
 
     def row(c: Call) -> Tensor:
         pair = (c.x(), c.graph.number(c.args[key]))
@@ -45,6 +48,8 @@ def _with(kind: str, reverse: bool = False, key: str = "val") -> Any:
 
 
 def _compared(kind: str, scalar: bool) -> Any:
+    """A row for a comparison of two inputs, or of an input and a scalar argument."""
+
     def row(c: Call) -> Tensor:
         g, a = c.graph, c.x(0)
         b = g.number(c.args["val"]) if scalar else c.x(1)
@@ -61,6 +66,8 @@ def _compared(kind: str, scalar: bool) -> Any:
 
 
 def _logical(kind: str, scalar: bool) -> Any:
+    """A row for a logical operator of two inputs, or of an input and a scalar argument."""
+
     def row(c: Call) -> Tensor:
         b = c.graph.constant(bool(c.args["val"])) if scalar else c.truth(1)
         return c.graph.as_float(c.graph.op(kind, c.truth(0), b))
@@ -69,6 +76,7 @@ def _logical(kind: str, scalar: bool) -> Any:
 
 
 def _gelu(c: Call) -> Tensor:
+    """Writes `GELU` as ONNX nodes."""
     g, x = c.graph, c.x()
     if g.opset >= 20:
         return g.op("Gelu", x, approximate="tanh")
@@ -78,22 +86,25 @@ def _gelu(c: Call) -> Tensor:
 
 
 def _softplus(g: Any, x: Tensor) -> Tensor:
-    """log(1 + exp(x)), where exp(x) is beyond what there is, too."""
+    """log(1 + exp(x)) without overflow."""
     small = g.op("Log", g.op("Add", g.op("Exp", g.op("Neg", g.op("Abs", x))), g.number(1)))
     return g.op("Add", g.op("Relu", x), small)  # type: ignore[no-any-return]
 
 
 def _hard_swish(c: Call) -> Tensor:
+    """Writes `HardSwish` as ONNX nodes."""
     if c.graph.opset >= 14:
         return c.graph.op("HardSwish", c.x())
     return c.graph.op("Mul", c.x(), c.graph.op("HardSigmoid", c.x(), alpha=1 / 6, beta=0.5))
 
 
 def _mish(c: Call) -> Tensor:
+    """Writes `Mish` as ONNX nodes."""
     return c.graph.op("Mul", c.x(), c.graph.op("Tanh", _softplus(c.graph, c.x())))
 
 
 def _soft_plus(c: Call) -> Tensor:
+    """Writes `SoftPlus` as ONNX nodes."""
     g, beta = c.graph, float(c.args["beta"])
     if beta == 1.0:
         return _softplus(g, c.x())
@@ -101,7 +112,7 @@ def _soft_plus(c: Call) -> Tensor:
 
 
 def _concatenated(kind: str) -> Any:
-    """A row for what is done to an input and to its negative."""
+    """A row that concatenates an activation of the input and of its negative."""
 
     def row(c: Call) -> Tensor:
         g, attributes = c.graph, {"alpha": float(c.args["alpha"])} if kind == "Elu" else {}
@@ -112,6 +123,7 @@ def _concatenated(kind: str) -> Any:
 
 
 def _prelu(c: Call) -> Tensor:
+    """Writes `PReLU` as ONNX nodes."""
     slope, g = c.x(1), c.graph
     if len(c.shapes[1]) == 1:
         axis = int(c.args["base_axis"]) % c.ndim
@@ -120,10 +132,12 @@ def _prelu(c: Call) -> Tensor:
 
 
 def _clipped(low: float, high: float) -> Any:
+    """A row that clips the input to constant bounds."""
     return lambda c: _between(c, c.x(), low, high)
 
 
 def _between(c: Call, x: Tensor, low: float, high: float) -> Tensor:
+    """A tensor clipped to constant bounds."""
     g = c.graph
     if g.opset >= 11:
         return g.op("Clip", x, g.number(low), g.number(high))
@@ -131,6 +145,7 @@ def _between(c: Call, x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _sign(c: Call) -> Tensor:
+    """Writes `Sign` as ONNX nodes."""
     g, y = c.graph, c.graph.op("Sign", c.x())
     alpha = float(c.args["alpha"])
     if not alpha:
@@ -139,11 +154,13 @@ def _sign(c: Call) -> Tensor:
 
 
 def _round(c: Call) -> Tensor:
+    """Writes `Round` as ONNX nodes."""
     g, x = c.graph, c.x()
     return g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Add", g.op("Abs", x), g.number(0.5))))
 
 
 def _sinc(c: Call) -> Tensor:
+    """Writes `Sinc` as ONNX nodes."""
     g, x = c.graph, c.x()
     at_zero = g.equal(x, g.number(0))
     safe = g.op("Where", at_zero, g.number(1), x)
@@ -151,6 +168,7 @@ def _sinc(c: Call) -> Tensor:
 
 
 def _atan2(c: Call) -> Tensor:
+    """Writes `ATan2` as ONNX nodes."""
     g, y, x = c.graph, c.x(0), c.x(1)
     zero = g.number(0)
     on_axis = g.equal(x, zero)
@@ -161,20 +179,23 @@ def _atan2(c: Call) -> Tensor:
 
 
 def _is_inf(c: Call) -> Tensor:
+    """True where the input is infinite."""
     g = c.graph
     return g.op("Greater", g.op("Abs", c.x()), g.number(float(np.finfo(np.float32).max)), dtype=np.bool_)
 
 
 def _reset(is_it: Callable[[Call], Tensor]) -> Any:
+    """A row that replaces elements for which `is_it` is true by the argument `val`."""
     return lambda c: c.graph.op("Where", is_it(c), c.graph.number(c.args["val"]), c.x())
 
 
 def _is_nan(c: Call) -> Tensor:
+    """True where the input is NaN."""
     return c.graph.op("IsNaN", c.x(), dtype=np.bool_)
 
 
 def _signed(below: float) -> Any:
-    """A row for one of two numbers, by the sign."""
+    """A row for 1 where the input is positive, and `below` elsewhere."""
 
     def row(c: Call) -> Tensor:
         above = c.graph.op("Greater", c.x(), c.graph.number(0), dtype=np.bool_)
@@ -184,6 +205,7 @@ def _signed(below: float) -> Any:
 
 
 def _mod(c: Call) -> Tensor:
+    """Writes `Mod2` as ONNX nodes."""
     g, a, b = c.graph, c.x(0), c.x(1)
     quotient = g.op("Div", a, b)
     if c.args["fmod"]:
@@ -194,6 +216,7 @@ def _mod(c: Call) -> Tensor:
 
 
 def _fixed_point(c: Call) -> Tensor:
+    """Writes `FixedPointQuantize` as ONNX nodes."""
     g, delta, n = c.graph, float(c.args["delta"]), int(c.args["n"])
     most = (2 ** (n - 1) - 1 if c.args["sign"] else 2**n - 1) * delta
     x = _between(c, c.x(), -most if c.args["sign"] else 0.0, most)
@@ -205,6 +228,7 @@ def _fixed_point(c: Call) -> Tensor:
 
 
 def _affine(c: Call) -> Tensor:
+    """Writes `Affine` as ONNX nodes."""
     g, (x, w), bias = c.graph, (c.x(0), c.x(1)), c.optional(2)
     base, wide = int(c.args["base_axis"]) % c.ndim, c.shapes[1]
     n_in, n_out = wide[0], math.prod(wide[1:])
@@ -221,6 +245,7 @@ def _affine(c: Call) -> Tensor:
 
 
 def _batch_matmul(c: Call) -> Tensor:
+    """Writes `BatchMatmul` as ONNX nodes."""
     pair = []
     for i, key in ((0, "transpose_a"), (1, "transpose_b")):
         n = len(c.shapes[i])
@@ -230,6 +255,7 @@ def _batch_matmul(c: Call) -> Tensor:
 
 
 def _attention(c: Call) -> Tensor:
+    """Writes `ScaledDotProductAttention` as ONNX nodes."""
     g, ndim = c.graph, c.ndim
     scale = c.args["scale"]
     scale = c.shape[-1] ** -0.5 if scale is None else scale
@@ -245,6 +271,7 @@ def _attention(c: Call) -> Tensor:
 
 
 def _einsum(c: Call) -> Tensor:
+    """Writes `Einsum` as ONNX nodes."""
     c.needs(12)
     return c.graph.op("Einsum", *(c.x(i) for i in range(len(c.inputs))), equation=c.args["equation"])
 
@@ -253,15 +280,18 @@ def _einsum(c: Call) -> Tensor:
 
 
 def _squared(c: Call) -> Tensor:
+    """Writes `SquaredError` as ONNX nodes."""
     rest = c.graph.op("Sub", c.x(0), c.x(1))
     return c.graph.op("Mul", rest, rest)
 
 
 def _absolute(c: Call) -> Tensor:
+    """Writes `AbsoluteError` as ONNX nodes."""
     return c.graph.op("Abs", c.graph.op("Sub", c.x(0), c.x(1)))
 
 
 def _huber(c: Call) -> Tensor:
+    """Writes `HuberLoss` as ONNX nodes."""
     g, rest, delta = c.graph, _absolute(c), float(c.args["delta"])
     far = g.op("Mul", g.op("Sub", g.op("Add", rest, rest), g.number(delta)), g.number(delta))
     near = g.op("Less", rest, g.number(delta), dtype=np.bool_)
@@ -269,14 +299,17 @@ def _huber(c: Call) -> Tensor:
 
 
 def _insensitive(c: Call) -> Tensor:
+    """Writes `EpsilonInsensitiveLoss` as ONNX nodes."""
     return c.graph.op("Relu", c.graph.op("Sub", _absolute(c), c.graph.number(c.args["epsilon"])))
 
 
 def _sigmoid_cross_entropy(c: Call) -> Tensor:
+    """Writes `SigmoidCrossEntropy` as ONNX nodes."""
     return c.graph.op("Sub", _softplus(c.graph, c.x(0)), c.graph.op("Mul", c.x(0), c.x(1)))
 
 
 def _binary_cross_entropy(c: Call) -> Tensor:
+    """Writes `BinaryCrossEntropy` as ONNX nodes."""
     g, x, t = c.graph, c.x(0), c.x(1)
     least = g.number(float(np.finfo(np.float32).tiny))
     yes = g.op("Mul", t, g.op("Log", g.op("Max", x, least)))
@@ -285,35 +318,39 @@ def _binary_cross_entropy(c: Call) -> Tensor:
 
 
 def _binary_error(c: Call) -> Tensor:
+    """Writes `BinaryError` as ONNX nodes."""
     g, half = c.graph, c.graph.number(0.5)
     sides = [g.op("Less", c.x(i), half, dtype=np.bool_) for i in (0, 1)]
     return g.as_float(g.op("Xor", *sides))
 
 
 def _chosen(c: Call, x: Tensor) -> Tensor:
-    """The elements at the places that the second input names along `axis`, negative."""
+    """The negated elements at the labels, the second input, along `axis`; 0 for labels out of range."""
     g, axis = c.graph, c.axis()
     depth, places = g.constant(c.fixed(axis), np.int64), c.places(1)
-    # A label below zero names no place; ONNX would count it from the end.
+    # A negative label selects nothing, but in ONNX it would count from the end.
     places = g.op("Where", g.op("Less", places, g.constant(0, np.int64), dtype=np.bool_), depth, places)
     places = places if c.ndim == 1 else g.squeeze(places, [axis])
     ones = g.op("OneHot", places, depth, g.constant([0, 1], np.float32), axis=axis, dtype=np.float32)
     ones = g.squeeze(ones, [1]) if c.ndim == 1 else ones
     zero = g.number(0)
-    kept = g.op("Where", g.cast(ones, np.bool_), x, zero)  # Minus infinity times zero would not be zero.
+    kept = g.op("Where", g.cast(ones, np.bool_), x, zero)  # selects, as -inf * 0 would be NaN
     return g.op("Neg", g.reduce("ReduceSum", kept, [axis]))
 
 
 def _softmax_cross_entropy(c: Call) -> Tensor:
+    """Writes `SoftmaxCrossEntropy` as ONNX nodes."""
     return _chosen(c, c.graph.softmax("LogSoftmax", c.x(), c.axis(), c.ndim))
 
 
 def _categorical_cross_entropy(c: Call) -> Tensor:
+    """Writes `CategoricalCrossEntropy` as ONNX nodes."""
     least = c.graph.number(float(np.finfo(np.float32).tiny))
     return _chosen(c, c.graph.op("Log", c.graph.op("Max", c.x(), least)))
 
 
 def _kl(c: Call) -> Tensor:
+    """Writes `KLMultinomial` as ONNX nodes."""
     g, e = c.graph, c.graph.number(1e-8)
     p, q = c.x(0), c.x(1)
     ratio = g.op("Sub", g.op("Log", g.op("Add", p, e)), g.op("Log", g.op("Add", q, e)))
@@ -323,6 +360,7 @@ def _kl(c: Call) -> Tensor:
 
 
 def _softmax(kind: str) -> Any:
+    """A row for softmax or log-softmax."""
     return lambda c: c.graph.softmax(kind, c.x(), c.axis(), c.ndim)
 
 

@@ -1,4 +1,4 @@
-"""Functions that move elements, choose them, or reduce axes."""
+"""Functions on shapes and indices, reductions, and matrices."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = ["ARRAYS", "powers"]
 
 
 def _broadcast_to(c: Call) -> Tensor:
+    """Writes `BroadcastTo` as ONNX nodes."""
     g, wide, shape = c.graph, c.shapes[0], c.shapes[1]
     axis = int(c.args["axis"])
     axis = len(wide) - len(shape) if axis < 0 else axis
@@ -26,6 +27,7 @@ def _broadcast_to(c: Call) -> Tensor:
 
 
 def _broadcast(c: Call) -> Tensor:
+    """Writes `Broadcast` as ONNX nodes."""
     x = c.inputs[0]
     n_missing = len(c.outputs[0]) - c.ndim
     x = c.graph.reshape(x, [*[1] * n_missing, *c.shape]) if n_missing else x
@@ -33,6 +35,7 @@ def _broadcast(c: Call) -> Tensor:
 
 
 def _tile(c: Call) -> Tensor:
+    """Writes `Tile` as ONNX nodes."""
     g, reps = c.graph, list(c.args["reps"])
     n_missing = len(reps) - c.ndim
     x = g.reshape(c.inputs[0], [*[1] * n_missing, *c.shape]) if n_missing > 0 else c.inputs[0]
@@ -40,28 +43,32 @@ def _tile(c: Call) -> Tensor:
 
 
 def _concatenate(c: Call) -> Tensor:
+    """Writes `Concatenate` as ONNX nodes."""
     return c.graph.op("Concat", *(c.x(i) for i in range(len(c.inputs))), axis=c.axis())
 
 
 def _stack(c: Call) -> Tensor:
+    """Writes `Stack` as ONNX nodes."""
     axis = int(c.args["axis"]) % (c.ndim + 1)
     parts = [c.graph.unsqueeze(c.x(i), [axis]) for i in range(len(c.inputs))]
     return c.graph.op("Concat", *parts, axis=axis)
 
 
 def _split(c: Call) -> list[Tensor]:
+    """Writes `Split` as ONNX nodes."""
     axis = c.axis()
     parts = c.graph.split(c.inputs[0], axis, [1] * c.fixed(axis))
     return [c.graph.squeeze(part, [axis]) for part in parts]
 
 
 def _slice(c: Call) -> Tensor:
-    """A part; indexing leaves out axes that are indexed by a number."""
+    """Writes `Slice`. Indexing by a number also removes the axis."""
     y = _part(c)
     return y if len(c.outputs[0]) == c.ndim else c.graph.reshape(y, c.outputs[0])
 
 
 def _part(c: Call) -> Tensor:
+    """The slice of an array, with all axes."""
     g, x = c.graph, c.inputs[0]
     found = []
     for axis, length in enumerate(c.shape):
@@ -76,7 +83,7 @@ def _part(c: Call) -> Tensor:
         if step != 1 and g.opset < 10:
             x = g.take(x, axis, places)
         elif len(places):
-            # A stop before the first place is one that no negative number means.
+            # A negative end counts from the end of the axis, so index -1 needs a very negative number.
             end = places[-1] + (1 if step > 0 else -1)
             found.append((places[0], end if end >= 0 else -(2**62), axis, step))
         else:
@@ -90,6 +97,7 @@ def _part(c: Call) -> Tensor:
 
 
 def _pad(c: Call) -> Tensor:
+    """Writes `Pad` as ONNX nodes."""
     g, x, given, mode = c.graph, c.x(), list(c.args["pad_width"]), c.args["mode"]
     first = c.ndim - len(given) // 2
     widths = [(0, 0)] * first + list(zip(given[::2], given[1::2], strict=True))
@@ -104,6 +112,7 @@ def _pad(c: Call) -> Tensor:
 
 
 def _flip(c: Call) -> Tensor:
+    """Writes `Flip` as ONNX nodes."""
     x = c.inputs[0]
     for axis in c.args["axes"]:
         x = c.graph.take(x, axis % c.ndim, range(c.fixed(axis))[::-1])
@@ -111,9 +120,10 @@ def _flip(c: Call) -> Tensor:
 
 
 def _shift(c: Call) -> Tensor:
+    """Writes `Shift` as ONNX nodes."""
     x, shifts = c.inputs[0], list(c.args["shifts"])
     for axis, by in zip(range(c.ndim - len(shifts), c.ndim), shifts, strict=True):
-        if by:  # What is done to the places says which come where.
+        if by:  # shifting the indices gives the source of each element
             places = Variable.from_numpy_array(np.arange(c.fixed(axis), dtype=np.float32))
             moved = F.shift(places, shifts=(by,), border_mode=c.args["border_mode"])
             moved.forward()
@@ -122,6 +132,7 @@ def _shift(c: Call) -> Tensor:
 
 
 def _unpooling(c: Call) -> Tensor:
+    """Writes `Unpooling` as ONNX nodes."""
     x, kernel = c.inputs[0], list(c.args["kernel"])
     first = c.ndim - len(kernel) - int(bool(c.args["channel_last"]))
     for axis, times in enumerate(kernel, first):
@@ -130,6 +141,7 @@ def _unpooling(c: Call) -> Tensor:
 
 
 def _where(c: Call) -> Tensor:
+    """Writes `Where` as ONNX nodes."""
     g, condition = c.graph, c.truth(0)
     n_missing = len(c.shapes[1]) - c.ndim
     condition = g.reshape(condition, [*c.shape, *[1] * n_missing]) if n_missing > 0 else condition
@@ -137,6 +149,7 @@ def _where(c: Call) -> Tensor:
 
 
 def _bool_fill(c: Call) -> Tensor:
+    """Writes `BoolFill` as ONNX nodes."""
     return c.graph.op("Where", c.truth(1), c.graph.number(c.args["value"]), c.x(0))
 
 
@@ -144,6 +157,7 @@ def _bool_fill(c: Call) -> Tensor:
 
 
 def _one_hot(c: Call) -> Tensor:
+    """Writes `OneHot` as ONNX nodes."""
     g, lengths = c.graph, [int(n) for n in c.args["shape"]]
     places, depth = c.places(0), math.prod(lengths)
     if len(lengths) > 1:
@@ -158,23 +172,26 @@ def _one_hot(c: Call) -> Tensor:
 
 
 def _gather(c: Call) -> Tensor:
+    """Writes `Gather` as ONNX nodes."""
     if c.args["batch_dims"]:
         raise c.refused(f"batch_dims of 0, got {c.args['batch_dims']}")
     return c.graph.op("Gather", c.inputs[0], c.places(1), axis=c.axis())
 
 
 def _last(c: Call, i: int) -> Tensor:
-    """Places, with the axis that says of which axes they are as the last, where ONNX has it."""
+    """Input `i`, indices with the index components on the first axis, with that axis last as in ONNX."""
     n = len(c.shapes[i])
     return c.graph.transpose(c.places(i), [*range(1, n), 0])
 
 
 def _gather_nd(c: Call) -> Tensor:
+    """Writes `GatherNd` as ONNX nodes."""
     c.needs(11)
     return c.graph.op("GatherND", c.inputs[0], _last(c, 1))
 
 
 def _scatter_nd(c: Call) -> Tensor:
+    """Writes `ScatterNd` as ONNX nodes."""
     c.needs(16 if c.args["add"] else 11)
     if len(c.inputs) > 2:
         raise c.refused("a shape, got an array to write to")
@@ -184,6 +201,7 @@ def _scatter_nd(c: Call) -> Tensor:
 
 
 def _scatter_add(c: Call) -> Tensor:
+    """Writes `ScatterAdd` as ONNX nodes."""
     c.needs(16)
     if c.shapes[1] != c.shapes[2]:
         raise c.refused("as many places as numbers")
@@ -191,6 +209,7 @@ def _scatter_add(c: Call) -> Tensor:
 
 
 def _top(c: Call, x: Tensor, k: int, axis: int, largest: bool) -> list[Tensor]:
+    """The `k` largest or smallest elements along an axis, and their indices."""
     g = c.graph
     if g.opset < 10:
         y, places = g.ops("TopK", x if largest else g.op("Neg", x), n=2, k=k, axis=axis)
@@ -203,15 +222,18 @@ def _top(c: Call, x: Tensor, k: int, axis: int, largest: bool) -> list[Tensor]:
 
 
 def _by_flags(c: Call, made: list[Tensor]) -> list[Tensor]:
+    """The requested ones of values and indices, by the arguments `with_index` and `only_index`."""
     return made[1:] if c.args["only_index"] else made if c.args["with_index"] else made[:1]
 
 
 def _sort(c: Call) -> list[Tensor]:
+    """Writes `Sort` as ONNX nodes."""
     axis = c.axis()
     return _by_flags(c, _top(c, c.x(), c.fixed(axis), axis, bool(c.args["reverse"])))
 
 
 def _top_k(c: Call) -> list[Tensor]:
+    """Writes `TopKData` as ONNX nodes."""
     g, base = c.graph, int(c.args["base_axis"]) % c.ndim
     c.needs(11)
     size = math.prod(c.shape[base:])
@@ -228,10 +250,13 @@ def _top_k(c: Call) -> list[Tensor]:
 
 
 def _reduction(kind: str) -> Any:
+    """A row for a reduction operator."""
     return lambda c: c.graph.reduce(kind, c.x(), [a % c.ndim for a in c.args["axes"]], bool(c.args["keep_dims"]))
 
 
 def _extreme(kind: str) -> Any:
+    """A row for `Max` or `Min`, with indices on request."""
+
     def row(c: Call) -> list[Tensor]:
         g, x, axes, keep = c.graph, c.x(), [a % c.ndim for a in c.args["axes"]], bool(c.args["keep_dims"])
         y = g.reduce(f"Reduce{kind}", x, axes, keep)
@@ -249,7 +274,7 @@ def _extreme(kind: str) -> Any:
 
 
 def powers(c: Call) -> tuple[Tensor, list[int], float]:
-    """What a norm adds up, the axes, and its order.
+    """The summands `|x|^p` of a norm, its axes, and its order p.
 
     Args:
         c: The function.
@@ -261,12 +286,14 @@ def powers(c: Call) -> tuple[Tensor, list[int], float]:
 
 
 def _norm(c: Call) -> Tensor:
+    """Writes `Norm` as ONNX nodes."""
     g, (power, axes, p) = c.graph, powers(c)
     total = g.reduce("ReduceSum", power, axes, bool(c.args["keep_dims"]))
     return total if p == 1 else g.op("Pow", total, g.number(1 / p))
 
 
 def _cumsum(c: Call) -> Tensor:
+    """Writes `CumSum` as ONNX nodes."""
     c.needs(11)
     axis = c.graph.constant(c.axis(), np.int64)
     return c.graph.op("CumSum", c.x(), axis, exclusive=int(c.args["exclusive"]), reverse=int(c.args["reverse"]))
@@ -276,14 +303,17 @@ def _cumsum(c: Call) -> Tensor:
 
 
 def _eye(c: Call) -> Any:
+    """The identity matrix of the size of the last axis."""
     return np.eye(c.fixed(c.ndim - 1), dtype=np.float32)
 
 
 def _diagonal_part(c: Call) -> Tensor:
+    """Writes `MatrixDiagPart` as ONNX nodes."""
     return c.graph.reduce("ReduceSum", c.graph.op("Mul", c.x(), c.graph.constant(_eye(c))), [c.ndim - 1], False)
 
 
 def _trilu(c: Call) -> Tensor:
+    """Writes `Trilu` as ONNX nodes."""
     g, k = c.graph, int(c.args["k"])
     ones = np.ones((c.fixed(c.ndim - 2), c.fixed(c.ndim - 1)), bool)
     kept = np.triu(ones, k) if c.args["upper"] else np.tril(ones, k)
@@ -291,15 +321,18 @@ def _trilu(c: Call) -> Tensor:
 
 
 def _eye_like(c: Call) -> Tensor:
+    """Writes `EyeLike` as ONNX nodes."""
     return c.graph.constant(np.eye(c.fixed(0), c.fixed(1), int(c.args["k"]), np.float32))
 
 
 def _det(c: Call) -> Tensor:
+    """Writes `BatchDet` as ONNX nodes."""
     c.needs(11)
     return c.graph.op("Det", c.x())
 
 
 def _constant(c: Call) -> Tensor:
+    """Writes `Constant` as ONNX nodes."""
     shape = c.outputs[0]
     if any(map(per, shape)):
         return c.graph.expand(c.graph.number(c.args["val"]), shape)
@@ -307,15 +340,18 @@ def _constant(c: Call) -> Tensor:
 
 
 def _arange(c: Call) -> Tensor:
+    """Writes `Arange` as ONNX nodes."""
     values = float(c.args["start"]) + float(c.args["step"]) * np.arange(int(c.outputs[0][0]))
     return c.graph.constant(values, np.float32)
 
 
 def _linspace(c: Call) -> Tensor:
+    """Writes `Linspace` as ONNX nodes."""
     return c.graph.constant(np.linspace(c.args["start"], c.args["stop"], int(c.args["num"])), np.float32)
 
 
 def _shape(c: Call) -> Tensor:
+    """Writes `Shape` as ONNX nodes."""
     g, start, end = c.graph, int(c.args["start"] or 0), c.args["end"]
     places = range(c.ndim)[start : end or None]
     return g.take(g.op("Shape", c.inputs[0], dtype=np.int64), 0, places)

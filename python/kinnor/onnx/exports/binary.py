@@ -1,4 +1,4 @@
-"""Layers of binary weights: the signs are constants of the graph, for the weight is one."""
+"""Layers with binary weights, written as ordinary layers with the signs of the weight."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ __all__ = ["BINARY"]
 
 
 def _signs(c: Call) -> Tensor:
-    """The signs of a weight."""
+    """The signs of the weight, with zeros replaced by the argument `quantize_zero_to`."""
     g, w = c.graph, c.x(1)
     return g.op("Where", g.equal(w, g.number(0)), g.number(float(c.args["quantize_zero_to"])), g.op("Sign", w))
 
 
 def _layer(kind: str, row: Any, is_scaled: bool) -> Any:
-    """A row that writes a layer with the signs in the place of the weight, and with their size if they have one."""
+    """A row that writes a layer with the signs of its weight. If `is_scaled`, they are scaled by the mean magnitude."""
     bias = 4 if is_scaled else 3
 
     def write(c: Call) -> Any:
+        """Writes the layer with the binary weight."""
         g, weight = c.graph, _signs(c)
         if is_scaled:
             made_of = [0] if kind == "Affine" else range(1, len(c.shapes[1]))

@@ -1,4 +1,4 @@
-"""Fused layers: written as the layers that they are, one after the other."""
+"""Fused layers, written as separate ONNX nodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ACTIVATIONS = {
     "elu": "ELU",
     "relu6": "ReLU6",
 }
-"""The types of functions that activations are."""
+"""The function types of activations."""
 
 
 def _finished(c: Call, y: Tensor, z: Tensor | None) -> Tensor:
-    """The sum with `z`, if there is one, and the activation of it."""
+    """Adds `z`, if there is one, and applies the activation."""
     if z is not None:
         y = c.graph.op("Add", y, z)
     kind = ACTIVATIONS.get(c.args["nonlinearity"])
@@ -40,7 +40,7 @@ def _finished(c: Call, y: Tensor, z: Tensor | None) -> Tensor:
 
 
 def _padded(c: Call) -> tuple[Tensor, tuple[int, ...], list[int]]:
-    """The input with its frame, the shape of that, and what is left to pad."""
+    """The input, padded if the convolution cannot pad it; its shape; and the padding left to the convolution."""
     spatial = len(c.args["stride"])
     pad = [int(p) for p in c.args["pad"]]
     if len(pad) == spatial and c.args["pad_mode"] == "constant" and c.args["constant_value"] == 0:
@@ -55,6 +55,7 @@ def _padded(c: Call) -> tuple[Tensor, tuple[int, ...], list[int]]:
 
 
 def _convolution(c: Call) -> Tensor:
+    """Writes `FusedConvolution` as ONNX nodes."""
     names = inputs_of_fused_convolution([len(shape) for shape in c.shapes])
     at = {name: i for i, name in enumerate(names)}
     x, shape, pad = _padded(c)
@@ -71,6 +72,7 @@ def _convolution(c: Call) -> Tensor:
 
 
 def _batch_normalization(c: Call) -> list[Tensor]:
+    """Writes `FusedBatchNormalization` as ONNX nodes."""
     args = {name: c.args.get(name, False) for name in ("no_bias", "no_scale", "no_mean", "no_variance")}
     n = 5 - sum(args.values())
     inner = Call(c.graph, "BatchNormalization", {**c.args, **args}, c.inputs[:n], c.shapes[:n], c.outputs)

@@ -23,7 +23,15 @@ __all__ = ["LAYERS"]
 
 
 def _framed(c: Call, n: int, base: int, last: bool, write: Any) -> Tensor:
-    """A layer over the last `n` axes: the axes before `base` become one, channels that are last come first."""
+    """Writes a layer on an input of ONNX's shape (batch, channels, spatial...), and restores the shape of the output.
+
+    Args:
+        c: The function.
+        n: Number of spatial axes.
+        base: Number of batch axes; they become one.
+        last: Whether channels come last.
+        write: Writes the layer for an input tensor.
+    """
     g, x = c.graph, c.x()
     if last:
         x = g.transpose(x, [*range(base), c.ndim - 1, *range(base, c.ndim - 1)])
@@ -38,6 +46,7 @@ def _framed(c: Call, n: int, base: int, last: bool, write: Any) -> Tensor:
 
 
 def _convolution(c: Call) -> Tensor:
+    """Writes `Convolution` and `Deconvolution` as ONNX nodes."""
     g, last, n = c.graph, bool(c.args["channel_last"]), len(c.args["pad"])
     w = c.x(1)
     w = g.transpose(w, [0, n + 1, *range(1, n + 1)]) if last else w
@@ -45,6 +54,7 @@ def _convolution(c: Call) -> Tensor:
     more = c.args.get("output_padding")
 
     def write(x: Tensor) -> Tensor:
+        """Writes the convolution of an input."""
         return g.op(
             "ConvTranspose" if is_transposed else "Conv",
             x,
@@ -61,12 +71,14 @@ def _convolution(c: Call) -> Tensor:
 
 
 def _depthwise(c: Call) -> Tensor:
+    """Writes `DepthwiseConvolution` and `DepthwiseDeconvolution` as ONNX nodes."""
     g, n, base = c.graph, len(c.args["pad"]), int(c.args["base_axis"]) % c.ndim
     is_transposed = c.kind == "DepthwiseDeconvolution"
     w = g.reshape(c.x(1), [c.shapes[1][0], 1, *c.shapes[1][1:]])
     group = c.shape[base] // int(c.args["divisor"]) if is_transposed else c.shape[base]
 
     def write(x: Tensor) -> Tensor:
+        """Writes the convolution of an input."""
         return g.op(
             "ConvTranspose" if is_transposed else "Conv",
             x,
@@ -82,6 +94,7 @@ def _depthwise(c: Call) -> Tensor:
 
 
 def _pooling(c: Call) -> Tensor:
+    """Writes `AveragePooling`, `MaxPooling` and `SumPooling` as ONNX nodes."""
     g, kernel, strides, pad = c.graph, *([int(k) for k in c.args[key]] for key in ("kernel", "stride", "pad"))
     n, last = len(kernel), bool(c.args["channel_last"])
     if n > 3:
@@ -89,7 +102,7 @@ def _pooling(c: Call) -> Tensor:
     first = c.ndim - n - int(last)
     lengths = [int(k) for k in c.shape[first : first + n]]
     out = c.outputs[0][first : first + n]
-    # What windows at the border reach beyond the frame; a frame at the end makes them whole.
+    # Windows at the border may reach beyond the padding. Extra padding at the end completes them.
     extra = [
         max((o - 1) * s + k - length - 2 * p, 0)
         for o, s, k, length, p in zip(out, strides, kernel, lengths, pad, strict=True)
@@ -97,6 +110,7 @@ def _pooling(c: Call) -> Tensor:
     is_max = c.kind == "MaxPooling"
 
     def write(x: Tensor) -> Tensor:
+        """Writes the pooling of an input."""
         pads = [*pad, *(p + e for p, e in zip(pad, extra, strict=True))]
         if any(p >= k for p, k in zip(pads, kernel * 2, strict=True)):
             value = float(np.finfo(np.float32).min) if is_max else 0.0
@@ -110,7 +124,7 @@ def _pooling(c: Call) -> Tensor:
             return g.op("Mul", y, g.number(math.prod(kernel)))
         if not counts or not any(extra):
             return y
-        # What is beyond the frame does not count.
+        # Elements beyond the padding do not count in the mean.
         shares = [
             k / np.minimum(k, length + 2 * p - s * np.arange(o))
             for k, length, p, s, o in zip(kernel, lengths, pad, strides, out, strict=True)
@@ -128,18 +142,20 @@ def _pooling(c: Call) -> Tensor:
 
 
 def _global_average(c: Call) -> Tensor:
+    """Writes `GlobalAveragePooling` as ONNX nodes."""
     y = c.graph.op("GlobalAveragePool", c.x())
     return y if c.ndim == 4 else c.graph.reshape(y, c.outputs[0])
 
 
 def _interpolate(c: Call) -> Tensor:
+    """Writes `Interpolate` as ONNX nodes."""
     g, x = c.graph, c.x()
     last = int(bool(c.args["channel_last"]))
     n = len(c.args["output_size"] or c.args["scale"])
     keys = ("mode", "align_corners", "half_pixel", "half_pixel_for_nn")
     for axis in range(c.ndim - n - last, c.ndim - last):
         length, wanted = c.fixed(axis), int(c.outputs[0][axis])
-        # What an axis does to unit vectors is its matrix.
+        # Interpolating the unit vectors gives the matrix of the axis.
         units = Variable.from_numpy_array(np.eye(length, dtype=np.float32))
         made = F.interpolate(units, output_size=(wanted,), **{key: c.args[key] for key in keys})
         made.forward()
@@ -161,7 +177,7 @@ def _interpolate(c: Call) -> Tensor:
 
 
 def _scaled(c: Call, y: Tensor, first: int = 1) -> Tensor:
-    """What was standardized, times `gamma` and plus `beta`, which come after the input where they are given."""
+    """A normalized tensor times `gamma` plus `beta`, which are optional inputs from index `first` on."""
     g, at = c.graph, first
     beta = None if c.args["no_bias"] else c.x(at)
     at += not c.args["no_bias"]
@@ -170,6 +186,7 @@ def _scaled(c: Call, y: Tensor, first: int = 1) -> Tensor:
 
 
 def _batch(c: Call) -> list[Tensor]:
+    """Writes `BatchNormalization` as ONNX nodes."""
     g, x, eps = c.graph, c.x(), float(c.args["eps"])
     axes = [axis % c.ndim for axis in c.args["axes"]]
     if c.args["batch_stat"]:
@@ -189,17 +206,19 @@ def _batch(c: Call) -> list[Tensor]:
 
 
 def _standard(c: Call, kept: Sequence[int]) -> list[Tensor]:
-    """Normalization that keeps some axes apart."""
+    """Normalization over all axes except `kept`."""
     y, mean, variance = c.graph.standardized(c.x(), [k for k in range(c.ndim) if k not in kept], float(c.args["eps"]))
     return [_scaled(c, y), mean, variance][: len(c.outputs)]
 
 
 def _listed(c: Call, key: str) -> list[int]:
+    """An argument of one or several axes, as a list of non-negative axes."""
     given = c.args[key]
     return [int(k) % c.ndim for k in (given if isinstance(given, (list, tuple)) else [given])]
 
 
 def _layer(c: Call) -> list[Tensor]:
+    """Writes `LayerNormalization` as ONNX nodes."""
     g, kept = c.graph, _listed(c, "batch_axis")
     first = len(kept)
     inner = list(c.shape[first:])
@@ -212,6 +231,7 @@ def _layer(c: Call) -> list[Tensor]:
 
 
 def _group(c: Call) -> list[Tensor]:
+    """Writes `GroupNormalization` as ONNX nodes."""
     g, axis, groups = c.graph, int(c.args["channel_axis"]) % c.ndim, int(c.args["num_groups"])
     kept = [k if k < axis else k + 1 for k in _listed(c, "batch_axis")] + [axis]
     parts = [*c.shape[:axis], groups, int(c.shape[axis]) // groups, *c.shape[axis + 1 :]]
@@ -224,12 +244,14 @@ def _group(c: Call) -> list[Tensor]:
 
 
 def _norm_normalization(c: Call) -> Tensor:
+    """Writes `NormNormalization` as ONNX nodes."""
     g, (power, axes, p) = c.graph, powers(c)
     total = g.op("Add", g.reduce("ReduceSum", power, axes), g.number(c.args["eps"]))
     return g.op("Div", c.x(), total if p == 1 else g.op("Pow", total, g.number(1 / p)))
 
 
 def _weight_normalization(c: Call) -> Tensor:
+    """Writes `WeightNormalization` as ONNX nodes."""
     g, w, axis = c.graph, c.x(0), int(c.args["dim"]) % c.ndim
     others = [k for k in range(c.ndim) if k != axis]
     length = g.op("Sqrt", g.op("Add", g.reduce("ReduceSum", g.op("Mul", w, w), others), g.number(c.args["eps"])))
@@ -241,6 +263,7 @@ def _weight_normalization(c: Call) -> Tensor:
 
 
 def _detected(c: Call) -> Tensor:
+    """Writes `NmsDetection2d` as ONNX nodes."""
     if not c.args["nms_per_class"]:
         raise c.refused("nms_per_class, got a comparison by objectness")
     c.needs(11)
@@ -249,11 +272,12 @@ def _detected(c: Call) -> Tensor:
     boxes, objectness, classes = g.split(x, 2, [4, 1, size - 5])
 
     def kept(v: Tensor) -> Tensor:
+        """Elements, with zero for elements below the threshold."""
         return g.op("Where", g.op("Less", v, least, dtype=np.bool_), g.number(0), v)
 
     objectness = kept(objectness)
     scores = g.transpose(kept(g.op("Mul", objectness, classes)), [0, 2, 1])
-    # Corners do for overlaps what centres do, and every runtime takes these alike.
+    # Boxes stay in centre form, which all runtimes support.
     places = g.op(
         "NonMaxSuppression",
         boxes,
@@ -271,6 +295,7 @@ def _detected(c: Call) -> Tensor:
 
 
 def _warped(c: Call) -> Tensor:
+    """Writes `WarpByGrid` as ONNX nodes."""
     c.needs(16)
     if c.ndim != 4 or c.args["channel_last"]:
         raise c.refused("images of shape (n, channels, height, width)")

@@ -1,4 +1,4 @@
-"""Recurrent functions: each layer is a node."""
+"""Recurrent functions, written as one node for each layer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ __all__ = ["RECURRENT"]
 
 
 def _layer(x: Tensor, axis: int, k: int, c: Call) -> Tensor:
+    """Element `k` of an axis, without the axis."""
     return c.graph.squeeze(c.graph.part(x, axis, k, k + 1), [axis])
 
 
 def _recurrent(c: Call) -> list[Tensor]:
+    """Writes `GRU`, `LSTM` and `RNN` as ONNX nodes."""
     g, kind = c.graph, c.kind
     order, n_states = ORDER[kind], 2 if kind == "LSTM" else 1
     n_layers, n_directions, hidden = int(c.args["num_layers"]), 1 + bool(c.args["bidirectional"]), int(c.shapes[1][-1])
@@ -61,7 +63,7 @@ def _recurrent(c: Call) -> list[Tensor]:
 
 
 def _bias(c: Call, bias: Tensor, k: int, n_directions: int, hidden: int) -> Tensor:
-    """The biases of a layer: those of the input, then those of the state."""
+    """The bias of layer `k` in ONNX's form: input biases, then state biases."""
     g, order = c.graph, ORDER[c.kind]
     held = _layer(bias, 0, k, c)
     n = len(order) * hidden

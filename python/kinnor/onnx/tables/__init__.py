@@ -1,4 +1,4 @@
-"""The operators of ONNX: one row for each, in a table for each subject."""
+"""Supported ONNX operators: one row for each, in a table for each subject."""
 
 from __future__ import annotations
 

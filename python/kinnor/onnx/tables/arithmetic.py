@@ -21,15 +21,18 @@ __all__ = ["ARITHMETIC", "matmul"]
 
 
 def _truncated(x: Variable) -> Variable:
+    """Elements rounded toward zero."""
     return F.sign(x, alpha=0.0) * F.floor(F.abs(x))
 
 
 def _div(node: Node) -> Variable:
+    """Builds `Div`."""
     y = F.div2(node.x(0), node.x(1))
     return _truncated(y) if node.is_integer() else y
 
 
 def _fold_div(node: Node) -> Any:
+    """Computes `Div` by NumPy."""
     a, b = node.static(0), node.static(1)
     if a.dtype.kind == "f":
         return a / b
@@ -37,6 +40,7 @@ def _fold_div(node: Node) -> Any:
 
 
 def _mod(node: Node) -> Variable:
+    """Builds `Mod`."""
     x, y = node.x(0), node.x(1)
     left = F.mod2(x, y, fmod=True)
     if node.get("fmod", 0):
@@ -46,12 +50,14 @@ def _mod(node: Node) -> Variable:
 
 
 def _pow(node: Node) -> Variable:
+    """Builds `Pow`."""
     if node.value(1).known and node.static(1).size == 1 and not node.static(1).ndim:
         return F.pow_scalar(node.x(0), float(node.static(1)))
     return F.pow2(node.x(0), node.x(1))
 
 
 def _clip(node: Node) -> Variable:
+    """Builds `Clip`."""
     y = node.x(0)
     least, most = node.get("min"), node.get("max")
     if node.has(1) and node.value(1).known:
@@ -70,6 +76,7 @@ def _clip(node: Node) -> Variable:
 
 
 def _gelu(node: Node) -> Variable:
+    """Builds `Gelu`."""
     x = node.x(0)
     if node.get("approximate", "none") == "tanh":
         return F.gelu(x)
@@ -77,15 +84,18 @@ def _gelu(node: Node) -> Variable:
 
 
 def _biased(node: Node) -> Variable:
+    """Builds `BiasGelu` and `Gelu`."""
     x = node.x(0) + node.x(1) if node.has(1) else node.x(0)
     return x * 0.5 * (F.erf(x * math.sqrt(0.5)) + 1.0)
 
 
 def _fast_gelu(node: Node) -> Variable:
+    """Builds `FastGelu`."""
     return F.gelu(node.x(0) + node.x(1) if node.has(1) else node.x(0))
 
 
 def _hard_sigmoid(node: Node) -> Any:
+    """Builds `HardSigmoid`."""
     slope, shift = node.get("alpha", 0.2), node.get("beta", 0.5)
     if (np.float32(slope), shift) == (np.float32(0.2), 0.5):
         return F.hard_sigmoid(node.x())
@@ -94,6 +104,7 @@ def _hard_sigmoid(node: Node) -> Any:
 
 
 def _celu(node: Node) -> Any:
+    """Builds `Celu`."""
     x, alpha = node.x(), node.get("alpha", 1.0)
     return F.maximum_scalar(x, 0.0) + F.minimum_scalar(
         (F.exp(F.minimum_scalar(x, 0.0) * (1.0 / alpha)) - 1.0) * alpha, 0.0
@@ -101,23 +112,27 @@ def _celu(node: Node) -> Any:
 
 
 def _prelu(node: Node) -> Variable:
+    """Builds `PRelu`."""
     x, slope = node.x(0), node.x(1)
     slope = per_channel(slope, 1, x.ndim) if node.version < 7 else slope
     return F.maximum_scalar(x, 0.0) + slope * F.minimum_scalar(x, 0.0)
 
 
 def _shrink(node: Node) -> Any:
+    """Builds `Shrink`."""
     x, bias, edge = node.x(), node.get("bias", 0.0), node.get("lambd", 0.5)
     low, high = F.less_scalar(x, -edge), F.greater_scalar(x, edge)
     return F.where(low, x + bias, F.where(high, x - bias, F.constant(0.0, x.shape)))
 
 
 def _thresholded(node: Node) -> Variable:
+    """Builds `ThresholdedRelu`."""
     x = node.x()
     return F.where(F.greater_scalar(x, node.get("alpha", 1.0)), x, F.constant(0.0, x.shape))
 
 
 def _is_inf(node: Node) -> Variable:
+    """Builds `IsInf`."""
     x = node.x()
     found = F.isinf(x)
     if not node.get("detect_negative", 1):
@@ -128,6 +143,7 @@ def _is_inf(node: Node) -> Variable:
 
 
 def _where(node: Node) -> Any:
+    """Builds `Where`."""
     from ..values import Value
 
     shape = np.broadcast_shapes(*(node.value(i).shape for i in range(3)))
@@ -137,7 +153,7 @@ def _where(node: Node) -> Any:
 
 
 def _halved(x: Variable) -> Variable:
-    """The nearest numbers that float16 has; the gradient passes where they are finite."""
+    """Elements rounded to float16. Its gradient is the identity where results are finite."""
     at_least, most = 2.0**-14, 65504.0
     exponent = F.floor(F.log(F.maximum_scalar(F.abs(x), at_least)) * (1 / math.log(2)))
     unit = F.r_pow_scalar(F.minimum_scalar(exponent, 15.0) - 10.0, 2.0)
@@ -148,6 +164,7 @@ def _halved(x: Variable) -> Variable:
 
 
 def _cast(node: Node) -> Any:
+    """Builds `Cast` and `CastLike`."""
     from ..reading import dtype_of
     from ..values import Value
 
@@ -170,7 +187,7 @@ def _cast(node: Node) -> Any:
 
 
 def matmul(a: Variable, b: Variable) -> Variable:
-    """The product of stacks of matrices, broadcast, as NumPy's `matmul`.
+    """The matrix product of broadcast stacks, like NumPy's `matmul`.
 
     Args:
         a: Left factor.
@@ -192,6 +209,7 @@ def matmul(a: Variable, b: Variable) -> Variable:
 
 
 def _gemm(node: Node) -> Variable:
+    """Builds `Gemm`."""
     a, b = node.x(0), node.x(1)
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
     if (
@@ -210,6 +228,7 @@ def _gemm(node: Node) -> Variable:
 
 
 def _mean(node: Node) -> Variable:
+    """Builds `Mean`."""
     y = node.x(0)
     for i in range(1, len(node.inputs)):
         y = y + node.x(i)
@@ -217,6 +236,8 @@ def _mean(node: Node) -> Variable:
 
 
 def _softmax(function: Any) -> Row:
+    """A row for softmax or log-softmax. Before version 13, all axes from `axis` on count as one."""
+
     def build(node: Node) -> Any:
         x = node.x()
         if node.version >= 13:
@@ -229,6 +250,7 @@ def _softmax(function: Any) -> Row:
 
 
 def _hardmax(node: Node) -> Variable:
+    """Builds `Hardmax`."""
     x = node.x()
     axis = node.get("axis", -1 if node.version >= 13 else 1) % x.ndim
     if node.version < 13:
@@ -238,12 +260,13 @@ def _hardmax(node: Node) -> Variable:
 
 
 def _top(x: Variable, axis: int) -> Variable:
-    """One where the first of the largest elements is, zero elsewhere."""
+    """One at the first largest element along an axis, zero elsewhere."""
     places = np.arange(x.shape[axis], dtype=np.float32).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
     return F.equal(Variable.from_numpy_array(places), F.max(x, axis=[axis], keepdims=True, only_index=True))
 
 
 def _dropout(node: Node) -> Any:
+    """Builds `Dropout`."""
     if node.has(2) and bool(node.static(2).item()):
         raise node.unsupported("expected training_mode to be off, got True")
     y = F.identity(node.x())
@@ -251,10 +274,12 @@ def _dropout(node: Node) -> Any:
 
 
 def _einsum(node: Node) -> Variable:
+    """Builds `Einsum`."""
     return F.einsum(*(node.x(i) for i in range(len(node.inputs))), equation=node.get("equation").replace(" ", ""))
 
 
 def _identity(node: Node) -> Any:
+    """Builds `Identity`."""
     value = node.value(0)
     return value if isinstance(value, (Absent, Items)) else F.identity(value.variable)
 

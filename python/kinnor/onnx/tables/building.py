@@ -1,7 +1,4 @@
-"""How rows are made: of functions with one input, with two, or with arguments.
-
-Knows broadcasting and axes; knows no operators.
-"""
+"""Makers of table rows for functions of one, two or more inputs, and shared shape operations."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ __all__ = ["binary", "constant", "expand", "folded", "many", "per_channel", "res
 
 
 def reshape(x: Variable, shape: Sequence[int]) -> Variable:
-    """A variable in another shape; itself if it has that.
+    """A variable in another shape; the variable itself if it has that shape.
 
     Args:
         x: The variable.
@@ -56,7 +53,7 @@ def expand(x: Variable, shape: Sequence[int]) -> Variable:
 
 
 def per_channel(x: Variable, axis: int, ndim: int) -> Variable:
-    """A vector as a shape that broadcasts along one axis; a scalar as all ones.
+    """A vector reshaped to broadcast along one axis. A single number gets the shape (1, ..., 1).
 
     Args:
         x: The vector, or one number.
@@ -75,17 +72,17 @@ def unary(function: Callable[..., Variable], dtype: Any = None, **attributes: An
     Args:
         function: The function.
         dtype: The element type of its output.
-        attributes: Arguments that are attributes of the same name, with their defaults.
+        attributes: Arguments read from attributes of the same name, with their defaults.
     """
     return Row(lambda node: function(node.x(), **{k: node.get(k, v) for k, v in attributes.items()}), dtype=dtype)
 
 
 def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = None, dtype: Any = None) -> Row:
-    """A row for a function of two inputs that are broadcast.
+    """A row for a function of two broadcast inputs.
 
     Args:
         function: The function.
-        fold: What computes it with NumPy.
+        fold: The same function in NumPy.
         dtype: The element type of its output.
     """
 
@@ -99,7 +96,7 @@ def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = 
 
 
 def many(function: Callable[..., Variable]) -> Row:
-    """A row for a function of two inputs, applied to any number of them one after the other.
+    """A row for a function of two inputs, applied to any number of inputs from left to right.
 
     Args:
         function: The function.
@@ -115,10 +112,10 @@ def many(function: Callable[..., Variable]) -> Row:
 
 
 def folded(fold: Callable[..., Any] | None) -> Callable[[Node], Any] | None:
-    """What applies a NumPy function to the inputs of a node; keeps the element type, but for truth values.
+    """The fold of a row: applies a NumPy function to a node's inputs. Results other than bool keep the input's type.
 
     Args:
-        fold: The function.
+        fold: The NumPy function, or None.
     """
     if fold is None:
         return None

@@ -1,4 +1,4 @@
-"""Operators that no function is made of: NumPy computes them, exactly, while the graph is built for what it gets."""
+"""Operators without a function of the graph: NumPy computes them while the graph is built."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ __all__ = ["COMPUTED"]
 
 
 def _of(function: Callable[..., Any]) -> Row:
-    """A row for a function of arrays."""
+    """A row for a NumPy function of all inputs."""
     return Row(lambda node: function(*(node.static(i) for i in range(len(node.inputs)))))
 
 
 def _bit_shift(node: Node) -> Any:
+    """Builds `BitShift`."""
     x, by = node.static(0), node.static(1)
     bits = x.dtype.itemsize * 8
     kept = np.minimum(by, bits - 1).astype(x.dtype)
-    if node.get("direction") != "LEFT" and x.dtype.kind == "i":  # The sign comes in from the left.
+    if node.get("direction") != "LEFT" and x.dtype.kind == "i":  # an arithmetic shift
         return np.right_shift(x, kept)
     moved = np.left_shift(x, kept) if node.get("direction") == "LEFT" else np.right_shift(x, kept)
     return np.where(by < bits, moved, 0).astype(x.dtype)
 
 
 def _bit_cast(node: Node) -> NDArray[Any]:
+    """Builds `BitCast`."""
     from ..reading import dtype_of
 
     x, wanted = node.static(0), dtype_of(node.get("to"))
@@ -43,11 +45,13 @@ def _bit_cast(node: Node) -> NDArray[Any]:
 
 
 def _compress(node: Node) -> NDArray[Any]:
+    """Builds `Compress`."""
     axis = node.get("axis")
     return np.compress(node.static(1).astype(bool), node.static(0), axis)
 
 
 def _unique(node: Node) -> list[Value]:
+    """Builds `Unique`."""
     x, axis = node.static(0), node.get("axis")
     values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
     inverse = inverse.ravel()
@@ -61,6 +65,7 @@ def _unique(node: Node) -> list[Value]:
 
 
 def _col2im(node: Node) -> NDArray[Any]:
+    """Builds `Col2Im`."""
     x, size, block = node.static(0), node.static(1).tolist(), node.static(2).tolist()
     n = len(size)
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
@@ -79,14 +84,17 @@ def _col2im(node: Node) -> NDArray[Any]:
 
 
 def _complex(x: NDArray[Any]) -> NDArray[Any]:
+    """ONNX's complex numbers, with real and imaginary parts on the last axis, as a complex array."""
     return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0].astype(np.complex128)
 
 
 def _pairs(z: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """A complex array in ONNX's form, with real and imaginary parts on the last axis."""
     return np.stack([z.real, z.imag], axis=-1).astype(dtype)
 
 
 def _dft(node: Node) -> NDArray[Any]:
+    """Builds `DFT`."""
     x, length = node.static(0), int(node.static(1).item()) if node.has(1) else None
     axis = int(node.static(2).item()) if node.has(2) else node.get("axis", 1 if node.version < 20 else -2)
     axis = axis % x.ndim
@@ -102,6 +110,7 @@ def _dft(node: Node) -> NDArray[Any]:
 
 
 def _stft(node: Node) -> NDArray[Any]:
+    """Builds `STFT`."""
     x, step = node.static(0), int(node.static(1).item())
     window = node.static(2) if node.has(2) else None
     length = int(node.static(3).item()) if node.has(3) else len(window) if window is not None else x.shape[1]
@@ -112,6 +121,7 @@ def _stft(node: Node) -> NDArray[Any]:
 
 
 def _max_unpool(node: Node) -> NDArray[Any]:
+    """Builds `MaxUnpool`."""
     x, places = node.static(0), node.static(1)
     kernel = node.get("kernel_shape")
     n = len(kernel)
@@ -131,6 +141,7 @@ def _max_unpool(node: Node) -> NDArray[Any]:
 
 
 def _tensor_scatter(node: Node) -> NDArray[Any]:
+    """Builds `TensorScatter`."""
     y: NDArray[Any] = node.static(0).copy()
     update = node.static(1)
     axis = node.get("axis", -2) % y.ndim

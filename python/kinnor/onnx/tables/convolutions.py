@@ -23,7 +23,7 @@ __all__ = ["CONVOLUTIONS", "averaged", "convolved"]
 def _pads(
     node: Node, lengths: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Any:
-    """What is added before and after each spatial axis."""
+    """The padding before and after each spatial axis, from the attributes `pads` or `auto_pad`."""
     n = len(kernel)
     auto = node.get("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
@@ -40,11 +40,12 @@ def _pads(
 
 
 def _framed(x: Variable, pads: Any, number: float = 0.0) -> Variable:
+    """The input padded along its spatial axes; itself without padding."""
     return F.pad(x, [width for pair in pads for width in pair], "constant", number) if np.any(pads) else x
 
 
 def convolved(node: Node, x: Variable, w: Variable, bias: Variable | None) -> Variable:
-    """A convolution as the attributes of a node say it.
+    """A convolution with the attributes of a node.
 
     Args:
         node: The node.
@@ -69,6 +70,7 @@ def convolved(node: Node, x: Variable, w: Variable, bias: Variable | None) -> Va
 
 
 def _conv_transpose(node: Node) -> Variable:
+    """Builds `ConvTranspose`."""
     x, w = node.x(0), node.x(1)
     n = w.ndim - 2
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
@@ -109,7 +111,7 @@ def _conv_transpose(node: Node) -> Variable:
 
 
 def _pool_setup(node: Node, x: Variable) -> Any:
-    """The frame of the input, kernel and strides; with what `ceil_mode` needs at the end."""
+    """The padding, the extra padding at the end for `ceil_mode`, the kernel and the strides of a pooling node."""
     kernel = node.get("kernel_shape")
     n = len(kernel)
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
@@ -126,13 +128,13 @@ def _pool_setup(node: Node, x: Variable) -> Any:
 
 
 def _dilated(node: Node) -> list[int] | None:
-    """The distances within a window, or None if they are all one."""
+    """The dilations of a pooling node, or None if all are one."""
     found = node.get("dilations")
     return found if found and any(d != 1 for d in found) else None
 
 
 def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Variable]:
-    """For each place in the windows, what is there in each of them."""
+    """For each position within a pooling window, the elements at it in all windows."""
     n_steps = [
         (length - (k - 1) * d - 1) // s + 1
         for length, k, s, d in zip(x.shape[2:], kernel, strides, dilations, strict=True)
@@ -146,8 +148,9 @@ def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilatio
 
 
 def _max_pool(node: Node) -> Any:
+    """Builds `MaxPool`."""
     if node.n_outputs > 1:
-        raise node.unsupported("expected one output, got the indices too")
+        raise node.unsupported("expected one output, got indices as a second one")
     x = node.x()
     pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
@@ -159,7 +162,7 @@ def _max_pool(node: Node) -> Any:
 
 
 def averaged(node: Node, x: Variable) -> Variable:
-    """Average pooling as the attributes of a node say it.
+    """Average pooling with the attributes of a node.
 
     Args:
         node: The node.
@@ -173,6 +176,7 @@ def averaged(node: Node, x: Variable) -> Variable:
         return F.average_pooling(x, kernel, strides)
 
     def summed(x: Variable) -> Variable:
+        """The sums over all windows."""
         if dilations is None:
             return F.sum_pooling(x, kernel, strides)
         return reduce(F.add2, _windows(x, kernel, strides, dilations))
@@ -190,6 +194,7 @@ def averaged(node: Node, x: Variable) -> Variable:
 
 
 def _lp_pool(node: Node) -> Variable:
+    """Builds `LpPool`."""
     x = node.x()
     pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
@@ -201,10 +206,12 @@ def _lp_pool(node: Node) -> Variable:
 
 
 def _over_space(function: Any) -> Row:
+    """A row for a reduction of all spatial axes."""
     return Row(lambda node: function(node.x(), axis=list(range(2, node.x().ndim)), keepdims=True))
 
 
 def _resize(node: Node) -> Variable:
+    """Builds `Resize` and `Upsample`."""
     x = node.x()
     ndim = x.ndim
     is_upsample = node.proto.op_type == "Upsample"
@@ -251,10 +258,12 @@ def _resize(node: Node) -> Variable:
 
 
 def _half_pixel(at: Any, size: int, length: int, scale: float, *_: float) -> Any:
+    """Input coordinates of the output indices `at`, in the mode `half_pixel`."""
     return (at + 0.5) / scale - 0.5
 
 
 def _cropped(at: Any, size: int, length: int, scale: float, start: float, end: float) -> Any:
+    """Input coordinates of the output indices `at`, in the mode `tf_crop_and_resize`."""
     if length == 1:
         return at + 0.5 * (start + end) * (size - 1)
     return start * (size - 1) + at * (end - start) * (size - 1) / (length - 1)
@@ -273,11 +282,11 @@ _PLACES: dict[str, Callable[..., Any]] = {
     "tf_crop_and_resize": _cropped,
     "tf_half_pixel_for_nn": lambda at, size, length, scale, *_: (at + 0.5) / scale,
 }
-"""Where the elements of a resized axis lie on the one before: of numbers, lengths, the scale, and the part taken."""
+"""Coordinate transformations by mode: from output indices, both lengths, scale and crop to input coordinates."""
 
 
 def _resizing(node: Node, places: Any, size: int, scale: float, mode: str) -> Any:
-    """The weights (length, size) of what each element of an axis is made of."""
+    """The interpolation matrix (output length, input size) of an axis, for the input coordinates `places`."""
     rows = np.arange(len(places))
     matrix = np.zeros((len(places), size), np.float64)
     if mode == "nearest":
@@ -314,7 +323,7 @@ def _resizing(node: Node, places: Any, size: int, scale: float, mode: str) -> An
 
 
 def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
-    """An axis, resized by weights."""
+    """An axis resized by an interpolation matrix."""
     if mode == "nearest":
         chosen = Variable.from_numpy_array(np.argmax(matrix, axis=1).astype(np.int64))
         return F.gather(x, chosen, axis=axis)

@@ -1,4 +1,4 @@
-"""Loops: their bodies are built as often as they run, which shapes and constants have to say."""
+"""Loops, unrolled while the graph is built. Their number of iterations must follow from shapes and constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["LOOPS"]
 
 
 def _at(value: Value, axis: int, k: int) -> Value:
-    """One place of an axis, without the axis."""
+    """Element `k` of an axis, without the axis."""
     if value.known:
         return Value(np.take(value.static(), k, axis))
     low, high = [0] * len(value.shape), list(value.shape)
@@ -33,6 +33,7 @@ def _at(value: Value, axis: int, k: int) -> Value:
 
 
 def _stacked(values: Sequence[Value], axis: int) -> Value:
+    """Values stacked along a new axis."""
     if all(value.known for value in values):
         return Value(np.stack([value.static() for value in values], axis))
     sources = frozenset[str]().union(*(value.sources for value in values))
@@ -40,13 +41,14 @@ def _stacked(values: Sequence[Value], axis: int) -> Value:
 
 
 def _checked(node: Node, times: int) -> int:
+    """A number of iterations. Raises UnsupportedError if it is above `MOST_TIMES`."""
     if times > MOST_TIMES:
         raise node.unsupported(f"expected {MOST_TIMES} times at most, got {times}")
     return times
 
 
 class _Scope(Mapping[str, "int | None"]):
-    """Whole numbers and truth values that are known of what graphs inside of a node may take."""
+    """Known integers and booleans by name, among the values that inner graphs can read. None for other values."""
 
     def __init__(self, values: Mapping[str, Value | None]) -> None:
         self._values = values
@@ -66,19 +68,24 @@ class _Scope(Mapping[str, "int | None"]):
 
 @contextmanager
 def _turns(node: Node, times: int | None) -> Iterator[Callable[[int], None]]:
-    """Count turns of a loop in a block, of which it is known how many there will be, or not.
+    """Tracks the iterations of a loop in the node budget, for a `with` block.
+
+    Args:
+        node: The loop.
+        times: The number of iterations, or None if it is unknown.
 
     Yields:
-        What is told of each turn.
+        A function to call at the start of each iteration, with its number.
 
     Raises:
-        UnsupportedError: If all turns together build too many nodes.
+        UnsupportedError: If all iterations together build too many nodes.
     """
     budget, known = BUDGET.get(), 1 if times is None else times
     outer = budget.turns
     budget.expect(known * n_built(node.get("body"), _Scope(node.scope)))
 
     def begin(turn: int) -> None:
+        """Notes the number of remaining iterations."""
         budget.turns = outer * max(known - turn, 1)
 
     try:
@@ -88,12 +95,14 @@ def _turns(node: Node, times: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _run(node: Node, given: Sequence[Value]) -> list[Value]:
+    """Builds the body of a loop once. Returns its outputs."""
     if node.run is None:
-        raise node.unsupported("expected a graph inside, got none")
+        raise node.unsupported("expected a node with a graph, got none")
     return node.run(node.get("body"), given)
 
 
 def _scan(node: Node) -> list[Value]:
+    """Builds `Scan`."""
     if node.version < 9:
         raise node.unsupported("expected version 9 or later, got 8")
     n_scanned = node.get("num_scan_inputs")
@@ -129,6 +138,7 @@ def _scan(node: Node) -> list[Value]:
 
 
 def _loop(node: Node) -> list[Value]:
+    """Builds `Loop`."""
     most = int(node.static(0).item()) if node.has(0) else None
     goes_on = bool(node.static(1).item()) if node.has(1) else True
     states = [node.value(i) for i in range(2, len(node.inputs))]

@@ -17,6 +17,7 @@ __all__ = ["NORMALIZATION", "standardized"]
 
 
 def _batch(node: Node) -> Any:
+    """Builds `BatchNormalization`."""
     if node.get("training_mode", 0) or node.n_outputs > 1:
         raise node.unsupported("expected training_mode to be off, got statistics as outputs")
     x = node.x(0)
@@ -29,7 +30,7 @@ def _batch(node: Node) -> Any:
 
 
 def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Variable, Variable]:
-    """An array of mean zero and variance one along axes; the mean, and one over the deviation.
+    """An array normalized to mean zero and variance one along axes, the mean, and 1 / standard deviation.
 
     Args:
         x: The array.
@@ -43,18 +44,19 @@ def standardized(x: Variable, axes: list[int], eps: float) -> tuple[Variable, Va
 
 
 def _over_root_mean_square(x: Variable, axes: list[int], eps: float) -> Any:
+    """An array divided by its root mean square along axes."""
     n = math.prod(x.shape[axis] for axis in axes)
     return F.norm_normalization(x, p=2, axes=axes, eps=eps * n) * math.sqrt(n)
 
 
 def normalized(x: Variable, axis: int, eps: float, gamma: Variable, beta: Variable | None) -> Variable:
-    """An array of mean zero and variance one along the last axes, scaled and shifted.
+    """Layer normalization: an array normalized along its last axes, scaled and shifted.
 
     Args:
         x: The array.
-        axis: The first of the axes.
+        axis: The first normalized axis.
         eps: Added to the variance.
-        gamma: The scale, of the shape of these axes.
+        gamma: The scale, of the shape of the normalized axes.
         beta: The shift, of the same shape.
     """
     shape = [*[1] * axis, *x.shape[axis:]]
@@ -64,6 +66,7 @@ def normalized(x: Variable, axis: int, eps: float, gamma: Variable, beta: Variab
 
 
 def _layer(node: Node) -> Any:
+    """Builds `LayerNormalization` and `LayerNormalization`."""
     x = node.x(0)
     axis = node.get("axis", -1) % x.ndim
     eps, gamma, beta = node.get("epsilon", 1e-5), node.x(1), node.optional(2)
@@ -76,18 +79,21 @@ def _layer(node: Node) -> Any:
 
 
 def _rms(node: Node) -> Any:
+    """Builds `RMSNormalization` and `SimplifiedLayerNormalization`."""
     x = node.x(0)
     axes = list(range(node.get("axis", -1) % x.ndim, x.ndim))
     return _over_root_mean_square(x, axes, node.get("epsilon", 1e-5)) * node.x(1)
 
 
 def _instance(node: Node) -> Variable:
+    """Builds `InstanceNormalization`."""
     x = node.x(0)
     y, _, _ = standardized(x, list(range(2, x.ndim)), node.get("epsilon", 1e-5))
     return y * per_channel(node.x(1), 1, x.ndim) + per_channel(node.x(2), 1, x.ndim)
 
 
 def _group(node: Node) -> Variable:
+    """Builds `GroupNormalization`."""
     x, groups = node.x(0), node.get("num_groups")
     parts = reshape(x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
     y, _, _ = standardized(parts, [2], node.get("epsilon", 1e-5))
@@ -98,6 +104,7 @@ def _group(node: Node) -> Variable:
 
 
 def _mean_variance(node: Node) -> Variable:
+    """Builds `MeanVarianceNormalization`."""
     x = node.x()
     axes = node.get("axes") or [0, 2, 3]
     rest = x - F.mean(x, axis=axes, keepdims=True)
@@ -107,12 +114,14 @@ def _mean_variance(node: Node) -> Variable:
 
 
 def _lp(node: Node) -> Variable:
+    """Builds `LpNormalization`."""
     x, axis = node.x(), [node.get("axis", -1) % node.x().ndim]
     y: Variable = F.norm_normalization(x, p=node.get("p", 2), axes=axis, eps=0.0)
     return y
 
 
 def _lrn(node: Node) -> Any:
+    """Builds `LRN`."""
     x, size = node.x(), node.get("size")
     low = (size - 1) // 2
     square = F.pad(x * x, [0, 0, low, size - 1 - low, *[0] * (2 * (x.ndim - 2))])
@@ -127,6 +136,7 @@ def _lrn(node: Node) -> Any:
 
 
 def _skip_layer(node: Node) -> Any:
+    """Builds `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization`."""
     if node.n_outputs > 1 and any(node.proto.output[1:3]):
         raise node.unsupported("expected the sum as the only other output, got statistics")
     x = node.x(0) + node.x(1)

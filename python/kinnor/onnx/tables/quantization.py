@@ -1,4 +1,4 @@
-"""Linear quantization, computed in float32."""
+"""Operators of linear quantization, computed in float32."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["QUANTIZATION"]
 
 
 def _along(node: Node, i: int) -> Variable:
-    """A scale or zero point, as a shape that broadcasts to the input."""
+    """Input `i`, a scale or zero point, reshaped or expanded to broadcast to input 0."""
     x, held = node.value(0), node.x(i)
     if node.get("block_size", 0):
         return _of_blocks(held, x.shape, node.get("axis", 1) % max(len(x.shape), 1), node.get("block_size"))
@@ -35,7 +35,7 @@ def _along(node: Node, i: int) -> Variable:
 
 
 def _of_blocks(held: Variable, shape: tuple[int, ...], axis: int, block: int) -> Variable:
-    """Numbers that blocks along an axis share, one for each element."""
+    """Repeats one number for each block of an axis to one for each element."""
     if block < 1 or [-(-n // block) if k == axis else n for k, n in enumerate(shape)] != list(held.shape):
         raise OnnxError(f"expected a number for each block of {block} along axis {axis} of {shape}, got {held.shape}")
     before, after = held.shape[: axis + 1], held.shape[axis + 1 :]
@@ -47,7 +47,7 @@ def _of_blocks(held: Variable, shape: tuple[int, ...], axis: int, block: int) ->
 def _levels_of(
     node: Node, x: Variable, scale: Variable, zero: Variable | None, dtype: np.dtype[Any], sources: frozenset[str]
 ) -> Value:
-    """The nearest levels to numbers; scale and zero point broadcast to them."""
+    """Quantizes `x` to integers of `dtype`. Scale and zero point broadcast to `x`."""
     if dtype.name not in ("int8", "uint8", "int16", "uint16"):
         raise node.unsupported(f"expected levels of 8 or 16 bits, got {dtype}")
     if zero is None:
@@ -61,6 +61,7 @@ def _levels_of(
 
 
 def _quantize(node: Node) -> Value:
+    """Builds `QuantizeLinear`."""
     from ..reading import dtype_of
 
     dtype = np.dtype(np.uint8)
@@ -73,6 +74,7 @@ def _quantize(node: Node) -> Value:
 
 
 def _dequantize(node: Node) -> Value:
+    """Builds `DequantizeLinear`."""
     if node.value(0).dtype.name not in ("int8", "uint8", "int16", "uint16", "int32"):
         raise node.unsupported(f"expected levels of 8 bits or more, got {node.value(0).dtype}")
     x, scale = node.x(0), _along(node, 1)
@@ -86,6 +88,7 @@ def _dequantize(node: Node) -> Value:
 
 
 def _dynamic(node: Node) -> list[Value]:
+    """Builds `DynamicQuantizeLinear`."""
     x, sources = node.x(), node.value(0).sources
     scale, zero = dynamic_parameters(x)
     y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
@@ -93,18 +96,19 @@ def _dynamic(node: Node) -> list[Value]:
 
 
 def _unscaled(node: Node, i: int, zero: int, axis: int = -1) -> Variable:
-    """Levels without their zero point; one for each place stands along an axis."""
+    """Input `i` minus its zero point, input `zero`. A vector of zero points broadcasts along an axis."""
     x = node.x(i)
     ones = per_channel(constant(1.0), -1, x.ndim)
     return F.dequantize_linear(x, ones, per_channel(node.x(zero), axis, x.ndim) if node.has(zero) else ones * 0.0)
 
 
 def _matmul_integer(node: Node) -> Variable:
+    """Builds `MatMulInteger`."""
     return matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3))
 
 
 def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
-    """The numbers that an input of levels stands for; its scale and zero point follow it."""
+    """Dequantizes input `i` by its scale and zero point, the next two inputs."""
     x = node.x(i)
     scale, zero = (per_channel(node.x(k), axis, x.ndim) if node.has(k) else None for k in (i + 1, i + 2))
     if scale is None:
@@ -113,7 +117,7 @@ def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
 
 
 def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
-    """The levels that are nearest to numbers; `i` is their scale, their zero point follows it."""
+    """Quantizes `y` by the scale, input `i`, and the zero point, input `i + 1`. `inputs` decide on type and sources."""
     held = node.value(i + 1) if node.has(i + 1) else None
     zero = None if held is None else per_channel(held.variable, -1, y.ndim)
     dtype = node.value(inputs[0]).dtype if held is None else held.dtype
@@ -122,27 +126,33 @@ def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
 
 
 def _qlinear_matmul(node: Node) -> Value:
+    """Builds `QLinearMatMul`."""
     return _as_output(node, matmul(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3)
 
 
 def _with_two(function: Callable[[Variable, Variable], Variable]) -> Row:
+    """A row for a function of two quantized inputs with a quantized output."""
     return Row(lambda node: _as_output(node, function(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3))
 
 
 def _with_one(function: Callable[[Node, Variable], Variable]) -> Row:
+    """A row for a function of one quantized input with a quantized output."""
     return Row(lambda node: _as_output(node, function(node, _numbers(node, 0)), 3, 0))
 
 
 def _leaky(node: Node, x: Variable) -> Variable:
+    """The leaky ReLU of `QLinearLeakyRelu`, on dequantized numbers."""
     return F.leaky_relu(x, node.get("alpha", 0.01))
 
 
 def _pooled(node: Node, x: Variable) -> Variable:
+    """The mean over spatial axes of `QLinearGlobalAveragePool`, on dequantized numbers."""
     axes = list(range(1, x.ndim - 1) if node.get("channels_last", 0) else range(2, x.ndim))
     return F.mean(x, axis=axes, keepdims=True)
 
 
 def _softmax(node: Node, x: Variable) -> Variable:
+    """The softmax of `QLinearSoftmax`, on dequantized numbers."""
     axis = node.get("axis", -1)
     if node.get("opset", 13) < 13 and axis % x.ndim != x.ndim - 1:
         raise node.unsupported("expected the last axis, as of operators before version 13")
@@ -150,16 +160,18 @@ def _softmax(node: Node, x: Variable) -> Variable:
 
 
 def _qlinear_concat(node: Node) -> Value:
+    """Builds `QLinearConcat`."""
     first = range(2, len(node.inputs), 3)
     return _as_output(node, F.concatenate(*[_numbers(node, i) for i in first], axis=node.get("axis")), 0, *first)
 
 
 def _qgemm(node: Node) -> Value | Variable:
+    """Builds `QGemm`."""
     a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
     a = F.transpose(a, (1, 0)) if node.get("transA", 0) else a
     b = F.transpose(b, (1, 0)) if node.get("transB", 0) else b
     alpha, bias = node.get("alpha", 1.0), None
-    if node.has(6):  # levels of what the product counts in
+    if node.has(6):  # a quantized bias, in units of both scales
         bias = node.x(6) * (node.x(1) * node.x(4))
     is_row = bias is not None and bias.shape == b.shape[1:]
     y = F.affine(a, b, bias) if is_row else F.affine(a, b)
@@ -169,10 +181,12 @@ def _qgemm(node: Node) -> Value | Variable:
 
 
 def _conv_integer(node: Node) -> Variable:
+    """Builds `ConvInteger`."""
     return convolved(node, _unscaled(node, 0, 2), _unscaled(node, 1, 3, 0), None)
 
 
 def _qlinear_conv(node: Node) -> Value:
+    """Builds `QLinearConv`."""
     bias = node.x(8) * (node.x(1) * node.x(4)) if node.has(8) else None
     return _as_output(node, convolved(node, _numbers(node, 0), _numbers(node, 3, 0), bias), 6, 0, 3)
 

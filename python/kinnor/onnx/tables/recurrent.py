@@ -1,4 +1,4 @@
-"""Recurrent operators: whole sequences by a kernel, or one step after the other where there is none."""
+"""Recurrent operators: by a function for whole sequences, or step by step if no function fits."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ if TYPE_CHECKING:
 __all__ = ["ORDER", "RECURRENT"]
 
 ORDER = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
-"""Which of our gates comes where in ONNX: i, o, f, c of i, f, g, o; z, r, h of r, z, n."""
+"""Order of ONNX's gates as indices into Kinnor's: i, o, f, c of i, f, g, o; z, r, h of r, z, n."""
 
 
 def _part(x: Variable, axis: int, start: int, stop: int) -> Variable:
+    """A slice of an axis."""
     low, high = [0] * x.ndim, list(x.shape)
     low[axis], high[axis] = start, stop
     return F.slice(x, low, high, [1] * x.ndim)
 
 
 def _direction(x: Variable, k: int) -> Variable:
-    """The part of one direction, without the axis of directions."""
+    """Element `k` of the first axis, the axis of directions."""
     return reshape(_part(x, 0, k, k + 1), x.shape[1:])
 
 
 def _times(x: Variable, w: Variable) -> Variable:
+    """The product of `x` and the transpose of `w`."""
     return F.batch_matmul(x, w, transpose_b=True)
 
 
 def _lstm(node: Node, h_size: int, peephole: Variable | None) -> Any:
+    """The step function of an LSTM: from projected input, states, recurrent weight and bias to new states."""
+
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
         gates = px + _times(h, r)
         gates = gates if rb is None else gates + rb
@@ -53,6 +57,8 @@ def _lstm(node: Node, h_size: int, peephole: Variable | None) -> Any:
 
 
 def _gru(node: Node, h_size: int) -> Any:
+    """The step function of a GRU, with the arguments of the LSTM's."""
+
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
         first = _part(px, 1, 0, 2 * h_size) + _times(h, _part(r, 0, 0, 2 * h_size))
         first = first if rb is None else first + _part(rb, 1, 0, 2 * h_size)
@@ -71,6 +77,7 @@ def _gru(node: Node, h_size: int) -> Any:
 
 
 def _rnn(node: Node) -> Any:
+    """The step function of a plain RNN, with the arguments of the LSTM's."""
     act = F.relu if "Relu" in (node.get("activations") or ()) else F.tanh
 
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
@@ -81,6 +88,7 @@ def _rnn(node: Node) -> Any:
 
 
 def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
+    """The build function of a recurrent operator."""
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[kind]
 
     def build(node: Node) -> list[Variable]:
@@ -89,7 +97,7 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         given = node.get("activations")
         known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
         if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
-            raise node.unsupported("expected the usual activations without clip, got others")
+            raise node.unsupported("expected the default activations without clip, got other ones")
         if node.get("layout", 0):
             x = F.transpose(x, (1, 0, 2))
         length, batch, n_in = x.shape
@@ -131,19 +139,20 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
 
 
 def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
-    """Outputs, the states at the end after the first, in the order of axes that the node asks for."""
+    """The output and the final states in the axis order of the node's attribute `layout`."""
     if not node.get("layout", 0):
         return made
     return [F.transpose(made[0], (2, 0, 1, 3)), *(F.transpose(end, (1, 0, 2)) for end in made[1:])]
 
 
 def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
-    """The outputs by the function that has a kernel for whole sequences."""
+    """The outputs by `F.lstm`, `F.gru` or `F.rnn`, after reordering weights and gates."""
     (length, batch, n_in), n_directions = x.shape, node.x(1).shape[0]
     places = np.argsort(ORDER[kind])
     gates = (n_directions, len(places), size)
 
     def ours(held: Variable) -> Variable:
+        """Gates in Kinnor's order."""
         return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(places), axis=1)
 
     w = F.concatenate(reshape(node.x(1), (*gates, n_in)), reshape(node.x(2), (*gates, size)), axis=3)
@@ -175,7 +184,7 @@ def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
 
 
 def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
-    """What the first step starts from."""
+    """The initial state of direction `k`: input `i`, or zeros."""
     if not node.has(i):
         return Variable.from_numpy_array(np.zeros((batch, size), np.float32))
     held = F.transpose(node.x(i), (1, 0, 2)) if node.get("layout", 0) else node.x(i)

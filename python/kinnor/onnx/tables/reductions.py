@@ -1,4 +1,4 @@
-"""Operators that reduce axes: sums, largest elements and where they are."""
+"""Operators that reduce axes: sums, norms, extrema and their indices; and cumulative sums and top-k."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["REDUCTIONS"]
 
 
 def _axes(node: Node) -> list[int]:
-    """The axes of a reduction; none for one that does nothing."""
+    """The axes of a reduction; empty if it reduces nothing."""
     ndim = len(node.value(0).shape)
     axes = node.ints(1, "axes")
     if not axes:
@@ -35,7 +35,7 @@ def _reduction(
     after: Callable[[Variable], Variable] | None = None,
     fold: Callable[..., Any] | None = None,
 ) -> Row:
-    """A row for a reduction, with what is done to each element before and after it."""
+    """A row for a reduction, with elementwise functions before and after it, and a NumPy form `fold`."""
 
     def build(node: Node) -> Variable:
         x, axes = node.x(), _axes(node)
@@ -55,10 +55,11 @@ def _reduction(
 
 
 def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_largest: bool) -> Row:
-    """A row for the largest or the smallest element; that of nothing is the least or the greatest of its type."""
+    """A row for the maximum or minimum. Over no elements it is the type's least or greatest number."""
     of_some = _reduction(function)
 
     def end(dtype: Any) -> Any:
+        """The result over no elements."""
         if dtype.kind in "iu":
             return np.iinfo(dtype).min if is_largest else np.iinfo(dtype).max
         if dtype.kind == "b":
@@ -78,26 +79,29 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         return np.asarray(fold(x, axis=tuple(_axes(node)), keepdims=keeps(node), initial=end(x.dtype))).astype(x.dtype)
 
     def keeps(node: Node) -> bool:
+        """True if the node keeps reduced axes."""
         return bool(node.get("keepdims", 1))
 
     return Row(build, folded)
 
 
 def _norm(node: Node) -> Variable:
+    """Builds `ReduceL2`."""
     x, axes = node.x(), _axes(node)
-    # Not the root of a sum of squares, which overflow or vanish long before their root does.
+    # `F.norm` scales first: squares would overflow or vanish.
     return F.norm(x, p=2, axis=axes, keepdims=bool(node.get("keepdims", 1))) if axes else F.abs(x)
 
 
 def _log_sum_exp(node: Node) -> Variable:
+    """Builds `ReduceLogSumExp`."""
     x, axes = node.x(), _axes(node)
     if not axes:
         return F.identity(x)
     if all(x.shape[k] for k in axes):
-        # An infinite element is not taken off: the difference of two infinities is no number.
+        # An infinite maximum is not subtracted: inf - inf is NaN.
         top = F.reset_inf(F.max(x, axis=axes, keepdims=True), 0.0)
         y = F.log(F.sum(F.exp(x - top), axis=axes, keepdims=True)) + top
-    else:  # A sum of nothing is zero.
+    else:  # a sum over no elements is zero
         y = F.log(F.sum(F.exp(x), axis=axes, keepdims=True))
     if node.get("keepdims", 1):
         return y
@@ -105,7 +109,7 @@ def _log_sum_exp(node: Node) -> Variable:
 
 
 def _place(function: Any) -> Row:
-    """A row for where the largest or the smallest element is."""
+    """A row for the index of the maximum or minimum."""
 
     def build(node: Node) -> Any:
         x = node.x()
@@ -119,6 +123,7 @@ def _place(function: Any) -> Row:
 
 
 def _top_k(node: Node) -> list[Value]:
+    """Builds `TopK`."""
     x = node.value(0)
     ndim = len(x.shape)
     axis = node.get("axis", -1) % ndim
@@ -137,6 +142,8 @@ def _top_k(node: Node) -> list[Value]:
 
 
 def _cumulative(function: Callable[..., Variable]) -> Row:
+    """A row for a cumulative sum or product."""
+
     def build(node: Node) -> Variable:
         axis = int(node.static(1).item()) % len(node.value(0).shape)
         return function(

@@ -1,4 +1,4 @@
-"""Sequences of tensors and optional values, which are lists and None while a graph is built."""
+"""Operators on sequences of tensors and optional values. Lists and None represent them while a graph is built."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["SEQUENCES"]
 
 _FLOAT = 1
-"""The number of float32 among element types."""
+"""ONNX's element type float32."""
 
 
 def _items(node: Node) -> Items:
+    """The first input as a sequence. Raises OnnxError for a tensor."""
     found = node.value(0)
     if not isinstance(found, Items):
         raise OnnxError(f"{node.proto.op_type}: expected a sequence, got a tensor of shape {found.shape}")
@@ -30,7 +31,7 @@ def _items(node: Node) -> Items:
 
 
 def _place(node: Node, i: int, n: int, beyond: int = 0) -> int:
-    """A place among `n` items, from 0 on; places from the end are negative."""
+    """Input `i` as an index from 0 to `n - 1 + beyond`. Negative inputs count from the end."""
     at = int(node.static(i).item())
     if not -n <= at < n + beyond:
         raise OnnxError(f"{node.proto.op_type}: expected a place from {-n} to {n + beyond - 1}, got {at}")
@@ -38,21 +39,25 @@ def _place(node: Node, i: int, n: int, beyond: int = 0) -> int:
 
 
 def _construct(node: Node) -> Items:
+    """Builds `SequenceConstruct`."""
     return Items(node.value(i) for i in range(len(node.inputs)))
 
 
 def _empty(node: Node) -> Items:
+    """Builds `SequenceEmpty`."""
     from ..reading import dtype_of
 
     return Items([], dtype_of(node.get("dtype", _FLOAT)))
 
 
 def _at(node: Node) -> Value:
+    """Builds `SequenceAt`."""
     items = _items(node).items
     return items[_place(node, 1, len(items))]
 
 
 def _insert(node: Node) -> Items:
+    """Builds `SequenceInsert`."""
     held = _items(node)
     items = list(held.items)
     items.insert(_place(node, 2, len(items), beyond=1) if node.has(2) else len(items), node.value(1))
@@ -60,6 +65,7 @@ def _insert(node: Node) -> Items:
 
 
 def _erase(node: Node) -> Items:
+    """Builds `SequenceErase`."""
     held = _items(node)
     items = list(held.items)
     if not items:
@@ -69,6 +75,7 @@ def _erase(node: Node) -> Items:
 
 
 def _joined(node: Node) -> Any:
+    """Builds `ConcatFromSequence`."""
     held = _items(node)
     if not held.items:
         raise OnnxError("ConcatFromSequence: expected a sequence of one tensor at least, got an empty one")
@@ -85,6 +92,7 @@ def _joined(node: Node) -> Any:
 
 
 def _split(node: Node) -> Items:
+    """Builds `SplitToSequence`."""
     x, axis = node.value(0), node.get("axis", 0) % len(node.value(0).shape)
     length, keeps = x.shape[axis], True
     if node.has(1):
@@ -104,6 +112,7 @@ def _split(node: Node) -> Items:
 
 
 def _part(x: Value, axis: int, low: int, high: int, keeps: bool) -> Value:
+    """A slice of an axis, with or without the axis."""
     shape = [high - low if i == axis else n for i, n in enumerate(x.shape) if keeps or i != axis]
     if x.known:
         return Value(x.static().take(range(low, high), axis).reshape(shape))
@@ -114,16 +123,19 @@ def _part(x: Value, axis: int, low: int, high: int, keeps: bool) -> Value:
 
 
 def _optional(node: Node) -> Value:
+    """Builds `Optional`."""
     return node.value(0) if node.has(0) else Absent()
 
 
 def _element(node: Node) -> Value:
+    """Builds `OptionalGetElement`."""
     if isinstance(node.value(0), Absent):
         raise OnnxError("OptionalGetElement: expected a value, got an optional one that is absent")
     return node.value(0)
 
 
 def _has_element(node: Node) -> Any:
+    """Builds `OptionalHasElement`."""
     return np.array(node.has(0) and not isinstance(node.value(0), Absent))
 
 

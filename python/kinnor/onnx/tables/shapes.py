@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, slices, gathers; and control flow that shapes decide on."""
+"""Operators on shapes and indices, such as reshape, slice and gather; and `If` with a constant condition."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = ["SHAPES"]
 
 
 def _target(node: Node) -> list[int]:
+    """The output shape of `Reshape`."""
     wanted = node.ints(1, "shape")
     if wanted is None:
         raise OnnxError("Reshape: expected a shape, got none")
@@ -34,6 +35,7 @@ def _target(node: Node) -> list[int]:
 
 
 def _flattened(node: Node) -> list[int]:
+    """The output shape of `Flatten`."""
     shape = node.value(0).shape
     axis = node.get("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
@@ -41,6 +43,7 @@ def _flattened(node: Node) -> list[int]:
 
 
 def _squeezed(node: Node) -> list[int]:
+    """The output shape of `Squeeze`."""
     shape = node.value(0).shape
     axes = node.ints(1, "axes")
     if axes is None:
@@ -52,6 +55,7 @@ def _squeezed(node: Node) -> list[int]:
 
 
 def _unsqueezed(node: Node) -> list[int]:
+    """The output shape of `Unsqueeze`."""
     shape = list(node.value(0).shape)
     axes = node.ints(1, "axes") or []
     ndim = len(shape) + len(axes)
@@ -61,10 +65,12 @@ def _unsqueezed(node: Node) -> list[int]:
 
 
 def _expanded(node: Node) -> list[int]:
+    """The output shape of `Expand`."""
     return list(np.broadcast_shapes(node.value(0).shape, tuple(node.ints(1) or [])))
 
 
 def _reshaping(shape: Any) -> Row:
+    """A row for a reshape. `shape` is a function from the node to the output shape."""
     return Row(
         lambda node: F.reshape(node.x(), tuple(shape(node)), inplace=False),
         lambda node: np.reshape(node.static(0), shape(node)),
@@ -72,11 +78,12 @@ def _reshaping(shape: Any) -> Row:
 
 
 def _axes(node: Node) -> list[int]:
+    """The permutation of `Transpose`."""
     return list(node.get("perm") or range(len(node.value(0).shape))[::-1])
 
 
 def _transpose(node: Node) -> Variable:
-    """Axes in another order; of two orders that undo each other, as around recurrent layers, there is neither."""
+    """Builds `Transpose`. Two transposes that cancel, as around recurrent layers, are both left out."""
     x, axes = node.x(), _axes(node)
     before = x.parent
     if before is not None and before.info.type_name == "Transpose":
@@ -87,6 +94,7 @@ def _transpose(node: Node) -> Variable:
 
 
 def _concat(node: Node) -> Variable:
+    """Builds `Concat`."""
     xs = [node.x(i) for i in range(len(node.inputs))]
     axis = node.get("axis", 1)
     full = [x for x in xs if x.shape[axis]] or xs[:1]
@@ -94,6 +102,7 @@ def _concat(node: Node) -> Variable:
 
 
 def _slices(node: Node) -> tuple[slice, ...]:
+    """The Python slices of `Slice`, one for each axis."""
     shape = node.value(0).shape
     starts, ends = node.ints(1, "starts") or [], node.ints(2, "ends") or []
     axes = node.ints(3, "axes") if node.has(3) or "axes" in node.attributes else None
@@ -113,6 +122,7 @@ def _slices(node: Node) -> tuple[slice, ...]:
 
 
 def _slice(node: Node) -> Any:
+    """Builds `Slice`."""
     found = _slices(node)
     x = node.value(0)
     lengths = [len(range(*s.indices(n))) for s, n in zip(found, x.shape, strict=True)]
@@ -122,6 +132,7 @@ def _slice(node: Node) -> Any:
 
 
 def _split_lengths(node: Node) -> tuple[int, list[int]]:
+    """The axis and the lengths of `Split`."""
     axis = node.get("axis", 0)
     length = node.value(0).shape[axis]
     given = node.ints(1, "split")
@@ -135,6 +146,7 @@ def _split_lengths(node: Node) -> tuple[int, list[int]]:
 
 
 def _split(node: Node) -> list[Any]:
+    """Builds `Split`."""
     axis, lengths = _split_lengths(node)
     x, made, at = node.x(), [], 0
     for length in lengths:
@@ -147,11 +159,13 @@ def _split(node: Node) -> list[Any]:
 
 
 def _fold_split(node: Node) -> list[Any]:
+    """Computes `Split` by NumPy."""
     axis, lengths = _split_lengths(node)
     return list(np.split(node.static(0), np.cumsum(lengths)[:-1], axis=axis))
 
 
 def _gather(node: Node) -> Variable:
+    """Builds `Gather`."""
     x, axis = node.x(0), node.get("axis", 0)
     if not node.value(1).known:
         return F.gather(x, node.x(1), axis=axis)
@@ -166,11 +180,12 @@ def _gather(node: Node) -> Variable:
 
 
 def _fold_gather(node: Node) -> Any:
+    """Computes `Gather` by NumPy."""
     return np.take(node.static(0), node.static(1), axis=node.get("axis", 0))
 
 
 def _along(x: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
-    """What `gather_nd` takes to choose one element for each index: the array, and indices for all axes."""
+    """The arguments of `gather_nd` for indices along one axis: the array, and indices for all axes."""
     rows = []
     for k in range(x.ndim):
         if k == axis:
@@ -187,11 +202,13 @@ def _position(shape: tuple[int, ...], axis: int) -> Variable:
 
 
 def _gather_elements(node: Node) -> Variable:
+    """Builds `GatherElements`."""
     x = node.x(0)
     return F.gather_nd(*_along(x, node.x(1), node.get("axis", 0) % x.ndim))
 
 
 def _gather_nd(node: Node) -> Variable:
+    """Builds `GatherND`."""
     x, chosen = node.x(0), node.value(1).last_axis_first
     n = node.get("batch_dims", 0)
     if n:
@@ -201,12 +218,13 @@ def _gather_nd(node: Node) -> Variable:
 
 
 def _reduction(node: Node) -> None:
+    """Raises UnsupportedError for reductions other than none and add."""
     if node.get("reduction", "none") not in ("none", "add"):
         raise node.unsupported(f"expected the reduction none or add, got {node.get('reduction')}")
 
 
 def _scattered(node: Node, x: Variable, indices: Variable, updates: Variable) -> Variable:
-    """An array with updates put or added at indices (n, ...)."""
+    """An array with updates stored at, or added to, indices (n, ...)."""
     _reduction(node)
     if node.get("reduction", "none") == "add":
         return x + F.scatter_nd(updates, indices, shape=x.shape, add=True)
@@ -214,20 +232,24 @@ def _scattered(node: Node, x: Variable, indices: Variable, updates: Variable) ->
 
 
 def _scatter_nd(node: Node) -> Variable:
+    """Builds `ScatterND`."""
     return _scattered(node, node.x(0), node.value(1).last_axis_first, node.x(2))
 
 
 def _scatter_elements(node: Node) -> Variable:
+    """Builds `Scatter` and `ScatterElements`."""
     x = node.x(0)
     _, indices = _along(x, node.x(1), node.get("axis", 0) % x.ndim)
     return _scattered(node, x, indices, node.x(2))
 
 
 def _tile(node: Node) -> Variable:
+    """Builds `Tile`."""
     return F.tile(node.x(), tuple(node.ints(1) or []))
 
 
 def _range(node: Node) -> Any:
+    """Builds `Range`."""
     start, stop, step = (node.static(i) for i in range(3))
     if step != 0:
         check_size(max(int((stop.item() - start.item()) / step.item()), 0) * start.itemsize)
@@ -235,6 +257,7 @@ def _range(node: Node) -> Any:
 
 
 def _constant(node: Node) -> Any:
+    """Builds `Constant`."""
     for name, dtype in (("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64)):
         if name in node.attributes:
             return np.asarray(node.get(name), dtype)
@@ -246,6 +269,7 @@ def _constant(node: Node) -> Any:
 
 
 def _constant_of_shape(node: Node) -> Any:
+    """Builds `ConstantOfShape`."""
     held = node.get("value")
     found = np.zeros(1, np.float32) if held is None else held
     shape = node.ints(0) or []
@@ -254,11 +278,13 @@ def _constant_of_shape(node: Node) -> Any:
 
 
 def _shape(node: Node) -> Any:
+    """Builds `Shape`."""
     shape = node.value(0).shape
     return np.asarray(shape[slice(node.get("start", 0), node.get("end"))], np.int64)
 
 
 def _pad_widths(node: Node) -> list[tuple[int, int]]:
+    """The padding before and after each axis of `Pad`."""
     ndim = len(node.value(0).shape)
     widths = node.ints(1, "pads") or []
     axes = [axis % ndim for axis in (node.ints(3) or [])] if node.has(3) else list(range(ndim))
@@ -269,6 +295,7 @@ def _pad_widths(node: Node) -> list[tuple[int, int]]:
 
 
 def _pad(node: Node) -> Variable:
+    """Builds `Pad`."""
     mode = node.get("mode", "constant")
     widths = _pad_widths(node)
     number = float(node.static(2).item()) if node.has(2) else node.get("value", 0.0)
@@ -291,10 +318,12 @@ def _pad(node: Node) -> Variable:
 
 
 def _indices(found: Any) -> Variable:
+    """An int64 variable."""
     return Variable.from_numpy_array(np.asarray(found, np.int64))
 
 
 def _depth_to_space(node: Node) -> Variable:
+    """Builds `DepthToSpace`."""
     x, b = node.x(), node.get("blocksize")
     n, c, h, w = x.shape
     if node.get("mode", "DCR") == "DCR":
@@ -305,6 +334,7 @@ def _depth_to_space(node: Node) -> Variable:
 
 
 def _space_to_depth(node: Node) -> Variable:
+    """Builds `SpaceToDepth`."""
     x, b = node.x(), node.get("blocksize")
     n, c, h, w = x.shape
     order = (0, 3, 5, 1, 2, 4) if node.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -313,6 +343,7 @@ def _space_to_depth(node: Node) -> Variable:
 
 
 def _one_hot(node: Node) -> Any:
+    """Builds `OneHot`."""
     depth = int(node.static(1).ravel()[0])
     indices = node.x(0)
     axis = node.get("axis", -1) % (indices.ndim + 1)
@@ -328,6 +359,7 @@ def _one_hot(node: Node) -> Any:
 
 
 def _trilu(node: Node) -> Variable:
+    """Builds `Trilu`."""
     x, k, upper = node.x(), int(node.static(1).item()) if node.has(1) else 0, node.get("upper", 1)
     rows, columns = np.indices(x.shape[-2:])
     kept = columns - rows >= k if upper else columns - rows <= k
@@ -336,11 +368,13 @@ def _trilu(node: Node) -> Variable:
 
 
 def _fold_trilu(node: Node) -> Any:
+    """Computes `Trilu` by NumPy."""
     k = int(node.static(1).item()) if node.has(1) else 0
     return (np.triu if node.get("upper", 1) else np.tril)(node.static(0), k)
 
 
 def _eye_like(node: Node) -> Any:
+    """Builds `EyeLike`."""
     from ..reading import dtype_of
 
     dtype = dtype_of(node.get("dtype")) if node.get("dtype") else node.value(0).dtype
@@ -349,12 +383,14 @@ def _eye_like(node: Node) -> Any:
 
 
 def _if(node: Node) -> list[Value]:
+    """Builds `If`."""
     if node.run is None:
-        raise node.unsupported("expected a graph inside, got none")
+        raise node.unsupported("expected a node with graphs, got none")
     return node.run(node.get("then_branch" if bool(node.static(0).item()) else "else_branch"))
 
 
 def _reverse_sequence(node: Node) -> Variable:
+    """Builds `ReverseSequence`."""
     batch, time = node.get("batch_axis", 1), node.get("time_axis", 0)
     x, lengths = node.x(), node.static(1)
     place = np.indices(x.shape)

@@ -21,7 +21,7 @@ __all__ = ["TRANSFORMERS"]
 
 
 def _mask(node: Node, n_keys: int) -> Variable | None:
-    """What is added to the products: of a mask (batch, keys) that is one where a key counts."""
+    """The additive mask of attention scores, from an input (batch, keys) that is 1 for keys to attend to."""
     if not node.has(3):
         return None
     mask = node.x(3)
@@ -32,6 +32,7 @@ def _mask(node: Node, n_keys: int) -> Variable | None:
 
 
 def _attention(node: Node) -> list[Variable]:
+    """Builds `Attention`."""
     x, heads = node.x(0), node.get("num_heads")
     batch, time, _ = x.shape
     parts = matmul(x, node.x(1))
@@ -60,6 +61,7 @@ def _attention(node: Node) -> list[Variable]:
 
 
 def _embedded(node: Node) -> list[Any]:
+    """Builds `EmbedLayerNormalization`."""
     places = node.static(8) if node.has(8) else np.arange(node.value(0).shape[1])[None]
     h = F.embed(node.x(0), node.x(2)) + F.embed(Variable.from_numpy_array(places.astype(np.int64)), node.x(3))
     if node.has(1) and node.has(4):
@@ -70,12 +72,13 @@ def _embedded(node: Node) -> list[Any]:
 
 
 def _levels(packed: Any, bits: int, n: int) -> Any:
-    """Numbers of 4 or 8 bits, of which the first of a byte are the low ones."""
+    """Unpacks `n` numbers of 4 or 8 bits along the last axis, low bits first."""
     found = np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], -1) if bits == 4 else packed
     return found[..., :n].astype(np.float32)
 
 
 def _matmul_bits(node: Node) -> Variable:
+    """Builds `MatMulNBits`."""
     size, n_in, n_out, bits = node.get("block_size"), node.get("K"), node.get("N"), node.get("bits", 4)
     if bits not in (4, 8) or node.has(4):
         raise node.unsupported(f"expected levels of 4 or 8 bits in order, got {bits} bits")

@@ -21,12 +21,14 @@ __all__ = ["VISION"]
 
 
 def _det(node: Node) -> Variable:
+    """Builds `Det`."""
     x = node.x()
     flat = F.batch_det(reshape(x, (x.size // (x.shape[-1] ** 2 or 1), *x.shape[-2:])))
     return reshape(flat, x.shape[:-2])
 
 
 def _grid_sample(node: Node) -> Variable:
+    """Builds `GridSample`."""
     modes = {"linear": "linear", "bilinear": "linear", "nearest": "nearest"}
     mode = node.get("mode", "linear" if node.version >= 20 else "bilinear")
     if mode not in modes:
@@ -40,14 +42,14 @@ def _grid_sample(node: Node) -> Variable:
 
 
 def _on_pixels(grid: Variable, lengths: tuple[int, ...], is_aligned: bool) -> Variable:
-    """Places moved to the nearest pixels: of two that are as near to the even one, as ONNX rounds."""
+    """Grid coordinates rounded to pixels, half to even, as ONNX rounds. `lengths` are the image's axes, x first."""
     spans = np.array(lengths, np.float32) - is_aligned
     half, shift = Variable.from_numpy_array(np.maximum(spans, 1) / 2), 0.0 if is_aligned else 0.5
     return (rounded((grid + 1) * half - shift) + shift) / half - 1
 
 
 def _suppressed(node: Node) -> NDArray[Any]:
-    """Chosen boxes as rows of image, class and box; how many there are follows from values."""
+    """Builds `NonMaxSuppression`: rows of image, class and box index. Their number depends on values."""
     most, share, least = (next(node.static(i).flat, None) if node.has(i) else None for i in (2, 3, 4))
     found: NDArray[Any] = non_max_suppression(
         node.constant(0),
@@ -61,15 +63,17 @@ def _suppressed(node: Node) -> NDArray[Any]:
 
 
 def _affine_grid(node: Node) -> Variable:
+    """Builds `AffineGrid`."""
     size = node.ints(1) or []
     return F.affine_grid(node.x(0), tuple(size[2:]), align_corners=bool(node.get("align_corners", 0)))
 
 
 def _deform(node: Node) -> Variable:
+    """Builds `DeformConv`."""
     n = node.x(1).ndim - 2
     pads = node.get("pads") or [0] * (2 * n)
     if pads[:n] != pads[n:]:
-        raise node.unsupported(f"expected a frame as wide before as after, got {pads}")
+        raise node.unsupported(f"expected equal padding before and after, got {pads}")
     return F.deformable_convolution(
         node.x(0),
         node.x(1),
