@@ -75,8 +75,8 @@ impl Rule<2> for AdamW {
 }
 
 op! {
-    /// Adam scaled by how far gradients stray from their mean: `m <- beta1 m + (1 - beta1) g;
-    /// s <- beta2 s + (1 - beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
+    /// Adam scaled by how far gradients stray from their mean: `m <- beta1 m + (1 - beta1) g; s <- beta2 s + (1 -
+    /// beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
     ///
     /// Args:
     ///     alpha: Learning rate.
@@ -86,7 +86,7 @@ op! {
     ///     wd: Rate of weight decay; only read with `weight_decouple`.
     ///     amsgrad: Divide by `s_max <- max(s_max, s) + eps` instead; then `eps` is not added to `s`.
     ///     weight_decouple: Let weights decay apart from the gradient, by `alpha wd w` in each update.
-    ///     fixed_decay: Let them decay by `wd w` instead, whatever the learning rate.
+    ///     fixed_decay: Let them decay by `wd w` instead, independent of the learning rate.
     ///     rectify: Scale steps by the variance of the first estimates, and leave out `s` while it is not known well.
     /// Returns:
     ///     The solver.
@@ -186,8 +186,8 @@ impl Rule<2> for AdaBound {
 }
 
 op! {
-    /// Adam by the largest recent gradient: `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|);
-    /// w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
+    /// Adam by the largest recent gradient:
+    /// `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|); w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
     ///
     /// Args:
     ///     alpha: Learning rate.
@@ -290,8 +290,8 @@ op! {
     /// Adam's direction with a length for each parameter, in proportion to the norm of its values:
     /// `w <- w - eta clip(|w|, gamma_l, gamma_u) / |r| r` with `r = m / (sqrt(v) + eps) + wd w`.
     ///
-    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the step is
-    /// `eta r`.
+    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the
+    /// step is `eta r`.
     ///
     /// Args:
     ///     eta: Learning rate.

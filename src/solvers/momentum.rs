@@ -105,11 +105,11 @@ impl Rule<1> for Nesterov {
 }
 
 op! {
-    /// Momentum with a learning rate for each parameter, in proportion to the norm of its values over that of its gradient:
-    /// `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
+    /// Momentum with a learning rate for each parameter, in proportion to the norm of its values over the norm of its
+    /// gradient: `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
     ///
-    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Parameters of norm below `eps` have
-    /// `r = lr`, as has one whose gradient and decay are both zero.
+    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Parameters of norm below `eps`
+    /// have `r = lr`, as has one whose gradient and decay are both zero.
     ///
     /// Args:
     ///     lr: Learning rate.
@@ -143,8 +143,8 @@ impl Rule<1> for Lars {
 }
 
 op! {
-    /// Steps of one length, along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
-    /// `m <- beta2 m + (1 - beta2) g`.
+    /// Steps of one length, along the sign of a mean of the gradients:
+    /// `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`, `m <- beta2 m + (1 - beta2) g`.
     ///
     /// `wd` is the rate last given to `weight_decay`, 0 otherwise.
     ///

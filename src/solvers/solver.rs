@@ -220,7 +220,8 @@ impl<P: Source> Solver<P> {
     /// Forgets these parameters and their states.
     ///
     /// # Errors
-    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten then.
+    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten
+    /// then.
     pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let mut held = self.lock();
         let mut gone = Vec::new();

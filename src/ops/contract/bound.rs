@@ -73,7 +73,7 @@ impl GivenInputs {
         Reads { inputs, outputs: reads.outputs }
     }
 
-    /// The facts of the given inputs, where `of` returns those of declared ones.
+    /// The facts of the given inputs. `of` returns the facts of a declared input.
     fn facts(&self, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let inputs = self.spec.inputs;
         // A list has any number of inputs. One entry holds for all inputs that share the last mask bit.
@@ -94,7 +94,7 @@ impl GivenInputs {
         })
     }
 
-    /// The gradients of the `n` given inputs, from those of all declared inputs.
+    /// The gradients of the `n` given inputs, selected from the gradients of all declared inputs.
     fn gradients(&self, declared: &[Option<Sym>], n: usize) -> Vec<Option<Sym>> {
         (0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect()
     }

@@ -26,8 +26,8 @@ impl InputFacts {
         Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
-/// The facts of an operation with bound arguments: what it reads, aliases, overwrites, draws and hosts. For details
-/// see the method or constant of the same name in [`Compute`](crate::ops::Compute).
+/// The facts of an operation with bound arguments: the arrays it reads, aliases and overwrites, randomness, and fusion.
+/// For details see the method or constant of the same name in [`Compute`](crate::ops::Compute).
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Facts {

@@ -70,7 +70,7 @@ impl Compute for CumSum {
 }
 
 op! {
-    /// Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact also where elements are zero.
+    /// Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact even if elements are zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -116,8 +116,8 @@ impl Compute for CumProd {
         Ok(())
     }
 
-    /// `gx[i] = (x[0] ... x[i - 1]) * sum over j of gy[j] * (x[i + 1] ... x[j])`: the products in the sum are a matrix
-    /// of their own, running products of rows whose first elements up to `i` are one.
+    /// `gx[i] = (x[0] ... x[i - 1]) * sum over j of gy[j] * (x[i + 1] ... x[j])`. The products in the sum form a
+    /// matrix: the running products of rows whose elements up to `i` are one.
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
         let axis = [shape.axis("cumprod", self.axis.unwrap_or(0)).unwrap_or_default()];

@@ -1,4 +1,4 @@
-//! The sum and the mean of a whole array, under NNabla's older names.
+//! `reduce_sum` and `reduce_mean`: sum and mean of a whole array, under NNabla's older names.
 
 use crate::Result;
 use crate::kernels::Float;

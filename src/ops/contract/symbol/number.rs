@@ -49,7 +49,9 @@ fn times(x: Sym, val: f64) -> Sym {
 }
 
 arithmetic!(Add add, |a, b| a + b, Add2 { inplace: false }, plus, |c, x| plus(x, c));
-arithmetic!(Sub sub, |a, b| a - b, Sub2 { inplace: false }, |x, c: f64| plus(x, -c), |c, x| Sym::unary(RSubScalar { val: c }, x));
+arithmetic!(Sub sub, |a, b| a - b, Sub2 { inplace: false }, |x, c: f64| plus(x, -c), |c, x| {
+    Sym::unary(RSubScalar { val: c }, x)
+});
 arithmetic!(Mul mul, |a, b| a * b, Mul2 { inplace: false }, times, |c, x| times(x, c));
 arithmetic!(Div div, |a, b| a / b, Div2 { inplace: false }, |x, c: f64| times(x, 1.0 / c), |c: f64, x| {
     if c == 0.0 { Sym::Const(0.0) } else { Sym::unary(RDivScalar { val: c }, x) }
