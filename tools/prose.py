@@ -4,8 +4,8 @@
     tools/prose.py                    figures of each part of the project; exit status 1 if a limit is passed
     tools/prose.py --list PATH...     every finding in these files or folders
 
-A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than
-120 columns, or a commit subject of more than 72 characters. The limits are in `LIMITS`.
+A finding is a sentence of more than 25 words, or a phrase of a private language (`PHRASES`). So is a source line of
+more than 120 columns, or a commit subject of more than 72 characters. The limits are in `LIMITS`.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ impl Payer {
         Some(account.map_or(Self::Everybody, Self::One))
     }
 
+    /// Adds bytes to the account.
     #[inline]
     pub(super) fn add(&self, bytes: isize) {
         match self {

@@ -56,6 +56,7 @@ impl Storage {
         }
     }
 
+    /// Removes the fingerprint.
     #[inline(always)]
     pub(super) fn unname(&self) {
         self.content.store(UNNAMED, Ordering::Release);
@@ -70,6 +71,7 @@ impl Storage {
         }
     }
 
+    /// Assigns a new fingerprint.
     #[cold]
     fn name_content(&self) -> u64 {
         static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);

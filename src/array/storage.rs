@@ -293,6 +293,7 @@ impl Storage {
         users.store((i64::from(users.load(Ordering::Relaxed)) + n) as u32, Ordering::Relaxed);
     }
 
+    /// The whole storage that these elements are part of.
     #[inline(always)]
     pub(super) fn root(&self) -> &Self {
         let mut at = self;

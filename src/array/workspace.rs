@@ -34,6 +34,7 @@ fn allocate(bytes: usize) -> Option<OwnedBlock> {
     if account::is_short() { None } else { OwnedBlock::new(bytes).ok() }
 }
 
+/// The cached blocks of one thread.
 struct Shelf {
     owned: AtomicBool,
     slots: [Slot; DEPTH],
@@ -44,6 +45,7 @@ struct Shelf {
 /// All shelves, as an append-only list: a lock could be held by another thread when the process forks.
 static SHELVES: AtomicPtr<Shelf> = AtomicPtr::new(std::ptr::null_mut());
 
+/// All shelves.
 fn shelves() -> impl Iterator<Item = &'static Shelf> {
     let at = |shelf: &AtomicPtr<Shelf>| {
         // SAFETY: shelves are leaked.

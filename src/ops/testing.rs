@@ -36,6 +36,7 @@ impl Tensor {
     }
 }
 
+/// The values as whole numbers.
 fn index(values: &[f64]) -> Vec<i64> {
     values.iter().map(|v| *v as i64).collect()
 }
@@ -53,6 +54,7 @@ impl Bytes {
             Self::Whole(v) => v.as_mut_ptr().cast(),
         }
     }
+    /// The elements as `f64`.
     fn real(self) -> Vec<f64> {
         match self {
             Self::Real(v) => v,
@@ -61,6 +63,7 @@ impl Bytes {
     }
 }
 
+/// The inputs in the types that the kernel reads.
 fn inputs(op: &Op, x: &[Tensor]) -> Vec<Bytes> {
     let as_kind = |(i, x): (usize, &Tensor)| match op.kind(i) {
         Kind::index => Bytes::Whole(index(&x.data)),
@@ -69,6 +72,7 @@ fn inputs(op: &Op, x: &[Tensor]) -> Vec<Bytes> {
     x.iter().enumerate().map(as_kind).collect()
 }
 
+/// Memory for output `o`, filled with NaN or an invalid number.
 fn output(op: &Op, o: usize, n: usize) -> Bytes {
     match op.output(o) {
         Some(DType::I64) => Bytes::Whole(vec![i64::MIN; n]),
@@ -210,6 +214,7 @@ fn gradient(
     all.into_iter().zip(wanted).map(|(g, w)| w.then(|| g.unwrap_or_default())).collect()
 }
 
+/// Checks that numbers agree within a tolerance. `what` names them in messages.
 #[track_caller]
 fn close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}: number of elements");

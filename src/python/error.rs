@@ -44,6 +44,7 @@ const CLASSES: [(&str, &[&str], &str); 17] = [
     (INTERNAL, &["RuntimeError", "Error"], "A defect of Kinnor: please report it."),
 ];
 
+/// The created classes, in the order of [`CLASSES`].
 static TYPES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
 
 /// Creates the exception classes and adds them to the module. Most have several base classes.
@@ -97,6 +98,7 @@ fn of_panics<'py>(py: Python<'py>, bases: &Bound<'py, PyTuple>, doc: &str) -> Py
     Ok(class)
 }
 
+/// An exception of the class `name`.
 fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
     let at = CLASSES.iter().position(|(n, ..)| *n == name);
     match (TYPES.get(py), at) {

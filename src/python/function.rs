@@ -37,6 +37,7 @@ impl Function {
         self.function().cloned()
     }
 
+    /// The function, or an error if the object belongs to no graph.
     fn function(&self) -> Result<&graph::Function> {
         self.function.as_ref().ok_or_else(|| {
             Error::Graph("Function: expected a function of a graph, got an object of a derived class".into())
@@ -61,6 +62,7 @@ impl Function {
     }
 }
 
+/// The graph's handles of variables.
 fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
     list.iter().map(|v| &v.get().variable).collect()
 }

@@ -28,6 +28,7 @@ pub(super) struct Row {
     simple: bool,
 }
 
+/// The entries, made on first use.
 static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
 
 /// All registry entries, in order.

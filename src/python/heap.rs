@@ -9,6 +9,7 @@ use libmimalloc_sys::{
 /// Alignment of every `mimalloc` block. Smaller or equal requests take its fast path; explicit alignment is slower.
 const NATURAL: usize = 8;
 
+/// The `mimalloc` allocator.
 struct Heap;
 
 // SAFETY: each function returns null or a block with the requested size and alignment. Blocks are freed by the same

@@ -40,9 +40,11 @@ impl CommunicatorBackwardCallback {
 /// The communicator callbacks of one run.
 pub(super) struct Callbacks(Vec<One>);
 
+/// One callback.
 struct One(Py<PyAny>);
 
 impl Callbacks {
+    /// Reads None, one callback or a list of callbacks.
     pub(super) fn new(given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(given) = given.filter(|g| !g.is_none()) else { return Ok(Self(Vec::new())) };
         let list: Vec<Bound<'_, PyAny>> =
@@ -60,6 +62,7 @@ impl Callbacks {
         Ok(Self(list.into_iter().map(checked).collect::<PyResult<_>>()?))
     }
 
+    /// The callbacks as the engine calls them.
     pub(super) fn each(&self) -> Vec<&dyn CommunicatorCallback> {
         self.0.iter().map(|c| c as &dyn CommunicatorCallback).collect()
     }
@@ -99,10 +102,12 @@ pub(super) fn warn(text: String) -> crate::Result<()> {
     })
 }
 
+/// Hooks by key.
 type Registered = Mutex<Vec<(String, Py<PyAny>)>>;
 
 /// Hooks of all runs, before and after each function, in the order of registration.
 static GLOBAL: [Registered; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+/// True if any hook of all runs is registered.
 static ANY_GLOBAL: AtomicBool = AtomicBool::new(false);
 
 /// Registers a hook of all runs. Returns true if the key was free. `when` is 0 for before, 1 for after each function.
@@ -129,6 +134,7 @@ fn unset_global_hook(when: usize, key: &str) -> bool {
     removed.is_some()
 }
 
+/// The hooks of all runs, before (0) or after (1) each function.
 fn global(py: Python<'_>, when: usize) -> Vec<Py<PyAny>> {
     GLOBAL[when].lock().iter().map(|(_, hook)| hook.clone_ref(py)).collect()
 }

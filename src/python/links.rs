@@ -53,6 +53,7 @@ impl Variable {
         Ok(self.variable.set_parent(&f.get().graph_function()?)?)
     }
 
+    /// Disconnects this variable from the function that computes it.
     fn _clear_parent(&self) {
         self.variable.clear_parent();
     }

@@ -11,6 +11,7 @@ use crate::graph::settings::{self, CheckSaved, Context, Precision};
 use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
+/// Defines Python functions that call one Rust function each, and `add_plain`, which registers them.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident($($(#[$how:meta])* $arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
         $($(#[$doc])* #[pyfunction] fn $name(py: Python<'_>, $($(#[$how])* $arg: $ty),*) -> $out {

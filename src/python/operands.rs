@@ -55,6 +55,7 @@ pub(super) fn current_compute() -> Precision {
     settings::context(settings::current_context()).compute
 }
 
+/// The inputs of a function call.
 pub(super) type Inputs<'a, 'py> = SmallVec<[ArrayOrNumber<'a, 'py>; 4]>;
 
 /// Connects an operation to variables, or evaluates it on arrays, and wraps the outputs.

@@ -27,6 +27,7 @@ impl Operator {
         Self { names, rows: OnceLock::new(), of_right }
     }
 
+    /// The function for a combination of operands: [`ARRAYS`], [`RIGHT`] or [`LEFT`].
     fn row(&self, which: usize) -> Result<&'static Row> {
         let find = |name: &str| rows().iter().find(|row| row.entry.spec.name == name);
         let all = self.rows.get_or_init(|| {

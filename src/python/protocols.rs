@@ -93,6 +93,7 @@ impl Elements for Variable {
     }
 }
 
+/// Defines the shared methods for a class.
 macro_rules! protocols {
     ($class:ident) => {
         #[pymethods]

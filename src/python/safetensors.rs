@@ -28,6 +28,7 @@ const DTYPES: [(&str, Dtype); 13] = [
 /// Name, dtype, shape and byte offset in the file of a tensor.
 type TensorEntry = (String, &'static str, Vec<usize>, usize);
 
+/// A ValueError with the message of the parser.
 fn refuse(error: SafeTensorError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -73,6 +73,7 @@ fn follow_changes(py: Python<'_>, watch: usize) {
     }
 }
 
+/// The context variable, created on first use.
 fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     let make = || -> PyResult<Py<PyAny>> {
         let named = py.import("contextvars")?.getattr("ContextVar")?.call1(("kinnor.modes",))?;

@@ -24,6 +24,7 @@ pub(super) struct Solver {
 }
 
 impl Solver {
+    /// The solver, or an error if `__init__` was not called.
     fn solver(&self) -> Result<&solvers::Solver<graph::Variable>> {
         self.solver.get().ok_or_else(|| {
             Error::Graph(
@@ -45,6 +46,7 @@ fn global(py: Python<'_>) -> PyResult<&'static [Py<PyDict>; 2]> {
     })
 }
 
+/// A hook, if there is one.
 type Callable = Option<Py<PyAny>>;
 
 /// Calls `work` with the hooks of this call combined with the hooks of all solvers. Releases Python's lock meanwhile.

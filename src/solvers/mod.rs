@@ -123,6 +123,7 @@ trait Stepper: Send + Sync {
 struct BoundRule<R, const S: usize>(R);
 
 impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
+    /// One step of a parameter, in the type `T`.
     fn run<T: Float>(&self, mut step: Step, memory: &StateMemory<'_>) {
         let StateMemory { n, g, w, states, dtype } = *memory;
         assert!(dtype == T::DTYPE, "states of the type that the step computes in");

@@ -84,6 +84,7 @@ impl<P: Source> Solver<P> {
     }
 }
 
+/// A copy of the values as float32, or float64 if they are.
 fn copy(source: &Storage) -> Result<Arc<Storage>> {
     let target = Storage::new(source.len());
     let dtype = if source.dtype() == Some(DType::F64) { DType::F64 } else { DType::F32 };

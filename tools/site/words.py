@@ -1,16 +1,16 @@
 """Gradient and cost of functions in words, for the reference. Elementwise formulas are in `facts.py`."""
 
-PICKED = "Each part of `gy` goes back to where it was taken from; what was taken more than once gets the sum."
+PICKED = "Each part of `gy` is added to the elements that it was read from."
 NORMALIZED = (
     "With the statistics of each normalized part, `s = sqrt(variance + eps)`, `z = (x - mean) / s` and `g = gy * "
     "gamma`: `gx = (g - mean(g) - z * mean(g * z)) / s`; `ggamma` sums `gy * z`, `gbeta` sums `gy`."
 )
-BY_SIGNS = "By `x` with the weights that are used, by `weight` as if it were used itself; none by what is written."
-BY_POWERS = "That of the plain layer with the weights as they are in that run; none by what is written."
+BY_SIGNS = "By `x` with the binary weights; by `weight` as by the binary weights (straight through); none by the arrays written."
+BY_POWERS = "The gradient of the plain layer with the weights of that run; zero for `indicator_fixedweights`."
 FRAMES = "About `5 n log2(n)` operations for each frame of n samples; backward the same."
 AS_AFFINE = "`2 n k m` operations for (n, k) by (k, m), as `affine`, and a pass over the weights."
 AS_CONVOLUTION = "As `convolution`, and a pass over the weights."
-COPIED = "A copy of what is given: bound by memory."
+COPIED = "A copy of the input: bound by memory."
 
 FACTS = {
     "affine": (
@@ -23,28 +23,28 @@ FACTS = {
     ),
     "convolution": (
         "`gx` is the deconvolution of `gy` with the weights, `gw` sums `gy[k, o] x[c, o * stride + t * dilation"
-        " - pad]` over batch and places, `gb` sums `gy`.",
+        " - pad]` over batch and positions, `gb` sums `gy`.",
         "`2 * batch * maps * out * (channels / group) * kernel` operations, `out` and `kernel` being numbers of"
         " elements; backward twice as many.",
     ),
     "deconvolution": (
-        "`gx` is the convolution of `gy` with the weights; `gw` is that of a convolution with `x` and `gy` exchanged.",
+        "`gx` is the convolution of `gy` with the weights; `gw` is the weight gradient of a convolution of `gy`.",
         "`2 * batch * channels * in * (maps / group) * kernel` operations; backward twice as many.",
     ),
     "depthwise_convolution": (
-        "That of a convolution with as many groups as channels.",
+        "The gradient of a convolution with one group for each channel.",
         "`2 * batch * maps * out * kernel` operations, bound by memory rather than arithmetic; backward twice as many.",
     ),
     "modulated_convolution": (
-        "That of `convolution` for `s * x`, and so by `s`: `gs` sums what comes to `s * x`, times `x`, over places.",
+        "The gradient of `convolution` for `s * x`; `gs` sums the gradient of `s * x` times `x` over positions.",
         "As `convolution`, and a pass over the weights for each sample.",
     ),
     "max_pooling": (
-        "Each element of `gy` goes to the place of the largest value of its window, the first of several.",
-        "`batch * channels * out * kernel` comparisons; backward reads the places again.",
+        "Each element of `gy` goes to the largest element of its window, the first one if several are equal.",
+        "`batch * channels * out * kernel` comparisons; backward reads the saved indices.",
     ),
     "average_pooling": (
-        "Each element of `gy` is shared out over its window.",
+        "Each element of `gy` is distributed over its window.",
         "`batch * channels * out * kernel` additions; backward the same.",
     ),
     "sum_pooling": (
@@ -62,14 +62,17 @@ FACTS = {
     ),
     "softmax_cross_entropy": (
         "`gx = gy * (softmax(x) - onehot(t))`; none by `t`.",
-        "As a softmax; the probabilities are not kept.",
+        "As a softmax; the probabilities are not saved.",
     ),
     "sum": ("`gx` repeats `gy` along the axes that were summed.", "One addition for each element of `x`."),
     "mean": ("`gx` repeats `gy / n` along the axes, `n` elements each.", "One addition for each element of `x`."),
     "prod": ("`gx` is `gy` times the product of the others.", "One multiplication for each element; backward three."),
-    "max": ("`gy` goes to the place of the largest element, the first of several.", "One comparison for each element."),
+    "max": (
+        "`gy` goes to the largest element, the first one if several are equal.",
+        "One comparison for each element.",
+    ),
     "min": (
-        "`gy` goes to the place of the smallest element, the first of several.",
+        "`gy` goes to the smallest element, the first one if several are equal.",
         "One comparison for each element.",
     ),
     "batch_normalization": (
@@ -83,12 +86,12 @@ FACTS = {
         "A copy of one row for each index.",
     ),
     "concatenate": ("Each input gets its part of `gy`.", "A copy of each input."),
-    "concatenate_parts": ("Each input gets its part of `gy`, zero where none was taken.", "A copy of each part."),
-    "split": ("The gradients of the parts, put together.", "A copy of the input."),
-    "reshape": ("`gy` in the shape of `x`.", "None: the memory is shared where nobody can tell."),
-    "transpose": ("`gy` with its axes put back.", "A copy with another order: bound by memory."),
+    "concatenate_parts": ("Each input gets its slice of `gy`, zero elsewhere.", "A copy of each slice."),
+    "split": ("The gradients of the parts, concatenated.", "A copy of the input."),
+    "reshape": ("`gy` in the shape of `x`.", "None if the memory can be shared."),
+    "transpose": ("`gy` with the inverse permutation of axes.", "A copy with another order: bound by memory."),
     "scaled_dot_product_attention": (
-        "By query, key and value; the weights are computed again from what was kept of each row.",
+        "For query, key and value; the weights are recomputed from saved statistics of each row.",
         "`4 n m d` operations for n queries, m keys and width d; memory for a block of weights, not for all n by m.",
     ),
     "lstm": (
@@ -110,9 +113,15 @@ FACTS = {
         "`gx = gy * y * inverse(x)^T`.",
         "About `2/3 n^3` operations for each matrix of n rows; backward an inverse.",
     ),
-    "sort": ("`gy` goes back to where its elements came from.", "`n log(n)` comparisons for each row of n elements."),
-    "gather": ("Each element of `gy` is added to where it was taken from.", "A copy of what is taken."),
-    "prelu": ("`gx0 = gy * where(x0 >= 0, 1, x1)`; `gx1` sums `gy * min(x0, 0)` over what shares a slope.", ""),
+    "sort": ("`gy` goes back to the original positions.", "`n log(n)` comparisons for each row of n elements."),
+    "gather": (
+        "Each element of `gy` is added to the element that it was read from.",
+        "A copy of the selected elements.",
+    ),
+    "prelu": (
+        "`gx0 = gy * where(x0 >= 0, 1, x1)`; `gx1` sums `gy * min(x0, 0)` over the elements that share a slope.",
+        "",
+    ),
     "crelu": ("With the halves `g` and `h` of `gy`: `gx = g * (x > 0) - h * (x <= 0)`.", ""),
     "celu": (
         "With the halves `g` and `h` of `gy`: `gx = g * elu'(x) - h * elu'(-x)`, where `elu'(x)` is 1 above "
@@ -122,7 +131,7 @@ FACTS = {
     "add_n": ("`gy` for each input.", ""),
     "mul_n": ("`gy` times the product of the other inputs.", ""),
     "where": (
-        "`gx_true = gy` where `condition` is not zero, `gx_false = gy` where it is; zero elsewhere, and by "
+        "`gx_true = gy` where `condition` is not zero, `gx_false = gy` where it is zero; zero elsewhere, and by "
         "`condition`.",
         "",
     ),
@@ -138,18 +147,18 @@ FACTS = {
     "matrix_diag_part": ("Matrices with `gy` on their diagonals, zeros elsewhere.", ""),
     "trilu": ("The same triangle of `gy`, zeros elsewhere.", ""),
     "tile": ("The sum of `gy` over all repetitions.", ""),
-    "slice": ("`gy` at the places that were taken, zeros elsewhere.", ""),
+    "slice": ("`gy` at the selected positions, zeros elsewhere.", ""),
     "pad": (
         "The part of `gy` inside of the frame; what the frame mirrors or repeats gets that part added, a "
         "constant frame nothing.",
         "",
     ),
     "flip": ("`gy` in reverse order along the same axes.", ""),
-    "shift": ("`gy` moved back; what is repeated at a border gets the sum.", ""),
-    "unique": ("`gy` goes to where each element stands first.", "A sort: `n log(n)` comparisons for n elements."),
-    "gather_nd": (PICKED, "A copy of what is taken."),
+    "shift": ("`gy` shifted back; elements repeated at a border get the sum.", ""),
+    "unique": ("`gy` goes to the first occurrence of each element.", "A sort: `n log(n)` comparisons for n elements."),
+    "gather_nd": (PICKED, "A copy of the selected elements."),
     "scatter_nd": (
-        "By `data`: the elements of `gy` at the indices. By `out`: `gy`, but zero where elements were put; all "
+        "By `data`: the elements of `gy` at the indices. By `out`: `gy`, but zero where elements were written; all "
         "of it with `add`.",
         "",
     ),
@@ -158,9 +167,9 @@ FACTS = {
         "A copy of `x0`, and one addition for each element of `x1`.",
     ),
     "bool_fill": ("`gy` where the mask is zero, zero elsewhere.", ""),
-    "bool_gather": ("`gy` at the places that the mask chooses, zeros elsewhere.", ""),
+    "bool_gather": ("`gy` at the positions that the mask selects, zeros elsewhere.", ""),
     "bool_scatter": (
-        "By `input`: the parts of `gy` that the mask chooses. By `output`: `gy` where it chooses none.",
+        "By `input`: the elements of `gy` that the mask selects. By `output`: `gy` elsewhere.",
         "",
     ),
     "cumsum": ("The running sum of `gy` in the other direction.", ""),
@@ -231,7 +240,7 @@ FACTS = {
         "`n log(n)` comparisons, and an overlap for each pair of n boxes at most, for each class.",
     ),
     "patch_correlation": (
-        "`gx1` sums `gy` times the elements of `x2` that were multiplied with it, `gx2` those of `x1`.",
+        "`gx1` sums `gy` times the elements of `x2` that were multiplied with it, `gx2` the elements of `x1`.",
         "2 operations for each output, element of a patch and channel; backward twice as many.",
     ),
     "unpooling": ("The sum of `gy` over each window.", COPIED),
@@ -255,13 +264,13 @@ FACTS = {
     "fused_convolution": (
         "That of the layers in a row. Without `batch_stat` the convolution runs again for the gradients of `gamma` and "
         "`variance`.",
-        "As `convolution`; what follows it is done on the way to memory.",
+        "As `convolution`; the layers after it run before the result is stored.",
     ),
     "onnx_resize": (
         "Each element of `gy` is shared out among the elements that it was made of, with the same weights.",
         "One multiplication and addition for each weight of each axis.",
     ),
-    "pack_padded_sequence": ("`gy` goes back to where its elements came from, zeros to the rest.", COPIED),
+    "pack_padded_sequence": ("`gy` goes back to the original positions, zeros elsewhere.", COPIED),
     "pad_packed_sequence": ("The parts of `gy` that are no padding, packed again.", COPIED),
     "tensor_normalization": (NORMALIZED, ""),
     "layer_normalization": (NORMALIZED, ""),
@@ -278,14 +287,14 @@ FACTS = {
     ),
     "fused_batch_normalization": (
         "That of the functions in a row.",
-        "As `batch_normalization`; what follows it is done in the same pass.",
+        "As `batch_normalization`; the layers after it run in the same pass.",
     ),
     "clip_grad_by_value": (
         "`gx = min(max(gy, min), max)`; zero by `min` and `max`.",
         "None forward but a copy; backward one pass.",
     ),
     "clip_grad_by_norm": (
-        "`gx = clip_norm * gy / norm(gy)`, and zero where the norm is.",
+        "`gx = clip_norm * gy / norm(gy)`, and zero where the norm is zero.",
         "None forward but a copy; backward two passes.",
     ),
     "mean_subtraction": (
@@ -294,7 +303,7 @@ FACTS = {
         "",
     ),
     "norm": (
-        "`gx = gy * sign(x) * (|x| / y)^(p - 1)`, and zero where `y` is.",
+        "`gx = gy * sign(x) * (|x| / y)^(p - 1)`, and zero where `y` is zero.",
         "One addition for each element, and a power if `p` is neither 1 nor 2.",
     ),
     "spectral_norm": (
@@ -326,14 +335,14 @@ FACTS = {
         "Two logarithms for each element.",
     ),
     "random_choice": (
-        "`gy` goes to the elements that were drawn, and to their weights; what was drawn more than once gets the sum.",
+        "`gy` goes to the elements that were drawn, and to their weights; elements drawn more than once get the sum.",
         "About `log2(n)` comparisons for each sample from n elements; without `replace` a pass over them.",
     ),
-    "random_crop": ("`gy` at the place that was taken, zeros elsewhere.", COPIED),
-    "random_flip": ("`gy` reversed where `x` was.", COPIED),
-    "random_shift": ("`gy` moved back; what is repeated at a border gets the sum.", COPIED),
+    "random_crop": ("`gy` at the position of the crop, zeros elsewhere.", COPIED),
+    "random_flip": ("`gy` reversed like `x`.", COPIED),
+    "random_shift": ("`gy` shifted back; elements repeated at a border get the sum.", COPIED),
     "random_erase": (
-        "`gy`, but zero where patches lie; `gy` everywhere without `ste_fine_grained`.",
+        "`gy`, but zero under patches; `gy` everywhere without `ste_fine_grained`.",
         "A copy, and random numbers for the patches.",
     ),
     "image_augmentation": ("", "A look-up among four neighbours for each element."),
@@ -372,16 +381,16 @@ FACTS = {
         FRAMES,
     ),
     "unlink": ("", "None: the memory is shared."),
-    "sink": ("1 for each input; with `one_input_grad=False` they keep what they have.", "None."),
+    "sink": ("1 for each input; with `one_input_grad=False` the inputs keep their gradients.", "None."),
     "assign": ("`gy` goes to `dst`; zero by `src`.", COPIED),
     "PythonFunction": (
         "As its `backward` computes it.",
         "That of its methods, and about a microsecond of Python for each call.",
     ),
     "forget": (
-        "That of what it calls, which runs once more for it.",
-        "That of what it calls, and the same again before the backward run.",
+        "The gradient of the wrapped function, which runs once more for it.",
+        "The cost of the wrapped function, twice: it runs again before the backward run.",
     ),
-    "identity": ("", "A copy, or none: the memory is shared where nobody can tell."),
+    "identity": ("", "A copy, or none if the memory can be shared."),
 }
 """Gradient and cost. A part is empty if `facts.py` has it."""

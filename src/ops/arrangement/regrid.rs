@@ -45,6 +45,7 @@ impl<C: Declared> Declared for Rearranged<C> {
 }
 
 impl<C: Rearrange> Rearranged<C> {
+    /// The mapping from output elements to input elements.
     fn grid(&self, x: &Shape) -> Result<Regrid> {
         Ok(Regrid::new(x.clone(), self.0.axes(x)?))
     }

@@ -90,6 +90,7 @@ struct UniqueParts {
 }
 
 impl UniqueParts {
+    /// The parts of an array of shape `x`: its elements if `flatten`, else its slices along `axis`.
     fn new(x: &Shape, flatten: bool, axis: Option<i64>) -> Result<Self> {
         match axis {
             _ if flatten => Ok(Self { outer: 1, n: x.size(), inner: 1 }),

@@ -24,6 +24,7 @@ impl GivenInputs {
         if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
     }
 
+    /// [`GivenInputs::declared`] if some inputs are missing.
     fn declared_among_missing(&self, i: usize) -> usize {
         let mut left = i;
         for at in 0..self.spec.inputs.len() {
@@ -49,6 +50,7 @@ impl GivenInputs {
         if self.present == u64::MAX && n == self.spec.inputs.len() { Ok(()) } else { self.check_missing(n) }
     }
 
+    /// [`GivenInputs::check_count`] if inputs are missing or have any number.
     fn check_missing(&self, n: usize) -> Result<()> {
         let given = || self.spec.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
         let least = given().filter(|(_, input)| input.kind != Kind::optional).count();

@@ -90,6 +90,7 @@ impl<C: ByKernel> Derivative<C> {
         Sym::apply(of, &all)
     }
 
+    /// The mask of the inputs that are given.
     fn mask(&self) -> u64 {
         if self.given.len() == C::SPEC.inputs.len() {
             return u64::MAX;

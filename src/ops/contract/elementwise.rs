@@ -127,6 +127,7 @@ pub(crate) fn scaled<N: Number>(gy: N, slope: f64) -> N {
     if slope == 0.0 { N::all(0.0) } else { gy * N::all(slope) }
 }
 
+/// True for `f64`.
 pub(crate) fn is_double<T: Float>() -> bool {
     T::DTYPE == DType::F64
 }

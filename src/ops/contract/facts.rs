@@ -108,6 +108,7 @@ impl Facts {
         (0..own).map(of).chain([follow]).collect()
     }
 
+    /// The facts of input `i`.
     #[inline]
     fn input(&self, i: usize) -> &InputFacts {
         debug_assert!(!self.inputs.is_empty(), "one entry stands for all that follow");

@@ -34,6 +34,7 @@ impl<'a> Memory<'a> {
 #[derive(Default)]
 pub struct State(Option<Box<SavedState>>);
 
+/// The saved values and the random numbers of a function.
 #[derive(Default)]
 struct SavedState {
     value: Option<Box<dyn Any + Send>>,

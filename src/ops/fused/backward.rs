@@ -25,6 +25,7 @@ struct BackwardArrays<'a> {
 }
 
 impl FusedSteps {
+    /// Runs all layers backward.
     pub(super) fn backward<T: Float>(&self, whole: &mut Backward<'_, T>) -> Result<()> {
         let (y, gy) = (0..whole.n_outputs()).map(|o| whole.y_and_gy(o)).unzip();
         let arrays = BackwardArrays {

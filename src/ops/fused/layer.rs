@@ -16,6 +16,7 @@ pub(super) struct Within<'a> {
 }
 
 impl Within<'_> {
+    /// An ordinary run.
     pub(super) const PLAIN: Self = Self { recompute: false, tail: Tail::NOTHING, lasting: None };
 }
 

@@ -71,6 +71,7 @@ impl FusedSteps {
         std::iter::once(Some(x)).chain((self.beta()..self.z()).map(input))
     }
 
+    /// True if forward runs overwrite input `i`, a running statistic.
     pub(super) fn overwrites(&self, i: usize) -> bool {
         self.normalization.batch_stat && (self.beta() + 2..self.z()).contains(&i)
     }
@@ -93,6 +94,7 @@ impl FusedSteps {
         Ok(convolution.shapes(&InputShapes { x: &inputs, present, values: None })?.swap_remove(0))
     }
 
+    /// The shapes of the outputs.
     pub(super) fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let y = match &self.convolution {
             Some(padded) => self.convolved(padded, x)?,
@@ -111,6 +113,7 @@ impl FusedSteps {
         }
     }
 
+    /// Runs the convolution with its padding.
     pub(super) fn convolve<T: Float>(
         padded: &PaddedConvolution,
         x: &[Option<Memory<'_>>],
@@ -126,6 +129,7 @@ impl FusedSteps {
         })
     }
 
+    /// Runs all layers forward.
     pub(super) fn forward<T: Float>(&self, whole: &mut Run<'_, T>) -> Result<()> {
         if let Some(to) = whole.rounds() {
             return self.forward_in_layers(whole, to);
@@ -241,6 +245,7 @@ impl FusedSteps {
         all
     }
 
+    /// The gradients as formulas, derived from the composition.
     pub(super) fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (outputs, tape) = Tape::of(|| self.compose(s));
         let outputs: Vec<_> = outputs.into_iter().enumerate().map(|(o, y)| (y, s.gy(o))).collect();

@@ -134,6 +134,7 @@ impl Lines {
         positions(op, &index[..self.batch * self.each], self.axis, self.n)
     }
 
+    /// Copies the selected rows to `y`.
     fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
         let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
         if self.count() == 1 {
@@ -153,6 +154,7 @@ impl Lines {
         Ok(())
     }
 
+    /// Adds the rows of `gy` to the rows of `gx` that they were read from.
     fn add<T: Float>(&self, op: &str, gy: &[T], index: &[i64], gx: &mut [T]) -> Result<()> {
         let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
         if self.count() == 1 {

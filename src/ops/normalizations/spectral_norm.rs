@@ -92,6 +92,7 @@ struct MatrixLayout {
 }
 
 impl MatrixLayout {
+    /// Number of columns of the matrix.
     fn columns(&self) -> usize {
         self.outer * self.inner
     }

@@ -253,6 +253,7 @@ impl Signs {
         sums.iter().map(|sum| T::of(sum / each)).collect()
     }
 
+    /// The sign of a number, or the given value for zero.
     fn sign<T: Float>(self, v: T) -> T {
         match () {
             () if v > T::ZERO => T::ONE,
@@ -305,6 +306,7 @@ pub(crate) trait BinaryLayer: Weighted {
     fn signs(&self) -> (f64, Option<bool>);
 }
 
+/// Implements [`BinaryLayer`] for layers and their scaling.
 macro_rules! binary {
     ($($ty:ident: $scaled:expr;)+) => {$(
         impl BinaryLayer for $ty {

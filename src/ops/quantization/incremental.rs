@@ -105,6 +105,7 @@ pub(crate) trait Fixes: Weighted {
     fn fixing(&self) -> Fixing<'_>;
 }
 
+/// Implements [`Fixes`] for layers with these arguments.
 macro_rules! fixes {
     ($($ty:ident)+) => {$(
         impl Fixes for $ty {

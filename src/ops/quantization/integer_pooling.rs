@@ -108,6 +108,7 @@ fn windows(
 }
 
 impl MaxPoolingUint8 {
+    /// The windows, and the shape of the output.
     fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows("max_pooling_uint8", x, &self.kernel, self.stride.as_deref(), self.pad.as_deref())
     }
@@ -116,6 +117,7 @@ impl MaxPoolingUint8 {
 impl QuantizedAveragePooling {
     const NAME: &'static str = "quantized_average_pooling";
 
+    /// The windows, and the shape of the output.
     fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows(Self::NAME, x, &self.kernel, self.stride.as_deref(), None)
     }

@@ -76,6 +76,7 @@ enum RangeSide {
 }
 
 impl RangeSide {
+    /// True if `x` is on this side of the range from `least` to `most`.
     #[inline(always)]
     fn has<T: Float>(self, x: T, least: T, most: T) -> bool {
         match self {

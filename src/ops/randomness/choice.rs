@@ -39,6 +39,7 @@ op! {
     RandomChoice = random_choice(x, w; shape: Vec<i64> = [], replace: bool = true, seed: i64 = -1)
 }
 
+/// [`RandomChoice`] with the random numbers of its last run.
 type Choosing = Drawing<RandomChoice>;
 
 /// Sizes of populations and samples.
@@ -50,6 +51,7 @@ struct ChoiceSizes {
 }
 
 impl Choosing {
+    /// Checks the arguments and returns the sizes.
     fn sizes(&self, x: &Shape) -> Result<ChoiceSizes> {
         let Some((n, leading)) = x.split_last() else {
             return Err(Error::shape("random_choice", "populations along a last axis", [x]));

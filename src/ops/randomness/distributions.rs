@@ -43,6 +43,7 @@ op! {
     Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
 }
 
+/// [`Dropout`] with the random numbers of its last run.
 type Dropping = Drawing<Dropout>;
 
 /// The dropout factors of the last run of a [`Dropping`]. Takes the output of that run as input, so that it runs

@@ -291,6 +291,7 @@ struct MovedAgain<C> {
     shape: Shape,
 }
 
+/// Implements operations that repeat the moves of the last run, for gradients.
 macro_rules! again {
     ($($ty:ident = $name:literal, $doc:literal;)+) => {$(
         impl<C: Declared> Declared for $ty<C> {

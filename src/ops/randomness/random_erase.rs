@@ -46,6 +46,7 @@ op! {
         ste_fine_grained: bool = true)
 }
 
+/// [`RandomErase`] with the random numbers of its last run.
 type Erasing = Drawing<RandomErase>;
 
 /// Ones where the last run of an [`Erasing`] left its input unchanged, zeros elsewhere.

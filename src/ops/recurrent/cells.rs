@@ -138,6 +138,7 @@ impl Network for RNN {
     }
 }
 
+/// Implements [`Network`] for an operation with this cell and number of states.
 macro_rules! network {
     ($ty:ident, $cell:ident, $states:literal) => {
         impl Network for $ty {

@@ -31,6 +31,7 @@ op! {
 }
 
 impl CumSum {
+    /// The loops along the axis.
     fn scan(&self, shape: &Shape) -> Result<Scan> {
         let axis = shape.axis("cumsum", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))
@@ -87,6 +88,7 @@ op! {
 }
 
 impl CumProd {
+    /// The loops along the axis.
     fn scan(&self, shape: &Shape) -> Result<Scan> {
         let axis = shape.axis("cumprod", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))

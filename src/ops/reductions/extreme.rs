@@ -58,6 +58,7 @@ op! {
 
 /// The arguments of [`Max`] and [`Min`], and which of them it is.
 trait Ends: Declared {
+    /// True for the minimum.
     const SMALLEST: bool;
     fn axis(&self) -> Option<&[i64]>;
     fn keepdims(&self) -> bool;
@@ -67,6 +68,7 @@ trait Ends: Declared {
     fn index_of_rows() -> Self;
 }
 
+/// Implements [`Ends`] for [`Max`] and [`Min`].
 macro_rules! ends {
     ($($ty:ident: $smallest:literal;)+) => {$(
         impl Ends for $ty {

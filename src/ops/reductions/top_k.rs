@@ -298,6 +298,7 @@ impl Compute for TopKGrad {
 }
 
 impl TopKGrad {
+    /// The operation that keeps the selected elements of samples of `n` elements.
     fn only(&self, n: usize) -> TopKOnly {
         TopKOnly { choice: Choice { k: self.k as usize, abs: self.abs, largest: true }, n }
     }

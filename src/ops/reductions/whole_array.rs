@@ -30,6 +30,7 @@ op! {
     ReduceMean = reduce_mean(x)
 }
 
+/// Implements an operation as another one over all axes.
 macro_rules! as_over_all_axes {
     ($($ty:ty = $of:ident;)+) => {$(
         impl Compute for $ty {

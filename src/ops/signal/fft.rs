@@ -81,6 +81,7 @@ fn transform<T: Float>(y: &mut [T], shape: &Shape, signal_ndim: i64, inverse: bo
     }
 }
 
+/// Implements a transform whose gradient is the transform `$other` times a power of the size.
 macro_rules! transforms {
     ($ty:ident, $name:literal, $other:ident, $inverse:literal, $power:literal) => {
         impl $ty {

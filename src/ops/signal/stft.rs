@@ -223,6 +223,7 @@ impl ISTFT {
         Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
     }
 
+    /// The forward transform with the same arguments, for the gradient.
     fn back(&self) -> STFT {
         STFT {
             window_size: self.window_size,
@@ -245,6 +246,7 @@ impl StftBack {
         Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
     }
 
+    /// The forward transform with the same arguments, for the gradient.
     fn back(&self) -> STFT {
         let [window_size, stride, fft_size] = self.sizes();
         STFT {

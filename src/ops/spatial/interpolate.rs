@@ -62,6 +62,7 @@ impl Interpolate {
         Ok((first, sizes.into_iter().map(|n| n as usize).collect()))
     }
 
+    /// For each element of an output axis, its two neighbours in the input and their weights.
     fn taps<T: Float>(&self, from: usize, to: usize) -> List<Tap<T>> {
         let ratio = from as f64 / to as f64;
         let aligned = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
@@ -109,6 +110,7 @@ impl Interpolate {
         Ok(sizes.iter().enumerate().map(pass).collect())
     }
 
+    /// Resizes `x`, of shape `shape`, to `y`.
     fn resize<T: Float>(&self, x: &[T], shape: &Shape, y: &mut [T]) -> Result<()> {
         in_passes(x, y, self.passes(shape)?.iter(), Resample::resized, Resample::forward);
         Ok(())

@@ -139,6 +139,7 @@ impl SpatialLayout<'_> {
         Ok((geometry, given_channels, spatial))
     }
 
+    /// A shape with the batch axes of `given`, in the layout of the operation.
     fn shape(&self, given: &Shape, channels: usize, spatial: &[usize]) -> Result<Shape> {
         let batch = given[..given.ndim() - spatial.len() - 1].iter().copied();
         let spatial = spatial.iter().copied();
@@ -209,6 +210,7 @@ impl SpatialLayout<'_> {
         Ok((g, shape))
     }
 
+    /// The error for an empty output along spatial axis `i`.
     fn too_small(&self, i: usize, g: &Geometry, input: usize, got: [&Shape; 2]) -> Error {
         let (kernel, pad, stride, dilation) = (g.kernel[i], g.pad[i], g.stride[i], g.dilation[i]);
         let expected = format!(

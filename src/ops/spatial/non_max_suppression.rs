@@ -72,11 +72,13 @@ impl ONNXNonMaxSuppression {
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
     }
 
+    /// The lower and upper ends of a box along both axes.
     #[inline(always)]
     fn corners<T: Float>(&self, of: &[T]) -> Corners {
         [self.ends(of[0].real(), of[2].real()), self.ends(of[1].real(), of[3].real())]
     }
 
+    /// The lower and upper end of a box along one axis.
     #[inline(always)]
     fn ends(&self, a: f64, b: f64) -> [f64; 2] {
         if self.center_point_box == 1 {

@@ -235,6 +235,7 @@ impl WarpByGrid {
         }
     }
 
+    /// [`WarpByGrid::find`] for `A` axes.
     fn find_along<T: Float, const A: usize>(
         &self,
         lookup: &Lookup,

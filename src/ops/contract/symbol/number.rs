@@ -36,10 +36,12 @@ macro_rules! arithmetic {
     };
 }
 
+/// `x + val`. Adds no operation if `val` is zero.
 fn plus(x: Sym, val: f64) -> Sym {
     if val == 0.0 { x } else { Sym::unary(AddScalar { val, inplace: false }, x) }
 }
 
+/// `x * val`. Adds no operation if `val` is 0 or 1.
 fn times(x: Sym, val: f64) -> Sym {
     match val {
         0.0 => Sym::Const(0.0),

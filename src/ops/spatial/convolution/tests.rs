@@ -22,6 +22,7 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
+/// The offset of an index in an array.
 fn at(shape: &[usize], index: &[usize]) -> usize {
     shape.iter().zip(index).fold(0, |at, (n, i)| at * n + i)
 }
@@ -55,10 +56,12 @@ struct Case {
 }
 
 impl Case {
+    /// Elements along axis `i` from the first to the last that a dilated kernel touches.
     fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.kernel[i] as i64 - 1) + 1
     }
 
+    /// Spatial lengths of the output.
     fn output(&self) -> Vec<usize> {
         let n = |i: usize| (self.input[i] as i64 + 2 * self.pad[i] - self.reach(i)) / self.stride[i] + 1;
         (0..self.input.len()).map(|i| n(i) as usize).collect()
@@ -264,6 +267,7 @@ fn many_positions_are_unfolded_in_blocks() {
     }
 }
 
+/// Checks the message of the error for inputs of these shapes.
 #[track_caller]
 fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
     let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();

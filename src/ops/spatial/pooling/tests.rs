@@ -220,6 +220,7 @@ fn unpooling_repeats_elements() {
     check_gradient(&op(&[2, 3], true), &[sample(&[1, 2, 3, 2], 1)], &[true]);
 }
 
+/// Checks the message of the error for an input of this shape.
 #[track_caller]
 fn refused(op: impl Compute, shape: &[usize], message: &str) {
     let error = Op::new(op).shapes(&[&Shape::from(shape)]).expect_err("is refused");
