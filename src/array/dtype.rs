@@ -76,7 +76,7 @@ impl DType {
         !self.is_float() && !matches!(self, Self::Bool)
     }
 
-    /// Whether it holds real numbers.
+    /// True if it holds real numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
     }

@@ -329,7 +329,7 @@ impl Variable {
     /// Sets `requires_grad` and returns this variable.
     ///
     /// Args:
-    ///     mode: Whether gradients flow to it.
+    ///     mode: True if gradients flow to it.
     ///
     /// Raises:
     ///     RuntimeError: If it holds no floating-point numbers, or a function computes it and `mode` is False.

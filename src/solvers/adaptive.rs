@@ -89,7 +89,7 @@ op! {
     /// Args:
     ///     lr: Learning rate.
     ///     decay: Decay of the means.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     ///     eps: Keeps the quotient finite.
     /// Returns:
     ///     The solver.
