@@ -56,7 +56,7 @@ impl Function {
     }
 
     /// Like `has`, for input `i` and input or output number `n`.
-    fn have(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
+    fn has_both(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
         self.has("input", i)?;
         self.has(what, n)
     }
@@ -197,7 +197,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.have(i, "input", j)?;
+        self.has_both(i, "input", j)?;
         Ok(self.function()?.op().facts().reads(i).input(j))
     }
 
@@ -207,7 +207,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.have(i, "output", o)?;
+        self.has_both(i, "output", o)?;
         Ok(self.function()?.op().facts().reads(i).output(o))
     }
 
@@ -217,7 +217,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.have(i, "input", j)?;
+        self.has_both(i, "input", j)?;
         Ok(self.function()?.op().facts().symbol_reads(i).input(j))
     }
 
@@ -227,7 +227,7 @@ impl Function {
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.have(i, "output", o)?;
+        self.has_both(i, "output", o)?;
         Ok(self.function()?.op().facts().symbol_reads(i).output(o))
     }
 

@@ -73,17 +73,17 @@ impl FusedActivation {
     }
 
     /// The activation as an epilogue of another kernel, or the identity if it cannot be one.
-    pub(super) fn in_registers(&self) -> Activation {
+    pub(super) fn as_epilogue(&self) -> Activation {
         if let Self::ReLU(_) = self { Activation::Relu } else { Activation::Identity }
     }
 
     /// True if it is not the identity.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         !matches!(self, Self::Identity)
     }
 
     /// True if it needs a pass of its own, after the other kernels.
-    pub(super) fn is_apart(&self) -> bool {
+    pub(super) fn is_separate_pass(&self) -> bool {
         !matches!(self, Self::Identity | Self::ReLU(_))
     }
 

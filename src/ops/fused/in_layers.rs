@@ -22,7 +22,7 @@ impl FusedSteps {
             Within { recompute: whole.is_recomputation(), lasting: whole.lasting(), ..Within::PLAIN };
         let (result, last) = (whole.y(0), y[0]);
         let saved = whole.state::<SavedSteps<T>>();
-        let sums: &mut [T] = if self.activation.is_there() {
+        let sums: &mut [T] = if self.activation.is_present() {
             saved.sums.resize(n, T::ZERO);
             &mut saved.sums
         } else {
@@ -56,7 +56,7 @@ impl FusedSteps {
             map::update(sums, other, |a, b| a + b);
             round(sums, to);
         }
-        if self.activation.is_there() {
+        if self.activation.is_present() {
             let (from, mut state): ([Memory<'_>; 1], _) = ([memory(sums, shape)], State::default());
             self.activation.forward(&mut run::<T>((&from, u64::MAX), &[last], &mut state, Within::PLAIN))?;
         }

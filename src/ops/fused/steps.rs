@@ -148,7 +148,7 @@ impl FusedSteps {
         }
         let to = y[0];
         let finish =
-            |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.in_registers());
+            |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.as_epilogue());
         let normalize = |from: Memory<'_>, state: &mut State| {
             let (rows, (inputs, present)) = (finish(None), given(self.of_normalization(from, |i| x[i])));
             let within = Within { recompute, tail: rows.tail(), lasting: None };
@@ -183,7 +183,7 @@ impl FusedSteps {
             }
             (_, None) => {}
         }
-        if self.activation.is_apart() {
+        if self.activation.is_separate_pass() {
             let mut state = State::default();
             self.activation.forward(&mut run::<T>((&[to], u64::MAX), &[last], &mut state, Within::PLAIN))?;
         }

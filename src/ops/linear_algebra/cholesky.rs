@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::kernels::{Float, triangular};
-use crate::ops::linear_algebra::inverse::{BatchInv, matmul, of_each, side, transposed};
+use crate::ops::linear_algebra::inverse::{BatchInv, for_each_matrix, matmul, side, transposed};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 
 /// The operations of this file.
@@ -53,7 +53,7 @@ impl Compute for BatchCholesky {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = side("batch_cholesky", run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        of_each(y, n * n, n, |i, y| {
+        for_each_matrix(y, n * n, n, |i, y| {
             // Reads only the lower triangle, and copies it to the upper one.
             let x = &x[i * n * n..(i + 1) * n * n];
             for (row, y) in y.chunks_exact_mut(n.max(1)).enumerate() {

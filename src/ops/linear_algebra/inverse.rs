@@ -69,18 +69,23 @@ const GRAIN: usize = 1 << 16;
 
 /// Calls `each` with the index of each `n` x `n` matrix and its part of `y`, which has `size` elements. Runs on several
 /// threads.
-pub(super) fn of_each<T: Float>(y: &mut [T], size: usize, n: usize, each: impl Fn(usize, &mut [T]) + Sync) {
+pub(super) fn for_each_matrix<T: Float>(
+    y: &mut [T],
+    size: usize,
+    n: usize,
+    each: impl Fn(usize, &mut [T]) + Sync,
+) {
     threads::rows_mut(y, size, (GRAIN / (n * n * n).max(1)).max(1), each);
 }
 
-/// Like [`of_each`], for the matrices in `x`. Also passes the LU decomposition of each, the order of its rows, and true
+/// Like [`for_each_matrix`], for the matrices in `x`. Also passes the LU decomposition of each, the order of its rows, and true
 /// if that order is an odd permutation.
 fn decomposed<T: Float>(
     (x, n): (&[T], usize),
     (y, size): (&mut [T], usize),
     f: impl Fn(&mut [T], &[T], &[usize], bool) + Sync,
 ) {
-    of_each(y, size, n, |i, y| {
+    for_each_matrix(y, size, n, |i, y| {
         scratch::with(n * n, |lu: &mut [T]| {
             lu.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
             let mut order: List<usize> = (0..n).collect();
@@ -103,7 +108,7 @@ fn by_diagonal<T: Float>(
 }
 
 /// The shape with one number for each matrix.
-fn of_matrices(op: &str, x: &Shape) -> Result<Shapes> {
+fn one_per_matrix(op: &str, x: &Shape) -> Result<Shapes> {
     side(op, x)?;
     one(Shape::from(&x[..x.ndim() - 2]))
 }
@@ -131,7 +136,7 @@ impl Compute for BatchDet {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        of_matrices("batch_det", x.get(0))
+        one_per_matrix("batch_det", x.get(0))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
@@ -149,7 +154,7 @@ impl Compute for BatchLogdet {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        of_matrices("batch_logdet", x.get(0))
+        one_per_matrix("batch_logdet", x.get(0))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

@@ -92,7 +92,7 @@ weighted!(convolution: INQConvolution);
 
 /// The schedule and the form of quantization.
 #[derive(Clone, Copy)]
-pub(crate) struct Fixing<'a> {
+pub(crate) struct WeightSchedule<'a> {
     bits: i64,
     iterations: &'a [i64],
     algorithm: &'a str,
@@ -100,17 +100,17 @@ pub(crate) struct Fixing<'a> {
 }
 
 /// A [`Weighted`] layer that quantizes its weights step by step.
-pub(crate) trait Fixes: Weighted {
+pub(crate) trait IncrementalLayer: Weighted {
     /// The schedule and the form of quantization.
-    fn fixing(&self) -> Fixing<'_>;
+    fn schedule(&self) -> WeightSchedule<'_>;
 }
 
-/// Implements [`Fixes`] for layers with these arguments.
-macro_rules! fixes {
+/// Implements [`IncrementalLayer`] for layers with these arguments.
+macro_rules! incremental_layers {
     ($($ty:ident)+) => {$(
-        impl Fixes for $ty {
-            fn fixing(&self) -> Fixing<'_> {
-                Fixing {
+        impl IncrementalLayer for $ty {
+            fn schedule(&self) -> WeightSchedule<'_> {
+                WeightSchedule {
                     bits: self.num_bits,
                     iterations: &self.inq_iterations,
                     algorithm: &self.selection_algorithm,
@@ -120,9 +120,9 @@ macro_rules! fixes {
         }
     )+};
 }
-fixes!(INQAffine INQConvolution);
+incremental_layers!(INQAffine INQConvolution);
 
-/// Adapts a [`Fixes`] layer to [`Compute`].
+/// Adapts an [`IncrementalLayer`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Incremental<C>(C);
 
@@ -154,7 +154,7 @@ impl<T> Default for Runs<T> {
 /// The most bits for exponents. More bits describe no further numbers of 64 bits.
 const MOST_BITS: i64 = 16;
 
-impl Fixing<'_> {
+impl WeightSchedule<'_> {
     /// Marks the weights that become fixed in run number `count`.
     fn choose<T: Float>(self, count: i64, w: &[T], fixed: &mut [T], draw: impl FnOnce() -> PhiloxKey) {
         if !self.iterations.contains(&count) {
@@ -241,7 +241,7 @@ impl Compute for After {
     }
 }
 
-impl<C: Fixes> Compute for Incremental<C> {
+impl<C: IncrementalLayer> Compute for Incremental<C> {
     const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
@@ -249,16 +249,16 @@ impl<C: Fixes> Compute for Incremental<C> {
     }
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let (name, fixing) = (C::SPEC.name, self.0.fixing());
-        if !(2..=64).contains(&fixing.bits) {
-            return Err(Error::argument(name, "num_bits", "from 2 to 64", fixing.bits));
+        let (name, schedule) = (C::SPEC.name, self.0.schedule());
+        if !(2..=64).contains(&schedule.bits) {
+            return Err(Error::argument(name, "num_bits", "from 2 to 64", schedule.bits));
         }
-        if !["largest_abs", "random"].contains(&fixing.algorithm) {
+        if !["largest_abs", "random"].contains(&schedule.algorithm) {
             return Err(Error::argument(
                 name,
                 "selection_algorithm",
                 "largest_abs or random",
-                fixing.algorithm,
+                schedule.algorithm,
             ));
         }
         let (x0, w) = (x.get(0), x.get(1));
@@ -275,18 +275,19 @@ impl<C: Fixes> Compute for Incremental<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (fixing, shape) = (self.0.fixing(), run.x_shape(1));
+        let (schedule, shape) = (self.0.schedule(), run.x_shape(1));
         let known = run.state::<Runs<T>>().weight.len() == shape.size();
         if !(run.is_recomputation() && known) {
-            let key = run.random(fixing.seed, if fixing.algorithm == "random" { shape.size() } else { 0 });
+            let key =
+                run.random(schedule.seed, if schedule.algorithm == "random" { shape.size() } else { 0 });
             let (w, fixed) = (run.overwrite(1), run.overwrite(2));
             let runs = run.state::<Runs<T>>();
             if known {
                 let old = w.iter_mut().zip(runs.weight.iter().zip(runs.fixed.iter()));
                 old.filter(|(_, (_, fixed))| **fixed).for_each(|(w, (old, _))| *w = *old);
             }
-            fixing.choose(runs.count, w, fixed, || key);
-            fixing.quantize(w, fixed);
+            schedule.choose(runs.count, w, fixed, || key);
+            schedule.quantize(w, fixed);
             runs.count += 1;
             runs.weight.set(w.iter().copied());
             runs.fixed.set(fixed.iter().map(|v| *v == T::ONE));

@@ -57,7 +57,7 @@ op! {
 }
 
 /// The arguments of [`Max`] and [`Min`], and which of them it is.
-trait Ends: Declared {
+trait Extreme: Declared {
     /// True for the minimum.
     const SMALLEST: bool;
     fn axis(&self) -> Option<&[i64]>;
@@ -68,10 +68,10 @@ trait Ends: Declared {
     fn index_of_rows() -> Self;
 }
 
-/// Implements [`Ends`] for [`Max`] and [`Min`].
-macro_rules! ends {
+/// Implements [`Extreme`] for [`Max`] and [`Min`].
+macro_rules! extremes {
     ($($ty:ident: $smallest:literal;)+) => {$(
-        impl Ends for $ty {
+        impl Extreme for $ty {
             const SMALLEST: bool = $smallest;
             fn axis(&self) -> Option<&[i64]> {
                 self.axis.as_deref()
@@ -91,7 +91,7 @@ macro_rules! ends {
         }
     )+};
 }
-ends! { Max: false; Min: true; }
+extremes! { Max: false; Min: true; }
 
 /// Adapts [`Max`] and [`Min`] to [`Compute`].
 #[derive(Clone)]
@@ -125,7 +125,7 @@ pub(crate) fn largest(x: Sym, axis: usize) -> Sym {
     Sym::apply(Extremes(Max { axis, keepdims: true, with_index: false, only_index: false }), &[x])
 }
 
-impl<C: Ends> Compute for Extremes<C> {
+impl<C: Extreme> Compute for Extremes<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (name, shape) = (C::SPEC.name, x.get(0));
         let y = reduced(name, shape, self.0.axis(), self.0.keepdims())?;
