@@ -85,13 +85,13 @@ only_in_gradients! {
 }
 
 /// The layout of a matrix in an array: column `o * inner + k` of row `r` is element `(o * rows + r) * inner + k`.
-struct MatrixLayout {
+struct MatrixAxes {
     outer: usize,
     rows: usize,
     inner: usize,
 }
 
-impl MatrixLayout {
+impl MatrixAxes {
     /// Number of columns of the matrix.
     fn columns(&self) -> usize {
         self.outer * self.inner
@@ -106,9 +106,9 @@ impl MatrixLayout {
 }
 
 impl Normalizing {
-    fn layout(&self, w: &Shape) -> Result<MatrixLayout> {
+    fn layout(&self, w: &Shape) -> Result<MatrixAxes> {
         let dim = w.axis("spectral_norm", self.of.dim)?;
-        Ok(MatrixLayout { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })
+        Ok(MatrixAxes { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })
     }
 
     /// Scales a vector to length one.

@@ -202,9 +202,9 @@ impl WeightSchedule<'_> {
 
 /// Returns its first input. The second input makes it run after the function that computes that input.
 #[derive(Clone)]
-struct After;
+struct OrderedAfter;
 
-impl Declared for After {
+impl Declared for OrderedAfter {
     const SPEC: Spec = Spec {
         name: "after",
         type_name: "After",
@@ -220,7 +220,7 @@ impl Declared for After {
     }
 }
 
-impl Compute for After {
+impl Compute for OrderedAfter {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         like(x)
     }
@@ -321,7 +321,7 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let mut inputs: SmallVec<[Sym; 3]> = SmallVec::new();
         // The weight after the forward run.
-        inputs.extend([s.x(0), Sym::apply(After, &[s.x(1), s.y(0)])]);
+        inputs.extend([s.x(0), Sym::apply(OrderedAfter, &[s.x(1), s.y(0)])]);
         inputs.extend(s.has(3).then(|| s.x(3)));
         let wanted = [0, 1, 3].map(|i| s.wants(i));
         let found = self.0.plain().gradient(&Symbols::new(&inputs, &[], &[s.gy(0)], &wanted));
