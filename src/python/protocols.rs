@@ -10,7 +10,7 @@ use super::{numpy, operators};
 use crate::graph::settings;
 use crate::{Error, graph};
 
-/// An object with array elements. Implementors say how to recover elements that were cleared.
+/// An object with array elements. Each class says how to recover elements that were cleared.
 pub(super) trait Elements {
     /// The array.
     fn array(&self) -> graph::NdArray;

@@ -5,7 +5,7 @@ NORMALIZED = (
     "With the statistics of each normalized part, `s = sqrt(variance + eps)`, `z = (x - mean) / s` and `g = gy * "
     "gamma`: `gx = (g - mean(g) - z * mean(g * z)) / s`; `ggamma` sums `gy * z`, `gbeta` sums `gy`."
 )
-BY_SIGNS = "By `x` with the binary weights; by `weight` straight through from them; none by the arrays that are written."
+BY_SIGNS = "By `x` with the binary weights; by `weight` straight through from them; none by written arrays."
 BY_POWERS = "The gradient of the plain layer with the weights of that run; zero for `indicator_fixedweights`."
 FRAMES = "About `5 n log2(n)` operations for each frame of n samples; backward the same."
 AS_AFFINE = "`2 n k m` operations for (n, k) by (k, m), as `affine`, and a pass over the weights."

@@ -78,8 +78,8 @@ pub(super) fn for_each_matrix<T: Float>(
     threads::rows_mut(y, size, (GRAIN / (n * n * n).max(1)).max(1), each);
 }
 
-/// Like [`for_each_matrix`], for the matrices in `x`. Also passes the LU decomposition of each, the order of its rows, and true
-/// if that order is an odd permutation.
+/// Like [`for_each_matrix`], for the matrices in `x`. Also passes the LU decomposition of each, the order of its rows,
+/// and true if that order is an odd permutation.
 fn decomposed<T: Float>(
     (x, n): (&[T], usize),
     (y, size): (&mut [T], usize),
