@@ -1,6 +1,6 @@
-//! Settings that the environment gives. Each is read where it belongs; how, and what is said of a wrong one, is here.
+//! Reading of environment variables: parsing, and the error for an invalid value. Each module reads its own variables.
 
-/// A variable whose value is none of those that it may have.
+/// An environment variable with a value that is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("environment: expected {name} to be {expected}, got {given:?}")]
 pub(crate) struct WrongSetting {
@@ -9,10 +9,10 @@ pub(crate) struct WrongSetting {
     given: String,
 }
 
-/// The value of the variable `name` as `read` understands it; none if it is not set, or is empty.
+/// The value of the environment variable `name`, parsed by `read`. None if it is not set or empty.
 ///
 /// # Errors
-/// [`WrongSetting`] when it is none of what is `expected`.
+/// [`WrongSetting`] if `read` rejects it. `expected` describes the allowed values.
 pub(crate) fn setting<T>(
     name: &str,
     expected: &str,
@@ -28,7 +28,7 @@ pub(crate) fn setting<T>(
     read(given).map(Some).ok_or_else(wrong)
 }
 
-/// A number of bytes: digits, perhaps with K, M, G or T for a power of 1024 after them.
+/// Parses a number of bytes: digits, optionally followed by K, M, G or T for powers of 1024.
 pub(crate) fn bytes(text: &str) -> Option<usize> {
     let (digits, shift) = match text.char_indices().next_back()? {
         (at, 'k' | 'K') => (&text[..at], 10),

@@ -1,5 +1,4 @@
-//! The one error type of the crate; `python/error.rs` maps it to exceptions, and is the only place that does. What
-//! becomes of a panic is said here too.
+//! The error type of the crate, and the conversion of panics to errors. `python/error.rs` maps it to exceptions.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +10,9 @@ use crate::kernels::stop::Stopped;
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong on account of the caller.
+/// Every error that a caller can cause.
 ///
-/// A message reads *operation: expected …, got …*. A panic is a bug of ours and never a message to a user.
+/// A message reads *operation: expected …, got …*. A panic is a bug of this crate and never a message to a user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,17 +21,17 @@ pub enum Error {
     Shape {
         /// Name of the operation.
         op: String,
-        /// The rule that was broken, in words.
+        /// The violated rule, in words.
         expected: String,
         /// The shapes that were given, in the order of the inputs.
         got: Vec<Shape>,
     },
-    /// An array has a type of element that the operation does not take.
+    /// An array has an element type that the operation does not accept.
     #[error("{op}: expected {expected}, got dtype {got}")]
     DType {
         /// Name of the operation.
         op: String,
-        /// The types that fit, in words.
+        /// The accepted types, in words.
         expected: String,
         /// The type that was given.
         got: String,
@@ -54,95 +53,96 @@ pub enum Error {
         op: String,
         /// Name of the argument.
         arg: String,
-        /// What the argument must be.
+        /// The accepted values, in words.
         expected: String,
-        /// What was given.
+        /// The value that was given.
         got: String,
     },
     /// A call with the wrong number or the wrong types of arguments.
     #[error("{0}")]
     Type(String),
-    /// A value out of the accepted range, where no other variant says it better.
+    /// A value out of the accepted range, if no other variant fits better.
     #[error("{0}")]
     Value(String),
     /// An index outside of its array.
     #[error("{0}")]
     Index(String),
-    /// The graph does not allow what was asked of it: no parent, in-place on a protected value, a graph in use.
+    /// The graph does not allow the request: no parent, in-place on a protected value, a graph in use.
     #[error("{0}")]
     Graph(String),
     /// A value that was cleared after it was computed.
     #[error("{0}")]
     Cleared(String),
-    /// A graph that was differentiated through before, and gave its values back.
+    /// A graph that was differentiated before, so that its values were freed.
     #[error("{0}")]
     Freed(String),
-    /// A value that a gradient reads was written after the function ran.
+    /// A value that a gradient reads was overwritten after the function ran.
     #[error("{0}")]
     Modified(String),
-    /// What was computed again is not what it was.
+    /// A recomputed value differs from the original one.
     #[error("{0}")]
     Recompute(String),
-    /// No memory, or a limit on memory, for an array of this many bytes.
+    /// An allocation of this many bytes failed, or exceeded a limit.
     #[error("cannot allocate {bytes} bytes")]
     Memory {
         /// Bytes that were asked for.
         bytes: usize,
     },
-    /// A training step that takes more memory than it may, however much of it is computed twice.
+    /// The memory budget is too small for a training step, even with recomputation.
     #[error(
         "memory_budget: expected at least {least} bytes, the least that was found to do for this graph, got {got}"
     )]
     Budget {
-        /// Bytes that would do.
+        /// The smallest budget that would suffice.
         least: usize,
-        /// Bytes that were allowed.
+        /// The budget in bytes.
         got: usize,
     },
-    /// A function that takes more memory than there may be, when all is given up that can be computed again.
+    /// The memory budget is too small for one function, even if all values that can be recomputed are dropped.
     #[error(
         "memory_budget: expected at least {needed} bytes, which {by} takes with what it reads and what has to stay, \
          got {got}"
     )]
     BudgetFor {
-        /// Bytes that this function would do with.
+        /// The bytes that this function needs.
         needed: usize,
-        /// Bytes that were allowed.
+        /// The budget in bytes.
         got: usize,
-        /// Which function.
+        /// Name of the function.
         by: String,
     },
-    /// A name that is not there.
+    /// An unknown name.
     #[error("{0}")]
     Key(String),
-    /// Something that exists in NNabla and not (yet) here.
+    /// A feature of NNabla that is not (yet) here.
     #[error("{0}")]
     NotImplemented(String),
     /// A file could not be read or written.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// An error of code that the graph called: a hook, a user's own function, an interrupt. It passes through as it is.
+    /// An error of code that the graph called: a hook, a user-defined function, an interrupt. It is passed on
+    /// unchanged.
     #[error("{0}")]
     Foreign(Box<dyn std::error::Error + Send + Sync>),
-    /// A panic of ours, whoever called.
+    /// A panic in this crate.
     #[error("internal error, a defect of Kinnor, please report it: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// What a panic said.
+    /// Converts the payload of a panic.
     pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         Self::Internal(text.unwrap_or_else(|| "a panic without a message".into()))
     }
 
-    /// Whether it was a panic.
+    /// True if it was a panic.
     pub(crate) fn is_panic(&self) -> bool {
         matches!(self, Self::Internal(_))
     }
 
-    /// A [`Error::Shape`] from anything that holds shapes.
+    /// An [`Error::Shape`] from anything that holds shapes.
     pub fn shape<'a>(
         op: impl Into<String>,
         expected: impl Into<String>,
@@ -151,7 +151,7 @@ impl Error {
         Self::Shape { op: op.into(), expected: expected.into(), got: got.into_iter().cloned().collect() }
     }
 
-    /// A [`Error::Argument`].
+    /// An [`Error::Argument`].
     pub fn argument(
         op: impl Into<String>,
         arg: impl Into<String>,
@@ -183,12 +183,13 @@ impl From<WrongSetting> for Error {
     }
 }
 
-/// Runs `f`; a panic in it, or in a thread that works for it, becomes an [`Error::Internal`].
+/// Runs `f`. A panic in it, or in a worker thread, becomes an [`Error::Internal`].
 pub(crate) fn caught<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
-    // Whatever `f` leaves half done is for the caller to put right or to throw away.
+    // The caller repairs or discards what `f` leaves half done.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(Error::of_panic(&*panic)))
 }
 
+/// The message for an axis that does not exist.
 fn no_such_axis(op: &str, got: i64, ndim: usize) -> String {
     match ndim as i64 {
         0 => format!("{op}: expected an array with axes for axis {got}, got a scalar"),
@@ -196,6 +197,7 @@ fn no_such_axis(op: &str, got: i64, ndim: usize) -> String {
     }
 }
 
+/// The shapes, in words.
 fn shapes(got: &[Shape]) -> String {
     match got {
         [one] => format!("shape {one}"),

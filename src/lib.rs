@@ -1,9 +1,9 @@
-//! Kinnor: a deep-learning engine for the machine at hand.
+//! Kinnor: a deep-learning engine for CPUs.
 //!
-//! [`graph`] has variables, functions and how they run forward and backward; [`apply`](graph::apply) computes any of the
-//! operations of [`ops::registry`] by name. [`solvers`] update parameters, [`mod@array`] has shapes and types. With the feature
-//! `ndarray`, which is on by default, arrays go to and come from the crate of that name; with `rayon`, kernels run on its
-//! threads if asked ([`threads`]).
+//! [`graph`] has variables, functions, and their forward and backward runs. [`apply`](graph::apply) computes an
+//! operation of [`ops::registry`] by name. [`solvers`] update parameters, and [`mod@array`] has shapes and element
+//! types. The feature `ndarray`, on by default, converts arrays from and to that crate. With the feature `rayon`,
+//! kernels can run on its threads ([`threads`]).
 //!
 //! ```
 //! use kinnor::graph::{BackwardOptions, ForwardOptions, Variable, apply};
@@ -20,7 +20,7 @@ pub mod array;
 mod environment;
 pub mod error;
 pub mod graph;
-/// For the benches and tests of this crate alone: it is the engine that checks what kernels are called with.
+/// Public only for this crate's benches and tests: kernels rely on the engine's checks of their arguments.
 #[doc(hidden)]
 pub mod kernels;
 pub mod ops;
@@ -31,20 +31,20 @@ mod python;
 
 pub use error::{Error, Result};
 
-/// The code of the README is a test.
+/// Compiles and tests the code of the README.
 #[cfg(all(doctest, feature = "ndarray"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// How many threads share the work of a kernel, and whose they are.
+/// The number of threads that share the work of a kernel, and the choice of the thread pool.
 pub mod threads {
     pub use crate::kernels::threads::{ThreadPool, num_threads, set_num_threads, set_thread_pool};
 }
 
-/// Looks at all settings. (Whoever does not ask gets the default in the place of a wrong one.)
+/// Checks all environment variables that the crate reads. Without this check, an invalid value acts like the default.
 ///
 /// # Errors
-/// [`Error::Value`] when one of them is wrong.
+/// [`Error::Value`] if one of them is invalid.
 pub fn check_environment() -> Result<()> {
     array::limit_of_environment()?;
     kernels::simd::isa_of_environment()?;

@@ -1,4 +1,4 @@
-"""Functions: each connects an operation to variables, or computes it at once where an NdArray is among its inputs."""
+"""Functions: each connects an operation to variables, or evaluates it eagerly if an NdArray is among its inputs."""
 
 # Written by `make stubs`; do not edit.
 
@@ -282,7 +282,7 @@ def abs(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
     """
 
 def absolute_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Absolute error, elementwise: `y = |x0 - x1|`. Where they are equal the derivative by `x0` is -1.
+    """Absolute error, elementwise: `y = |x0 - x1|`. The derivative by `x0` is -1 where they are equal.
 
     Args:
         x0: Input of any shape.
@@ -322,13 +322,13 @@ def adaptive_separable_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution of images with a kernel for each place, which all channels share and which is the product of a column and
-    a row: `y[c, h, w] = sum over j, i of v[j, h, w] u[i, h, w] x[c, h + j, w + i]`.
+    """Convolution of images with a separate kernel for each position. All channels share it, and it is the product of
+    a column and a row: `y[c, h, w] = sum over j, i of v[j, h, w] u[i, h, w] x[c, h + j, w + i]`.
 
     Args:
         x: Images, shape (n, channels, height, width).
-        vertical_kernel: Columns `v`, shape (n, rows, height, width), of which the places of the output are read.
-        horizontal_kernel: Rows `u`, shape (n, columns, height, width), likewise.
+        vertical_kernel: Columns `v`, shape (n, rows, height, width). Only the positions of the output are read.
+        horizontal_kernel: Rows `u`, shape (n, columns, height, width). Only the positions of the output are read.
 
     Returns:
         Array of shape (n, channels, height - rows + 1, width - columns + 1).
@@ -351,8 +351,8 @@ def add2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -386,7 +386,7 @@ def add_scalar(
     Args:
         x: Input of any shape.
         val: The number.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape of `x`.
@@ -400,11 +400,12 @@ def affine(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Affine map, a fully connected layer: `y = x W + b`, where the axes of `x` from `base_axis` on count as one.
+    """Affine map, a fully connected layer: `y = x W + b`, where the axes of `x` from `base_axis` on are flattened to
+    one.
 
     Args:
         x: Input, shape (batch..., features...); the axes before `base_axis` are the batch.
-        weight: Weight matrix `W`, shape (inputs, outputs...), inputs being the number of features.
+        weight: Weight matrix `W`, shape (inputs, outputs...), where inputs is the number of features.
         bias: Bias `b`, shape (outputs...); none by default.
         base_axis: First axis of the features; a negative one counts from the end.
 
@@ -423,22 +424,22 @@ def affine_grid(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The grid of places that an affine map gives to the elements of an image, for `warp_by_grid`: for each element
-    `theta @ (x, y, 1)`, or `theta @ (x, y, z, 1)`, with places between -1 and 1.
+    """Sampling grid of an affine map, for `warp_by_grid`: `theta @ (x, y, 1)` or `theta @ (x, y, z, 1)` for each
+    element of an image, with coordinates between -1 and 1.
 
     Args:
         theta: Affine maps, shape (n, 2, 3), or (n, 3, 4) in three dimensions.
         size: Lengths of the image: (height, width), or (depth, height, width).
-        align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
-            elements are in the middle of their share of it.
+        align_corners: The first and last elements of an axis are at -1 and 1. If off, the outer edges of these
+            elements are.
 
     Returns:
-        Array of shape (n, *size, 2) or (n, *size, 3): x, which goes along the width, y and z. On an axis of length one
-        the element is at 0.
+        Array of shape (n, *size, 2) or (n, *size, 3): x (along the width), y and z. On an axis of length one the
+        element is at 0.
 
     Raises:
         ShapeError: If `theta` has another shape.
-        ArgumentError: If `size` does not go with it.
+        ArgumentError: If `size` does not have the number of axes of `theta`, or a length is not positive.
 
     Source:
         Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
@@ -451,7 +452,7 @@ def arange(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """Numbers from `start` up to but not including `stop`: `y[i] = start + i * step`.
+    """Evenly spaced numbers from `start` up to but not including `stop`: `y[i] = start + i * step`.
 
     Args:
         start: The first number.
@@ -459,7 +460,7 @@ def arange(
         step: The distance between numbers.
 
     Returns:
-        Array with one axis; empty if `stop` does not lie in the direction of `step`.
+        Array with one axis. Empty if steps from `start` lead away from `stop`.
 
     Raises:
         ArgumentError: If `step` is zero or a number is not finite.
@@ -486,8 +487,7 @@ def asinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
     """
 
 def assign(dst: T, src: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, as if that were what
-    the result was made of.
+    """Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, not to `src`.
 
     Args:
         dst: Array to overwrite.
@@ -515,7 +515,7 @@ def atan2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] |
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -545,24 +545,25 @@ def average_pooling(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Average over windows along the last axes.
+    """Average pooling: the mean over windows along the last axes.
 
     Args:
         x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        kernel: Size of the windows along each spatial axis; one to three axes.
         stride: Step of the windows along each spatial axis, `kernel` by default.
-        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-            a window, and `pad` is added at the start only.
+        ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+            window, and `pad` is added at the start only.
         pad: Zeros added at both ends of each spatial axis; none by default.
-        channel_last: The last axis is that of the channels and is not pooled.
-        including_pad: Count the zeros of `pad` as elements; if it is off, the average of nothing else is NaN.
+        channel_last: The last axis is the channels and is not pooled.
+        including_pad: Count the zeros of `pad` as elements. If off, the average of a window with only padding is
+            NaN.
 
     Returns:
         Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
         `ceil((in + pad) / stride)` without `ignore_border`.
 
     Raises:
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
     """
 
@@ -572,10 +573,11 @@ def batch_cholesky(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Triangular matrices `y` with `y y' = x`, or `y' y = x` with `upper`, of symmetric positive definite ones.
+    """Cholesky decomposition of symmetric positive definite matrices: triangular `y` with `y y' = x`, or `y' y = x`
+    with `upper`.
 
-    Only the elements of `x` on the diagonal and below it are looked at; where it is not positive definite the result is
-    not a number. The gradient is a symmetric matrix.
+    Reads only the lower triangle of `x`. The result is NaN if `x` is not positive definite. The gradient is a
+    symmetric matrix.
 
     Args:
         x: Matrices, shape (batch..., n, n).
@@ -585,7 +587,7 @@ def batch_cholesky(
         Array of the shape of `x`.
 
     Raises:
-        ShapeError: If the last two axes are not of one length.
+        ShapeError: If the matrices are not square.
 
     Source:
         Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
@@ -594,7 +596,7 @@ def batch_cholesky(
 def batch_det(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
     """Determinants of square matrices: `y[i] = det(x[i])`.
 
-    The gradient goes by the inverse: of a singular matrix it is not a number.
+    The gradient uses the inverse: it is NaN for a singular matrix.
 
     Args:
         x: Matrices, shape (batch..., n, n).
@@ -603,13 +605,11 @@ def batch_det(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | Non
         Array of shape (batch...).
 
     Raises:
-        ShapeError: If the last two axes are not of one length.
+        ShapeError: If the matrices are not square.
     """
 
 def batch_inv(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Inverses of square matrices.
-
-    That of a singular matrix is infinite, or not a number.
+    """Inverses of square matrices. The inverse of a singular matrix is infinite or NaN.
 
     Args:
         x: Matrices, shape (batch..., n, n).
@@ -618,7 +618,7 @@ def batch_inv(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | Non
         Array of the shape of `x`.
 
     Raises:
-        ShapeError: If the last two axes are not of one length.
+        ShapeError: If the matrices are not square.
     """
 
 def batch_logdet(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -631,7 +631,7 @@ def batch_logdet(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
         Array of shape (batch...), negative infinity for a singular matrix.
 
     Raises:
-        ShapeError: If the last two axes are not of one length.
+        ShapeError: If the matrices are not square.
     """
 
 def batch_matmul(
@@ -642,13 +642,14 @@ def batch_matmul(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Products of matrices in the last two axes: `y[i] = a[i] b[i]` for each `i` of the axes before.
+    """Matrix products over the last two axes: `y[i] = a[i] b[i]` for each index `i` of the batch axes.
 
     Args:
         a: Left matrices, shape (batch..., m, k).
-        b: Right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
-        transpose_a: Take each matrix of `a` transposed: it has shape (k, m).
-        transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
+        b: Right matrices, shape (batch..., k, n); each batch axis has the length of `a`, or one of the two has
+            length one.
+        transpose_a: The matrices of `a` are transposed, with shape (k, m).
+        transpose_b: The matrices of `b` are transposed, with shape (n, k).
 
     Returns:
         Array of shape (batch..., m, n).
@@ -674,32 +675,32 @@ def batch_normalization(
     """Batch normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
     index of `axes`.
 
-    With `batch_stat` they are those of `x`, and each forward run moves the running statistics towards them:
-    `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, by its unbiased estimate.
-    Without, the running statistics are used as they are.
+    With `batch_stat`, mean and variance are computed from `x`, and each forward run updates the running statistics:
+    `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, with its unbiased estimate.
+    Without `batch_stat`, the running statistics are used and do not change.
 
     Args:
         x: Input of any shape.
-        beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
-        gamma: Scale, of the same shape; none if left out.
-        mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
-        variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
-        axes: Axes that have their own statistics.
-        decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
-        eps: Added to the variance, zero or more.
-        batch_stat: Use the statistics of `x`, else the running ones.
+        beta: Offset, of the shape of `x` with length one along all other axes; none by default.
+        gamma: Scale, of the same shape; none by default.
+        mean: Running mean, of the same shape. With `batch_stat` it is updated, and optional.
+        variance: Running variance, of the same shape. With `batch_stat` it is updated, and optional.
+        axes: Axes with separate statistics for each index.
+        decay_rate: Weight of the old running statistics in an update, from 0 to 1.
+        eps: Added to the variance, not negative.
+        batch_stat: Use the statistics of `x`; if off, the running statistics.
         output_stat: Return the statistics of `x` too.
         n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
 
     Returns:
-        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
-        axes. They can be differentiated.
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all
+        other axes. Gradients flow through them.
 
     Raises:
         ArgumentError: If `decay_rate` or `eps` is out of range.
         AxisError: If `x` has no such axis.
         ShapeError: If another input has the wrong shape.
-        ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
+        ValueError: If running statistics are needed and missing, or `output_stat` is set without `batch_stat`.
 
     Source:
         Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
@@ -747,8 +748,8 @@ def bc_add2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -767,17 +768,17 @@ def binary_connect_affine(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Affine map by the signs of a weight: `y = x @ sign(w) + b`.
+    """Affine map with the signs of a weight: `y = x @ sign(w) + b`.
 
-    The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
-    `binary_weight`, which has no gradient.
+    The gradient by the signs is used for the weight: it passes straight through. Each forward run writes the signs
+    to `binary_weight`, which has no gradient.
 
     Args:
         x: Input, shape (batch..., inputs...).
         weight: Weight `w`, shape (inputs, outputs...).
         binary_weight: Array of the shape of `weight`; overwritten.
         bias: Bias `b`, shape (outputs...); none by default.
-        base_axis: The axes from this one on are the inputs of the map.
+        base_axis: First axis of the inputs of the map.
         quantize_zero_to: The sign of zero.
 
     Returns:
@@ -805,10 +806,10 @@ def binary_connect_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution by the signs of a weight.
+    """Convolution with the signs of a weight.
 
-    The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
-    `binary_weight`, which has no gradient.
+    The gradient by the signs is used for the weight: it passes straight through. Each forward run writes the signs
+    to `binary_weight`, which has no gradient.
 
     Args:
         x: Input, shape (batch..., channels, spatial...).
@@ -849,7 +850,8 @@ def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence
     """
 
 def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Whether a probability is on the other side of one half than its target: 1 if so or if one is NaN, else 0.
+    """Error of a binary classification: 1 if probability and target are on different sides of one half, or if one is
+    NaN; else 0.
 
     Args:
         x: Probabilities of any shape.
@@ -863,8 +865,8 @@ def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray
     """
 
 def binary_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Binary sigmoid, elementwise: 1 where `x > 0`, else 0. Its gradient is that of `(x + 1) / 2` clipped to [0, 1]:
-    one half where `|x| < 1`.
+    """Binary sigmoid, elementwise: 1 where `x > 0`, else 0. Its gradient is the gradient of `(x + 1) / 2` clipped to
+    [0, 1]: one half where `|x| < 1`.
 
     Args:
         x: Input of any shape.
@@ -877,8 +879,8 @@ def binary_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] 
     """
 
 def binary_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Binary hyperbolic tangent, elementwise: 1 where `x > 0`, else -1. Its gradient is that of `x` clipped to [-1, 1]:
-    one where `|x| < 1`.
+    """Binary hyperbolic tangent, elementwise: 1 where `x > 0`, else -1. Its gradient is the gradient of `x` clipped to
+    [-1, 1]: one where `|x| < 1`.
 
     Args:
         x: Input of any shape.
@@ -901,11 +903,11 @@ def binary_weight_affine(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Affine map by the signs of a weight, times for each output the mean size of its weights: `y = x @ (alpha sign(w)) + b`
-    with `alpha[j] = mean over i of |w[i, j]|`.
+    """Affine map with the signs of a weight, scaled by the mean magnitude of the weights of each output:
+    `y = x @ (alpha sign(w)) + b` with `alpha[j] = mean over i of |w[i, j]|`.
 
-    The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
-    signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    The gradient by the binary weight is used for the weight: it passes straight through. Each forward run writes
+    the signs to `binary_weight` and the means to `alpha`, which have no gradient.
 
     Args:
         x: Input, shape (batch..., inputs...).
@@ -913,7 +915,7 @@ def binary_weight_affine(
         binary_weight: Array of the shape of `weight`; overwritten.
         alpha: Array of as many elements as there are outputs; overwritten.
         bias: Bias `b`, shape (outputs...); none by default.
-        base_axis: The axes from this one on are the inputs of the map.
+        base_axis: First axis of the inputs of the map.
         quantize_zero_to: The sign of zero.
 
     Returns:
@@ -942,10 +944,10 @@ def binary_weight_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution by the signs of a weight, times for each map the mean size of its weights.
+    """Convolution with the signs of a weight, scaled by the mean magnitude of the weights of each map.
 
-    The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
-    signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    The gradient by the binary weight is used for the weight: it passes straight through. Each forward run writes
+    the signs to `binary_weight` and the means to `alpha`, which have no gradient.
 
     Args:
         x: Input, shape (batch..., channels, spatial...).
@@ -1000,11 +1002,11 @@ def bool_fill(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array with a number where a mask is not zero.
+    """Replaces elements by a number where a mask is not zero.
 
     Args:
         data: Input of any shape.
-        mask: Where to put the number; its shape broadcasts to that of `data`.
+        mask: Mask of the elements to replace. Its shape broadcasts to the shape of `data`.
         value: The number.
 
     Returns:
@@ -1015,15 +1017,15 @@ def bool_fill(
     """
 
 def bool_gather(input: T, mask: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The parts of an array that a mask chooses, in order. The shape of the result depends on the values of the mask,
-    which must be known when the function is built.
+    """The elements or slices of an array that a mask selects, in order. The shape of the result depends on the values
+    of the mask, which must be known when the function is built.
 
     Args:
         input: Input of any shape.
-        mask: What to take (not zero); its shape is the leading part of that of `input`.
+        mask: Mask (not zero to select). Its shape is a prefix of the shape of `input`.
 
     Returns:
-        Array of shape (n, ...), n being the number of parts.
+        Array of shape (n, ...), where n is the number of selected elements.
 
     Raises:
         ShapeError: If the shapes do not fit.
@@ -1036,19 +1038,19 @@ def bool_scatter(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Zeros, or an array, with parts of another in order where a mask chooses.
+    """Writes elements or slices in order to the positions that a mask selects, in zeros or in an array.
 
     Args:
-        input: What to put there, shape (n, ...), one part for each place that the mask chooses.
-        mask: Where to put it (not zero).
-        output: Array whose parts are replaced, in place; zeros where it is not given.
+        input: The slices to write, shape (n, ...), one for each selected position.
+        mask: Mask of the positions (not zero to select).
+        output: Array to write to in place. Zeros by default.
 
     Returns:
         Array of shape (*mask.shape, ...), or `output`.
 
     Raises:
         ShapeError: If the shapes do not fit.
-        ValueError: If the mask chooses another number of places than n.
+        ValueError: If the mask does not select n positions.
     """
 
 def broadcast(
@@ -1057,11 +1059,11 @@ def broadcast(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array repeated along its axes of length one, and along new axes before its own.
+    """Broadcasting to a shape: repeats the array along axes of length one and along new leading axes.
 
     Args:
         x: Input of any shape.
-        shape: The new shape, with as many axes as `x` has or more; the last ones are those of `x`.
+        shape: The new shape, with at least as many axes as `x`. Its last axes correspond to the axes of `x`.
 
     Returns:
         Array of shape `shape`.
@@ -1077,12 +1079,12 @@ def broadcast_to(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array `y` repeated to the shape of `x`.
+    """Broadcasts `y` to the shape of `x`.
 
     Args:
-        x: Array whose shape is wanted; its values are not used.
-        y: Input whose shape is a part of that of `x`.
-        axis: Axis of `x` at which the shape of `y` starts; by default it ends with the last.
+        x: Array with the target shape. Its values are not used.
+        y: Input whose shape is part of the shape of `x`.
+        axis: Axis of `x` at which the shape of `y` starts. By default the last axes are aligned.
 
     Returns:
         Array of the shape of `x`.
@@ -1098,24 +1100,24 @@ def categorical_cross_entropy(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Cross entropy of labels and probabilities: `y = -log(x[target])`, for each sample.
+    """Cross entropy of probabilities and labels, for each sample: `y = -log(x[target])`.
 
     Args:
         x: Probabilities of the classes along `axis`, for instance from `softmax`.
         target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
-            negative label is ignored: it has no loss and no gradient.
+            negative label is ignored: its loss and its gradient are zero.
         axis: Axis of the classes, the last one by default.
 
     Returns:
         Loss of each sample, array of the shape of `target`.
 
     Raises:
-        ShapeError: If the shape of `target` does not fit that of `x`.
-        IndexError: If a label is not a whole number, or there is no class of it.
+        ShapeError: If the shapes of `target` and `x` do not fit together.
+        IndexError: If a label is not a whole number or not less than the number of classes.
     """
 
 def ceil(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Smallest whole number that is not below, elementwise. Its gradient passes straight through.
+    """Rounding up, elementwise: the smallest whole number `y >= x`. Its gradient passes straight through.
 
     Args:
         x: Input of any shape.
@@ -1131,7 +1133,7 @@ def celu(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, one after the other along `axis`.
+    """Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, concatenated along `axis`.
 
     Args:
         x: Input of any shape.
@@ -1183,7 +1185,7 @@ def clip_grad_by_norm(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array as it is, whose gradient is given a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is.
+    """Identity that scales its gradient to a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is zero.
 
     Args:
         x: Input of any shape.
@@ -1198,8 +1200,8 @@ def clip_grad_by_norm(
     """
 
 def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The array as it is, whose gradient is clipped to a range: `gx` is `max` where `gy` is above it, else `min` where `gy`
-    is below that, else `gy`.
+    """Identity that clips its gradient to a range: `gx = max` where `gy > max`, else `min` where `gy < min`, else
+    `gy`.
 
     Args:
         x: Input of any shape.
@@ -1214,7 +1216,7 @@ def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Seque
     """
 
 def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The arrays one after the other along an axis.
+    """Concatenation along an axis.
 
     Args:
         x: Inputs whose shapes differ along `axis` alone.
@@ -1237,25 +1239,24 @@ def concatenate_parts(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Parts of the arrays one after the other along an axis: `y = concatenate(x[0][start[0]:stop[0]], ...)`.
+    """Concatenation of slices of arrays along an axis: `y = concatenate(x[0][start[0]:stop[0]], ...)`.
 
-    As slices that are concatenated, without a copy of each: caches of attention, say, to which keys are added.
+    Avoids a copy of each slice. Useful for attention caches, to which keys are added.
 
     Args:
         x: Inputs whose shapes differ along `axis` and `along` alone.
-        axis: The axis along which parts follow each other.
-        along: An axis before it, along which parts are taken.
-        start: The first position of each part.
-        stop: The position that each part ends before.
+        axis: The axis of concatenation.
+        along: The axis of slicing, which is before `axis`.
+        start: The first index of the slice of each input.
+        stop: The index after the last one of each slice.
 
     Returns:
-        Array as long along `axis` as all inputs together, and along `along` as each part.
+        Array whose length along `axis` is the sum over the inputs, and along `along` the length of a slice.
 
     Raises:
         AxisError: If the inputs have no such axis.
-        ArgumentError: If `along` is not before `axis`, there is not one start and one stop for each input, or parts lie
-            beyond an input.
-        ShapeError: If the inputs differ along another axis, or the parts along `along`.
+        ArgumentError: If `along` is not before `axis`, a slice exceeds an input, or an input has no start or stop.
+        ShapeError: If the inputs differ along another axis, or the slices along `along`.
     """
 
 def concatenate_uint8(
@@ -1265,7 +1266,7 @@ def concatenate_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Two arrays of 8-bit levels one after the other along an axis. There is no gradient.
+    """Concatenation of two arrays of 8-bit levels along an axis. There is no gradient.
 
     Args:
         a: Levels, of any shape.
@@ -1287,8 +1288,8 @@ def confusion_matrix(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """How often each class is taken for each other: `y[i, j]` samples of class `i` have their highest score at class `j`.
-    Where several are highest, the first one counts. Its gradient is zero.
+    """Confusion matrix: `y[i, j]` is the number of samples of class `i` with the highest score at class `j`. Of equal
+    scores, the first counts. Its gradient is zero.
 
     Args:
         x: Scores of the classes along `axis`.
@@ -1301,8 +1302,8 @@ def confusion_matrix(
 
     Raises:
         AxisError: If `x` has no such axis.
-        ShapeError: If the shape of `target` does not fit that of `x`.
-        IndexError: If a label is not a whole number, or there is no class of it.
+        ShapeError: If the shapes of `target` and `x` do not fit together.
+        IndexError: If a label is not a whole number or not less than the number of classes.
     """
 
 def constant(
@@ -1311,7 +1312,7 @@ def constant(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """An array with the same number everywhere.
+    """An array filled with a number.
 
     Args:
         val: The number.
@@ -1337,7 +1338,7 @@ def convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution over one or more spatial axes (cross-correlation, as is the custom):
+    """Convolution over one or more spatial axes (cross-correlation, as usual in deep learning):
     `y[k, o] = b[k] + sum over c, t of w[k, c, t] x[c, o * stride + t * dilation - pad]`.
 
     Args:
@@ -1347,8 +1348,8 @@ def convolution(
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Zeros added at both ends of each spatial axis, none by default.
         stride: Step of the kernel along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
+        group: Number of groups of channels and maps; each map reads only the channels of its group.
         channel_last: Channels are the last axis of `x`, `weight` and the output.
 
     Returns:
@@ -1357,7 +1358,7 @@ def convolution(
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     """
 
@@ -1382,8 +1383,8 @@ def cosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
     """
 
 def crelu(x: T, axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, one after the other along `axis`. At zero the
-    derivative is that of the second.
+    """Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, concatenated along `axis`. At zero the
+    derivative is the one of the second part.
 
     Args:
         x: Input of any shape.
@@ -1407,7 +1408,7 @@ def cumprod(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact also where elements are zero.
+    """Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact even if elements are zero.
 
     Args:
         x: Input of any shape.
@@ -1469,12 +1470,12 @@ def deconvolution(
         bias: Bias `b`, shape (maps,); none by default.
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Elements cut off at both ends of each spatial axis of the output, none by default.
-        stride: Step in the output for one in the input along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        stride: Step in the output for each step in the input along each spatial axis, 1 by default.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
+        group: Number of groups of channels and maps; each map reads only the channels of its group.
         channel_last: Channels are the last axis of `x`, `weight` and the output.
-        output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`: which of
-            the inputs of a convolution with this output is meant.
+        output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`. Selects
+            one of the input sizes for which a convolution has the size of `x`.
 
     Returns:
         Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
@@ -1482,7 +1483,7 @@ def deconvolution(
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
     """
 
@@ -1502,38 +1503,38 @@ def deformable_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution of images whose kernels reach for places that are given:
-    `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is
-    looked up between its elements, and is zero outside.
+    """Convolution of images whose kernel elements read at given offsets: `y[k, o] = b[k] + sum over c, t of w[k, c, t]
+    m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is interpolated between its elements,
+    and zero outside.
 
     Args:
         x: Images, shape (batch..., channels, height, width).
         weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
-        offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
-            deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
-            place is read.
-        mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
+        offset: Offset of each kernel element along height and width, shape (batch..., deformable_group * 2 * kernel
+            size, out...). It may have the height and width of `x` instead; then every `stride`-th position is read.
+        mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...) or with the height and width of
+            `x`; ones by default.
         bias: Bias `b`, shape (maps,); none by default.
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Zeros added at both ends of each spatial axis, none by default.
         stride: Step of the kernel along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
-        deformable_group: Number of groups of channels, each with offsets and factors of its own.
-        channel_last: False; channels are before the spatial axes.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
+        group: Number of groups of channels and maps; each map reads only the channels of its group.
+        deformable_group: Number of groups of channels with separate offsets and factors.
+        channel_last: Must be False: channels are before the spatial axes.
 
     Returns:
-        Array of shape (batch..., maps, out...), `out` being that of `convolution`.
+        Array of shape (batch..., maps, out...), with `out` as in `convolution`.
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument is out of range, or `channel_last` is True.
         ShapeError: If the shapes do not fit together, or there are not two spatial axes.
-        NotImplementedError: If a gradient by `offset` is differentiated again.
+        NotImplementedError: If the gradient by `offset` is differentiated again.
 
     Source:
-        Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
-        arXiv:1811.11168.
+        Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2,
+        2018, arXiv:1811.11168.
     """
 
 def depthwise_convolution(
@@ -1548,7 +1549,7 @@ def depthwise_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution of each channel with kernels of its own:
+    """Depthwise convolution: each channel has its own kernels.
     `y[k, o] = b[k] + sum over t of w[k, t] x[k // multiplier, o * stride + t * dilation - pad]`.
 
     Args:
@@ -1558,15 +1559,15 @@ def depthwise_convolution(
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Zeros added at both ends of each spatial axis, none by default.
         stride: Step of the kernel along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
         multiplier: Number of outputs of each channel.
 
     Returns:
-        Array of shape (batch..., channels * multiplier, out...), `out` being that of `convolution`.
+        Array of shape (batch..., channels * multiplier, out...), with `out` as in `convolution`.
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     """
 
@@ -1582,8 +1583,9 @@ def depthwise_deconvolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Deconvolution of each channel with a kernel of its own, the outputs of `divisor` channels being summed:
-    `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and `b[k]`.
+    """Depthwise deconvolution: each channel has its own kernel, and the outputs of `divisor` channels are summed.
+    `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and
+    `b[k]`.
 
     Args:
         x: Input, shape (batch..., channels, spatial...).
@@ -1591,16 +1593,16 @@ def depthwise_deconvolution(
         bias: Bias `b`, shape (channels / divisor,); none by default.
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Elements cut off at both ends of each spatial axis of the output, none by default.
-        stride: Step in the output for one in the input along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+        stride: Step in the output for each step in the input along each spatial axis, 1 by default.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
         divisor: Number of channels of each output.
 
     Returns:
-        Array of shape (batch..., channels / divisor, out...), `out` being that of `deconvolution`.
+        Array of shape (batch..., channels / divisor, out...), with `out` as in `deconvolution`.
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
     """
 
@@ -1611,19 +1613,19 @@ def dequantize_linear(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The numbers that levels of a linear quantization stand for: `y = (x - zero_point) * scale`. Its gradient is by `x`
-    alone; the others are zero.
+    """Dequantization of the levels of a linear quantization: `y = (x - zero_point) * scale`. Only `x` has a gradient.
+    The other gradients are zero.
 
     Args:
         x: Levels, of any shape.
-        scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+        scale: Distance between levels, positive. Its shape is the shape of `x` with length one along some axes.
         zero_point: Level of the number zero, likewise.
 
     Returns:
         Array of the shape of `x`.
 
     Raises:
-        ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+        ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
     """
 
 def dequantize_uint8(
@@ -1633,7 +1635,7 @@ def dequantize_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The numbers that 8-bit levels stand for: `y = (x - zero_point) * scale`. Unlike `dequantize_linear` it reads `uint8`, and
+    """Dequantization of 8-bit levels: `y = (x - zero_point) * scale`. Unlike `dequantize_linear`, it reads `uint8` and
     has no gradient.
 
     Args:
@@ -1660,8 +1662,8 @@ def div2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -1696,13 +1698,13 @@ def dropout(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array with elements set to zero at random and the others made larger to make up for it: `y = x / (1 - p)`
-    with probability `1 - p`, else 0. It is always active; leave it out where nothing is trained.
+    """Dropout: sets elements to zero at random and scales up the others. `y = x / (1 - p)` with probability `1 - p`,
+    else 0. It is always active: leave it out for inference.
 
     Args:
         x: Input of any shape.
-        p: Probability of zero, from 0 up to but not including 1.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        p: Probability of zero, at least 0 and less than 1.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of the shape of `x`.
@@ -1719,9 +1721,10 @@ def dynamic_quantize_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T, T]:
-    """Levels of 8 bits of the scale that reaches from the least to the largest number, and to zero:
-    `scale = (max(x, 0) - min(x, 0)) / 255`, or 1 if all are zero, `zero_point = saturate(round(-min(x, 0) / scale))` and
-    `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. There is no gradient.
+    """Quantization to 8-bit levels over the range of the numbers, extended to zero:
+    `scale = (max(x, 0) - min(x, 0)) / 255`, or 1 if all are zero,
+    `zero_point = saturate(round(-min(x, 0) / scale))` and `y = saturate(round(x / scale) + zero_point)`, halves
+    rounded to the even number. There is no gradient.
 
     Args:
         x: Numbers, of any shape.
@@ -1764,7 +1767,7 @@ def elu(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray
 
     Args:
         x: Input of any shape.
-        alpha: The value that is approached far to the left, negated.
+        alpha: The negated limit for large negative `x`.
 
     Returns:
         Array of the shape of `x`.
@@ -1774,7 +1777,7 @@ def elu(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray
     """
 
 def embed(x0: T, w: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Rows of a table: `y[i, ...] = w[x0[i], ...]`. The usual first layer over words.
+    """Lookup of table rows: `y[i, ...] = w[x0[i], ...]`. The usual first layer for words.
 
     Args:
         x0: Indices of rows, whole numbers from 0 on, of any shape.
@@ -1800,7 +1803,7 @@ def epsilon_insensitive_loss(
     Args:
         x0: Input of any shape.
         x1: Input with as many axes as `x0`.
-        epsilon: Difference that costs nothing, zero or more.
+        epsilon: Difference up to which the loss is zero, not negative.
 
     Returns:
         Loss of each element.
@@ -1815,7 +1818,7 @@ def equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] |
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -1876,11 +1879,12 @@ def fft(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Discrete Fourier transform of complex numbers along the last axes: `y[k] = sum(x[t] exp(-2 pi i (k1 t1 / n1 + ...)))`.
+    """Discrete Fourier transform of complex numbers along the last axes:
+    `y[k] = sum(x[t] exp(-2 pi i (k1 t1 / n1 + ...)))`.
 
     Args:
-        x: Signals, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary parts
-            along the last one.
+        x: Signals, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and
+            imaginary parts along the last one.
         signal_ndim: Number of axes of a signal, one at least.
         normalized: Divide by the root of the number of elements of a signal.
 
@@ -1892,7 +1896,7 @@ def fft(
         ShapeError: If `x` has too few axes, or the last one is not of length 2.
 
     Source:
-        Cooley and Tukey, 1965, as `rustfft` has it.
+        Cooley and Tukey, 1965, implemented by `rustfft`.
     """
 
 def fixed_point_quantize(
@@ -1947,7 +1951,7 @@ def flip(
     """
 
 def floor(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Largest whole number that is not above, elementwise. Its gradient passes straight through.
+    """Rounding down, elementwise: the largest whole number `y <= x`. Its gradient passes straight through.
 
     Args:
         x: Input of any shape.
@@ -2015,7 +2019,8 @@ def fused_batch_normalization(
     output_stat: Literal[False] = False,
     n_outputs: int | None = None,
 ) -> T:
-    """Batch normalization, an addition and an activation, as one function: `y = relu(batch_normalization(x, ...) + z)`.
+    """Batch normalization, an addition and an activation, as one function:
+    `y = relu(batch_normalization(x, ...) + z)`.
 
     Args:
         x: Input of any shape.
@@ -2023,10 +2028,10 @@ def fused_batch_normalization(
         gamma: Scale, as in `batch_normalization`.
         mean: Running mean, overwritten with `batch_stat`.
         variance: Running variance, overwritten with `batch_stat`.
-        z: Array of the shape of `x` that is added; none by default.
-        axes: Axes that have their own statistics.
+        z: Array of the shape of `x` to add before the activation; none by default.
+        axes: Axes with separate statistics for each index.
         decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
-        eps: Added to the variance, zero or more.
+        eps: Added to the variance, not negative.
         batch_stat: Use the statistics of `x`, else the running ones.
         nonlinearity: The activation: `relu`.
         output_stat: Return the statistics of `x` too.
@@ -2036,7 +2041,7 @@ def fused_batch_normalization(
         Array of the shape of `x`; with `output_stat` also its mean and its variance.
 
     Raises:
-        ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
+        ArgumentError: If `nonlinearity` is not `relu`, or an argument of `batch_normalization` is out of range.
         AxisError: If `x` has no such axis.
         ShapeError: If an input has the wrong shape.
     """
@@ -2099,14 +2104,14 @@ def fused_convolution(
     pad_mode: str = "constant",
     constant_value: float = 0.0,
 ) -> T:
-    """Padding, convolution, batch normalization, an addition and an activation, as one function, each but the convolution if
-    wanted.
+    """Padding, convolution, batch normalization, an addition and an activation, as one function. All layers but the
+    convolution are optional.
 
     Args:
         x: Input, as of `convolution`.
         weight: Weight, as of `convolution`.
         bias: Bias, as of `convolution`; none by default.
-        beta: Offset of the batch normalization; with `gamma`, `mean` and `variance`, or there is none.
+        beta: Offset of the batch normalization. Give all of `beta`, `gamma`, `mean` and `variance`, or none.
         gamma: Scale of the batch normalization.
         mean: Running mean, overwritten with `batch_stat`.
         variance: Running variance, overwritten with `batch_stat`.
@@ -2129,8 +2134,8 @@ def fused_convolution(
         Array of the shape of the convolution's output.
 
     Raises:
-        ArgumentError: If the activation is unknown or has not the arguments that it takes, only some inputs of the
-            batch normalization are given, or an argument of a layer is out of range.
+        ArgumentError: If the activation is unknown or has the wrong arguments, or an argument of a layer is out of
+            range. Also if only some inputs of the batch normalization are given.
         AxisError: If `x` has no axis `base_axis`.
         ShapeError: If the shapes do not fit together.
     """
@@ -2143,40 +2148,40 @@ def gather(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Rows of an array by their index along an axis.
+    """Selects slices of an array by index along an axis.
 
     Args:
         x: Input with one axis at least.
         Indices: Indices along `axis`; negative ones count from the end.
         axis: The axis; a negative one counts from the end.
-        batch_dims: Number of leading axes that both inputs share, each part having indices of its own.
+        batch_dims: Number of leading batch axes of both inputs. Each batch element has its own indices.
 
     Returns:
-        Array in whose shape `axis` is replaced by the shape of `Indices` without its shared axes.
+        Array of the shape of `x` with `axis` replaced by the shape of `Indices` without its batch axes.
 
     Raises:
         AxisError: If `x` has no such axis.
-        ShapeError: If the shared axes differ.
+        ShapeError: If the batch axes differ.
         IndexError: If an index is out of range or not a whole number.
     """
 
 def gather_nd(data: T, indices: T | ArrayLike) -> T:
-    """Elements of an array by their index along its first axes: `y[j] = data[indices[0][j], indices[1][j], ...]`.
+    """Selects elements of an array by index along its first axes: `y[j] = data[indices[0][j], indices[1][j], ...]`.
 
     Args:
-        data: Input with n axes at least.
+        data: Input with at least n axes.
         indices: Indices, shape (n, ...); negative ones count from the end.
 
     Returns:
         Array of the shape of `indices` without its first axis and of `data` without its first n.
 
     Raises:
-        ShapeError: If `indices` asks for more axes than `data` has.
+        ShapeError: If `indices` refers to more axes than `data` has.
         IndexError: If an index is out of range or not a whole number.
     """
 
 def gelu(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Gaussian error linear unit, elementwise, in its usual approximation:
+    """Gaussian error linear unit, elementwise, approximated by the hyperbolic tangent:
     `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
 
     Args:
@@ -2207,7 +2212,7 @@ def greater(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None]
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -2221,7 +2226,7 @@ def greater_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray |
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -2275,23 +2280,23 @@ def group_normalization(
 
     Args:
         x: Input of any shape.
-        beta: Offset, of the shape of `x` with length one along all axes but `channel_axis`; none if left out.
-        gamma: Scale, of the same shape; none if left out.
-        num_groups: Number of groups, which divides the number of channels.
+        beta: Offset, of the shape of `x` with length one along all axes but `channel_axis`; none by default.
+        gamma: Scale, of the same shape; none by default.
+        num_groups: Number of groups. It must divide the number of channels.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance, zero or more.
+        eps: Added to the variance, not negative.
         output_stat: Return the statistics too.
 
     Returns:
-        Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels becomes
-        two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
+        Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels
+        becomes two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
 
     Raises:
         ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
-        ValueError: If the channels do not fall into that many groups.
+        ValueError: If `num_groups` does not divide the number of channels.
 
     Source:
         Wu and He, Group Normalization, 2018, arXiv:1803.08494.
@@ -2339,26 +2344,27 @@ def gru(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T]:
-    """Gated recurrent units of several layers over whole sequences: for each time step
-    `h[t] = (1 - z) n + z h[t - 1]` with `r = sigmoid(w_x x[t] + w_h h[t - 1] + b)`, z likewise with weights of its own, and
+    """Gated recurrent units of several layers over whole sequences: for each time step `h[t] = (1 - z) n + z h[t - 1]`
+    with `r = sigmoid(w_x x[t] + w_h h[t - 1] + b)`, z likewise with weights of its own, and
     `n = tanh(w_x x[t] + b + r (w_h h[t - 1] + b'))`.
 
     Args:
         x: Sequences, shape (time, batch, inputs).
         h: States at the start, shape (layers, directions, batch, hidden).
-        weight_l0: Weights of the first layer, shape (directions, 3, hidden, inputs + hidden): of r, z, n in this order, and of the
-            inputs, then of the state.
-        weight: Weights of the other layers, shape (layers - 1, directions, 3, hidden, directions * hidden + hidden); left out
-            where there are none.
-        bias: Biases, shape (layers, directions, 4, hidden), of r, z, n and the second one of n; none if left out.
+        weight_l0: Weights of the first layer, shape (directions, 3, hidden, inputs + hidden): of r, z, n in this
+            order, and of the inputs, then of the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, 3, hidden, directions * hidden +
+            hidden); none if there is one layer.
+        bias: Biases, shape (layers, directions, 4, hidden), of r, z, n and the second one of n; none by default.
         num_layers: Number of layers.
-        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-            `training` is set; 0 by default.
-        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-        training: Keep what a backward run needs.
+        dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+            Applies only if `training`. 0 by default.
+        bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+        training: Save values for a backward run.
 
     Returns:
-        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape
+        of `h`.
 
     Raises:
         ArgumentError: If an argument is out of range.
@@ -2369,7 +2375,7 @@ def gru(
     """
 
 def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Logistic function made of three lines, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
+    """Piecewise linear logistic function, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
 
     Args:
         x: Input of any shape.
@@ -2379,7 +2385,7 @@ def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
     """
 
 def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Swish with a gate made of three lines, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
+    """Swish with a piecewise linear gate, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
 
     Args:
         x: Input of any shape.
@@ -2392,7 +2398,7 @@ def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | No
     """
 
 def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Hyperbolic tangent made of three lines, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
+    """Piecewise linear hyperbolic tangent, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
 
     Args:
         x: Input of any shape.
@@ -2414,7 +2420,7 @@ def huber_loss(
     Args:
         x0: Input of any shape.
         x1: Input with as many axes as `x0`.
-        delta: Difference from which on the loss grows linearly, zero or more.
+        delta: Difference above which the loss is linear, not negative.
 
     Returns:
         Loss of each element.
@@ -2448,10 +2454,10 @@ def ifft(
     `y[t] = sum(x[k] exp(2 pi i (k1 t1 / n1 + ...))) / (n1 ...)`.
 
     Args:
-        x: Frequencies, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary
-            parts along the last one.
+        x: Frequencies, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and
+            imaginary parts along the last one.
         signal_ndim: Number of axes of a signal, one at least.
-        normalized: Divide by the root of the number of elements of a signal, in place of that number.
+        normalized: Divide by the root of the number of elements of a signal, instead of by that number.
 
     Returns:
         Array of the shape of `x`.
@@ -2461,7 +2467,7 @@ def ifft(
         ShapeError: If `x` has too few axes, or the last one is not of length 2.
 
     Source:
-        Cooley and Tukey, 1965, as `rustfft` has it.
+        Cooley and Tukey, 1965, implemented by `rustfft`.
     """
 
 def image_augmentation(
@@ -2485,31 +2491,32 @@ def image_augmentation(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Images changed at random, each in its own way: scaled, cut out, turned, flipped, distorted, brightened, given contrast
-    and noise.
+    """Random changes of images, different for each: scale, crop, rotation, flips, distortion, brightness, contrast and
+    noise.
 
-    A place in the output is looked up in the image, between its four neighbours; outside of the image stands what is at
-    its border. The gradient is zero.
+    Output pixels are interpolated between four neighbours. Outside of the image, its border is repeated. The
+    gradient is zero.
 
     Args:
-        x: Images, shape (..., channels, height, width), or one of (height, width).
-        shape: Lengths of the last axes of the output, two at least, that of channels being that of `x`; those of `x` by
-            default.
-        pad: Width by which the image is continued above and below, and on either side, before it is cut out.
+        x: Images, shape (..., channels, height, width), or one image of shape (height, width).
+        shape: Lengths of at least the last two axes of the output. The number of channels cannot change. By default
+            the shape of `x`.
+        pad: Height and width of the padding on each side before the crop.
         min_scale: Least scale, positive.
         max_scale: Largest scale; its logarithm is drawn uniformly.
-        angle: Largest angle by which it is turned either way, in radians.
-        aspect_ratio: Largest factor, positive, between the scales of width and height, either way.
-        distortion: Largest strength of a distortion like that of a lens, zero or more.
-        flip_lr: Flip one image of two from left to right.
-        flip_ud: Flip one image of two upside down.
-        brightness: Largest number that is added or taken away.
-        brightness_each: Draw it for each channel, else for each image.
-        contrast: Largest factor of contrast, positive, and the inverse of the least; its logarithm is drawn uniformly.
-        contrast_center: The number that contrast leaves alone.
-        contrast_each: Draw contrast for each channel, else for each image.
+        angle: Largest angle of rotation in either direction, in radians.
+        aspect_ratio: Largest ratio of the scales of width and height, in either direction. Positive.
+        distortion: Largest strength of a lens distortion, not negative.
+        flip_lr: Flip half of the images from left to right.
+        flip_ud: Flip half of the images upside down.
+        brightness: Largest number to add or subtract.
+        brightness_each: Draw brightness for each channel; if off, for each image.
+        contrast: Largest factor of contrast, positive. The least factor is its inverse. The logarithm is drawn
+            uniformly.
+        contrast_center: The number that contrast does not change.
+        contrast_each: Draw contrast for each channel; if off, for each image.
         noise: Largest standard deviation of the normally distributed noise of an image.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of the shape of `x` but for the last axes.
@@ -2534,22 +2541,22 @@ def inq_affine(
 ) -> T:
     """Affine map whose weights become powers of two during training, by incremental network quantization.
 
-    The function counts its forward runs. In those that `inq_iterations` lists, one half of the weights that are still
-    learned is fixed, in the last of them all. A fixed weight is the nearest power of two, or zero, and keeps that value
-    whatever is written into it; the function writes it back into `weight`, and what is fixed into
-    `indicator_fixedweights`. The gradient is that of an affine map by the weights as they are then.
+    The function counts its forward runs. In each run listed in `inq_iterations`, half of the remaining weights
+    become fixed; in the last one, all of them. A fixed weight is the nearest power of two, or zero. It never
+    changes again: forward runs write it back to `weight`, and the mask of fixed weights to
+    `indicator_fixedweights`. The gradient is the gradient of an affine map with these weights.
 
     Args:
         x: Input, shape (batch..., inputs...).
-        weight: Weight, shape (inputs, outputs...); what is fixed of it is overwritten.
-        indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+        weight: Weight, shape (inputs, outputs...); forward runs overwrite fixed weights.
+        indicator_fixedweights: Array of the shape of `weight`, 1 for fixed weights and 0 elsewhere; overwritten.
         bias: Bias, shape (outputs...); none by default.
-        base_axis: The axes from this one on are the inputs of the map.
-        num_bits: Bits of a fixed weight, two at least: the largest power is that next to the largest weight, and
-            there are `2 ** (num_bits - 2)` of them.
+        base_axis: First axis of the inputs of the map.
+        num_bits: Bits of a fixed weight, at least two. There are `2 ** (num_bits - 2)` powers, the largest one next
+            to the largest weight.
         inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
-        selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        selection_algorithm: How the half is selected: `largest_abs`, the larger weights, or `random`.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape (batch..., outputs...).
@@ -2580,31 +2587,31 @@ def inq_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution whose weights become powers of two during training, by incremental network quantization: as
+    """Convolution whose weights become powers of two during training, by incremental network quantization, as in
     `inq_affine`.
 
     Args:
         x: Input, shape (batch..., channels, spatial...).
-        weight: Weight, shape (maps, channels / group, kernel...); what is fixed of it is overwritten.
-        indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+        weight: Weight, shape (maps, channels / group, kernel...); forward runs overwrite fixed weights.
+        indicator_fixedweights: Array of the shape of `weight`, 1 for fixed weights and 0 elsewhere; overwritten.
         bias: Bias, shape (maps,); none by default.
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: As in `convolution`.
         stride: As in `convolution`.
         dilation: As in `convolution`.
         group: As in `convolution`.
-        num_bits: Bits of a fixed weight, two at least.
+        num_bits: Bits of a fixed weight, at least two.
         inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
-        selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        selection_algorithm: How the half is selected: `largest_abs`, the larger weights, or `random`.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape (batch..., maps, out...), as by `convolution`.
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for each
-            spatial axis.
+        ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for
+            each spatial axis.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
 
     Source:
@@ -2628,12 +2635,12 @@ def instance_normalization(
 
     Args:
         x: Input of any shape.
-        beta: Offset, with the length of `x` along `channel_axis` and, if wanted, along `batch_axis`, and length one
-            along all other axes; none if left out.
-        gamma: Scale, of the same shape; none if left out.
+        beta: Offset, with the length of `x` along `channel_axis` and optionally along `batch_axis`, and length one
+            along all other axes; none by default.
+        gamma: Scale, of the same shape; none by default.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance, zero or more.
+        eps: Added to the variance, not negative.
         output_stat: Return the statistics too.
 
     Returns:
@@ -2688,24 +2695,24 @@ def interpolate(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Resize the last axes by interpolation.
+    """Resizes the last axes by interpolation.
 
     Args:
         x: Input of any shape, usually (n, channels, height, width).
-        scale: Factor for each axis that is resized, the last ones; give this or `output_size`.
-        output_size: Length of each axis that is resized.
+        scale: Factor for each of the last axes that is resized. Give either `scale` or `output_size`.
+        output_size: Length of each of the last axes that is resized.
         mode: `linear`, between the two elements on either side, or `nearest`.
-        align_corners: The first and last elements stay the first and last.
-        half_pixel: An element's position is its centre, not its start.
-        half_pixel_for_nn: As `half_pixel`, for mode `nearest`, in the form of TensorFlow.
+        align_corners: The first and last elements of input and output coincide.
+        half_pixel: The position of an element is its centre, not its start.
+        half_pixel_for_nn: Like `half_pixel`, for mode `nearest`, as defined by TensorFlow.
         channel_last: The channels are the last axis, and the axes before it are resized.
 
     Returns:
         Array of the shape of `x` but for the axes that are resized.
 
     Raises:
-        ArgumentError: If both or neither of `scale` and `output_size` are given, they name more axes than `x` has,
-            a length is not positive, or the mode is unknown.
+        ArgumentError: If both or neither of `scale` and `output_size` are given, `x` has too few axes, a length is
+            not positive, or the mode is unknown.
     """
 
 def isinf(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2719,7 +2726,7 @@ def isinf(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
     """
 
 def isnan(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """1 where `x0` is not a number, else 0. Its gradient is zero.
+    """1 where `x0` is NaN, else 0. Its gradient is zero.
 
     Args:
         x0: Input of any shape.
@@ -2739,26 +2746,26 @@ def istft(
     pad_mode: str = "reflect",
     as_stft_backward: bool = False,
 ) -> T:
-    """Inverse of the short-time Fourier transform: signals of the frequencies of their overlapping parts.
+    """Inverse short-time Fourier transform: signals from the frequencies of their overlapping frames.
 
     Args:
-        y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+        y_r: Real parts, shape (batch, fft_size // 2 + 1, frames).
         y_i: Imaginary parts, of the same shape.
-        window_size: Samples of the window, which stands in the middle of a part.
-        stride: Samples from a part to the next, of which `fft_size` is a multiple.
-        fft_size: Samples of a part, at least those of the window.
+        window_size: Samples of the window, which is centred in a frame.
+        stride: Samples from one frame to the next. It must divide `fft_size`.
+        fft_size: Samples of a frame, at least `window_size`.
         window_type: `hanning`, `hamming` or `rectangular`.
-        center: Leave half of `fft_size` off at either end, by which `stft` made the signals longer.
-        pad_mode: Has meaning for the gradient of `stft` alone.
-        as_stft_backward: Compute the gradient of `stft`, the inputs being those of its outputs.
+        center: Remove half of `fft_size` at either end, which `stft` added as padding.
+        pad_mode: Used only with `as_stft_backward`.
+        as_stft_backward: Compute the gradient of `stft` from the gradients of its outputs.
 
     Returns:
         Signals, shape (batch, samples).
 
     Raises:
         ArgumentError: If a size is out of range or a mode has another name.
-        ShapeError: If the inputs are not alike, or have another number of frequencies.
-        ValueError: If the windows leave samples out.
+        ShapeError: If the inputs differ in shape, or have the wrong number of frequencies.
+        ValueError: If some samples are in no window.
     """
 
 def kl_multinomial(
@@ -2774,10 +2781,10 @@ def kl_multinomial(
     Args:
         p: Probabilities.
         q: Probabilities, of the shape of `p`.
-        base_axis: First axis that is summed over; those before it are samples.
+        base_axis: First axis of a sample. The axes before it are the batch.
 
     Returns:
-        Divergence of each sample, with the axes before `base_axis` and one of length one.
+        Divergence of each sample: the batch axes, followed by an axis of length one.
 
     Raises:
         AxisError: If `p` has no such axis.
@@ -2800,10 +2807,10 @@ def layer_normalization(
 
     Args:
         x: Input of any shape.
-        beta: Offset, of the shape of `x` with length one along `batch_axis`; none if left out.
-        gamma: Scale, of the same shape; none if left out.
+        beta: Offset, of the shape of `x` with length one along `batch_axis`; none by default.
+        gamma: Scale, of the same shape; none by default.
         batch_axis: Axis or axes of the samples.
-        eps: Added to the variance, zero or more.
+        eps: Added to the variance, not negative.
         output_stat: Return the statistics too.
 
     Returns:
@@ -2857,7 +2864,7 @@ def leaky_relu(
     Args:
         x: Input of any shape.
         alpha: Slope of the negative side.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape of `x`.
@@ -2868,7 +2875,7 @@ def less(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -2882,7 +2889,7 @@ def less_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | No
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -2925,12 +2932,12 @@ def linspace(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """Numbers at equal distances, both ends included.
+    """Evenly spaced numbers from `start` to `stop`, both included.
 
     Args:
         start: The first number.
         stop: The last number.
-        num: How many there are.
+        num: Number of elements.
 
     Returns:
         Array of shape (num,).
@@ -2983,7 +2990,7 @@ def logical_and(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | N
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3018,7 +3025,7 @@ def logical_or(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | No
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3043,7 +3050,7 @@ def logical_xor(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | N
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3064,12 +3071,12 @@ def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[
     """
 
 def lookup_uint8(x: T, table: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """What a table says of each 8-bit level: `y = table[x]`. Any function of one number is such a table where both sides are
-    levels. There is no gradient.
+    """Table lookup for 8-bit levels: `y = table[x]`. Any function from levels to levels can be such a table. There is
+    no gradient.
 
     Args:
         x: Levels, of any shape.
-        table: A level for each level, shape (256,).
+        table: The result for each level, shape (256,).
 
     Returns:
         Array of the shape of `x`, of type `uint8`.
@@ -3093,27 +3100,27 @@ def lstm(
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T, T]:
     """Long short-term memory of several layers over whole sequences: for each time step
-    `c[t] = sigmoid(f) c[t - 1] + sigmoid(i) tanh(g)` and `h[t] = sigmoid(o) tanh(c[t])`, where each of i, f, g, o is
-    `w_x x[t] + w_h h[t - 1] + b` with weights of its own.
+    `c[t] = sigmoid(f) c[t - 1] + sigmoid(i) tanh(g)` and `h[t] = sigmoid(o) tanh(c[t])`, where each of i, f, g, o
+    is `w_x x[t] + w_h h[t - 1] + b` with weights of its own.
 
     Args:
         x: Sequences, shape (time, batch, inputs).
         h: States at the start, shape (layers, directions, batch, hidden).
         c: Cells at the start, of the same shape.
-        weight_l0: Weights of the first layer, shape (directions, 4, hidden, inputs + hidden): of i, f, g, o in this order, and of
-            the inputs, then of the state.
-        weight: Weights of the other layers, shape (layers - 1, directions, 4, hidden, directions * hidden + hidden); left out
-            where there are none.
-        bias: Biases, shape (layers, directions, 4, hidden); none if left out.
+        weight_l0: Weights of the first layer, shape (directions, 4, hidden, inputs + hidden): of i, f, g, o in this
+            order, and of the inputs, then of the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, 4, hidden, directions * hidden +
+            hidden); none if there is one layer.
+        bias: Biases, shape (layers, directions, 4, hidden); none by default.
         num_layers: Number of layers.
-        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-            `training` is set; 0 by default.
-        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-        training: Keep what a backward run needs.
+        dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+            Applies only if `training`. 0 by default.
+        bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+        training: Save values for a backward run.
 
     Returns:
-        Outputs of the last layer, shape (time, batch, directions * hidden), and the states and cells at the end, in the shape of
-        `h`.
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states and cells at the end, in
+        the shape of `h`.
 
     Raises:
         ArgumentError: If an argument is out of range.
@@ -3159,18 +3166,18 @@ def max(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Largest element along axes; the first of several. A NaN counts as larger than everything.
+    """Largest element along axes; the first one if several are equal. A NaN counts as larger than everything.
 
     Args:
         x: Input of any shape.
         axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
         keepdims: Keep the axes, with length one.
-        with_index: Give the index as well.
-        only_index: Give the index alone.
+        with_index: Return the index too.
+        only_index: Return only the index.
 
     Returns:
-        Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
-        several axes in ascending order), or both.
+        Array of the shape of `x` without `axis`, the index of each element along `axis`, or both. Along several
+        axes, elements are counted row by row.
 
     Raises:
         AxisError: If `x` has no such axis.
@@ -3214,20 +3221,20 @@ def max_pooling(
 
     Args:
         x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        kernel: Size of the windows along each spatial axis; one to three axes.
         stride: Step of the windows along each spatial axis, `kernel` by default.
-        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-            a window, and `pad` is added at the start only.
+        ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+            window, and `pad` is added at the start only.
         pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest;
             none by default.
-        channel_last: The last axis is that of the channels and is not pooled.
+        channel_last: The last axis is the channels and is not pooled.
 
     Returns:
         Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
         `ceil((in + pad) / stride)` without `ignore_border`.
 
     Raises:
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
     """
 
@@ -3257,8 +3264,8 @@ def max_pooling_backward(
         Array of the shape of `x`.
 
     Raises:
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
-        ShapeError: If `dy` has not the shape of the output of `max_pooling`.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
+        ShapeError: If `dy` does not have the shape of the output of `max_pooling`.
     """
 
 def max_pooling_uint8(
@@ -3275,8 +3282,8 @@ def max_pooling_uint8(
         x: Levels, shape (batch..., height, width, channels).
         kernel: Size of the windows along both spatial axes.
         stride: Step of the windows along each spatial axis, `kernel` by default.
-        pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest; none by
-            default.
+        pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest;
+            none by default.
 
     Returns:
         Array of type `uint8`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements.
@@ -3287,12 +3294,12 @@ def max_pooling_uint8(
     """
 
 def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x1` where
-    both are equal.
+    """Maximum of two arrays, elementwise: `y = max(x0, x1)`, NaN where either is NaN. The gradient goes to the larger
+    input, to `x1` where both are equal.
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3302,8 +3309,8 @@ def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal,
-    or where `x` is NaN.
+    """Maximum with a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal, or where `x`
+    is NaN.
 
     Args:
         x: Input of any shape.
@@ -3320,7 +3327,7 @@ def mean(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Mean along axes; of no elements it is not a number.
+    """Mean along axes. The mean of no elements is NaN.
 
     Args:
         x: Input of any shape.
@@ -3343,17 +3350,17 @@ def mean_subtraction(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array without its running mean: `y = x - mean`, after `t = t + 1` and `mean = mean + (mean(x) - mean) / t`, the mean
-    over the axes before `base_axis`.
+    """Subtraction of a running mean over the axes before `base_axis`: `y = x - mean`, after the update `t = t + 1` and
+    `mean = mean + (mean(x) - mean) / t`.
 
-    The gradient is that of the last run alone: what went into the mean before is constant.
+    The gradient takes the mean of earlier runs as constant.
 
     Args:
-        x: Input with `base_axis` axes of samples.
-        mean: Running mean, of the shape of `x` from `base_axis` on; overwritten.
-        t: Number of runs that went into it, one element; overwritten.
-        base_axis: First axis that has means of its own.
-        update_running_mean: Let this run go into the mean, else use it as it is.
+        x: Input with `base_axis` batch axes.
+        mean: Running mean, of the shape of `x` from `base_axis` on. Updated by forward runs.
+        t: Number of runs in the mean, one element. Updated by forward runs.
+        base_axis: First axis of a sample.
+        update_running_mean: Update the mean in each run; if off, use it as it is.
 
     Returns:
         Array of the shape of `x`.
@@ -3369,7 +3376,7 @@ def meshgrid(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, ...]:
-    """Coordinates on a grid: each input repeated along an axis of its own.
+    """Coordinates on a grid: each input varies along one axis and is repeated along the others.
 
     Args:
         x: Inputs with one axis, the positions along the axes of the grid.
@@ -3392,18 +3399,18 @@ def min(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Smallest element along axes; the first of several. A NaN counts as smaller than everything.
+    """Smallest element along axes; the first one if several are equal. A NaN counts as smaller than everything.
 
     Args:
         x: Input of any shape.
         axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
         keepdims: Keep the axes, with length one.
-        with_index: Give the index as well.
-        only_index: Give the index alone.
+        with_index: Return the index too.
+        only_index: Return only the index.
 
     Returns:
-        Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
-        several axes in ascending order), or both.
+        Array of the shape of `x` without `axis`, the index of each element along `axis`, or both. Along several
+        axes, elements are counted row by row.
 
     Raises:
         AxisError: If `x` has no such axis.
@@ -3485,12 +3492,12 @@ def min_max_quantize(
     """
 
 def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x1` where
-    both are equal.
+    """Minimum of two arrays, elementwise: `y = min(x0, x1)`, NaN where either is NaN. The gradient goes to the smaller
+    input, to `x1` where both are equal.
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3500,8 +3507,8 @@ def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
     """
 
 def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal,
-    or where `x` is NaN.
+    """Minimum with a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal, or where `x`
+    is NaN.
 
     Args:
         x: Input of any shape.
@@ -3527,14 +3534,15 @@ def mish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
     """Remainder of a division, elementwise.
 
-    With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
-    on an `x0` of real numbers it is always `numpy.fmod`, and on one of whole numbers float64 whatever the context is, so
-    that those up to 2^53 are exact. The remainder of a division by zero is NaN.
+    With `fmod` it has the sign of `x0`, like `numpy.fmod`; else it has the sign of `x1`, like `numpy.mod`. The
+    remainder of a division by zero is NaN. | | As a function of Python, it always acts like `numpy.fmod` if `x0`
+    has real numbers. If `x0` has whole numbers, it computes in float64 in any context, so that integers up to 2^53
+    are exact.
 
     Args:
-        x0: What is divided, of any shape.
-        x1: What it is divided by; its shape broadcasts against that of `x0`.
-        fmod: Round the quotient towards zero, else down.
+        x0: The dividend, of any shape.
+        x1: The divisor. Its shape broadcasts with `x0`.
+        fmod: Round the quotient towards zero; if off, round it down.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3557,10 +3565,11 @@ def modulated_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution whose weight is scaled for each sample, by channel of the input:
+    """Convolution whose weight is scaled by a factor for each sample and input channel:
     `y[n, k, o] = b[k] + sum over c, t of s[n, c] w[k, c, t] x[n, c, o * stride + t * dilation - pad]`.
 
-    What the convolution of `s * x` gives, but for rounding; quicker where an image has more positions than the weight has maps.
+    Equals the convolution of `s * x` up to rounding. It is faster if an image has more positions than the weight
+    has maps.
 
     Args:
         x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
@@ -3570,20 +3579,21 @@ def modulated_convolution(
         base_axis: The axis of the channels; the axes before it are the batch.
         pad: Zeros added at both ends of each spatial axis, none by default.
         stride: Step of the kernel along each spatial axis, 1 by default.
-        dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-        group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+        dilation: Distance between kernel elements along each spatial axis, 1 by default.
+        group: Number of groups of channels and maps; each map reads only the channels of its group.
         channel_last: Channels are the last axis of `x`, `weight` and the output.
 
     Returns:
-        Array of the shape that `convolution` of `x` has.
+        Array of the shape of the output of `convolution`.
 
     Raises:
         AxisError: If `x` has no axis `base_axis`.
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
 
     Source:
-        Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its demodulation.
+        Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its
+        demodulation.
     """
 
 def mul2(
@@ -3597,8 +3607,8 @@ def mul2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3632,7 +3642,7 @@ def mul_scalar(
     Args:
         x: Input of any shape.
         val: The number.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape of `x`.
@@ -3700,16 +3710,16 @@ def nms_detection2d(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Detected boxes, with probabilities multiplied by objectness and set to zero where they are low or where the box
-    overlaps a better one (non-maximum suppression). The gradient is zero.
+    """Non-maximum suppression of detected boxes. Probabilities are multiplied by objectness, and set to zero if they
+    are low or if the box overlaps a better one. The gradient is zero.
 
     Args:
-        x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability for
-            each class.
+        x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability
+            for each class.
         thresh: Objectness and probabilities below this become zero.
-        nms: Share of the union of two boxes that their intersection may have; above it the worse box is suppressed.
-        nms_per_class: Compare boxes class by class, and suppress their probability of that class; else compare them by
-            objectness, and suppress it with all probabilities.
+        nms: Intersection over union above which the worse of two boxes is suppressed.
+        nms_per_class: Compare boxes class by class, and suppress the probability of that class. If off, compare
+            them by objectness, and suppress objectness and all probabilities.
 
     Returns:
         Array of the shape of `x`.
@@ -3722,14 +3732,14 @@ def nms_detection2d(
     """
 
 def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The indices of the elements that are not zero, row by row. The shape of the result depends on the values of `x`,
-    which must be known when the function is built. Its gradient is zero.
+    """The indices of the nonzero elements, row by row. The shape of the result depends on the values of `x`, which
+    must be known when the function is built. Its gradient is zero.
 
     Args:
         x: Input with one axis at least.
 
     Returns:
-        Indices, shape (number of axes, number of elements that are not zero).
+        Indices, shape (number of axes, number of nonzero elements).
 
     Raises:
         ShapeError: If `x` is a scalar.
@@ -3743,7 +3753,7 @@ def norm(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Norm along axes: `y = (sum |x|^p)^(1 / p)`. Its gradient where the norm is zero is zero.
+    """Norm along axes: `y = (sum |x|^p)^(1 / p)`. The gradient is zero where the norm is zero.
 
     Args:
         x: Input of any shape.
@@ -3767,7 +3777,8 @@ def norm_normalization(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, also without `eps`.
+    """Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, even if `eps` is
+    zero.
 
     Args:
         x: Input of any shape.
@@ -3788,7 +3799,7 @@ def not_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | Non
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
+        x1: Input whose shape broadcasts with `x0`.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -3819,9 +3830,9 @@ def one_hot(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
+    """One-hot encoding: ones at the given indices, zeros elsewhere. Its gradient is zero.
 
-    An index that is out of range names no place: where one of the n is, as where a label is to be ignored, all is zero.
+    If one of the n indices is out of range, all elements are zero. This can mark a label to ignore.
 
     Args:
         x: Indices, shape (..., n); negative ones count from the end.
@@ -3925,16 +3936,19 @@ def pack_padded_sequence(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T]:
-    """Sequences of different lengths packed: their elements at the first time step, then those of the sequences that are still
-    there at the second, and so on. How many there are depends on the lengths, which must be known when the function is built.
+    """Packs sequences of different lengths: their elements at the first time step, then at the second one without the
+    sequences that have ended, and so on. The number of elements depends on the lengths, which must be known when
+    the function is built.
 
     Args:
-        padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest first.
+        padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest
+            first.
         lengths: Length of each, shape (batch,).
-        batch_first: Whether the batch is the first axis.
+        batch_first: The batch is the first axis.
 
     Returns:
-        Elements, shape (sum of the lengths, ...), and how many sequences there are at each time step, shape (time,).
+        Elements, shape (sum of the lengths, ...), and the number of running sequences at each time step, shape
+        (time,).
 
     Raises:
         ShapeError: If the inputs do not fit.
@@ -3949,13 +3963,14 @@ def pad(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array in a frame of `constant_value`, of its mirror image, or of its outermost elements.
+    """Padding with a constant, with the mirrored array, or with its outermost elements.
 
     Args:
         x: Input of any shape.
         pad_width: Elements before and after each axis, in pairs, for the last axes.
-        mode: "constant"; "reflect", which mirrors at the outermost element; or "repeat", which repeats that.
-        constant_value: Number in the frame, for "constant".
+        mode: "constant"; "reflect", which mirrors at the outermost element; or "repeat", which repeats the
+            outermost element.
+        constant_value: The padding value for "constant".
 
     Returns:
         Array with as many axes as `x`.
@@ -3974,18 +3989,19 @@ def pad_packed_sequence(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T]:
-    """Sequences of different lengths, all made as long as the longest: the inverse of `pack_padded_sequence`. Their number
-    depends on the batch sizes, which must be known when the function is built.
+    """Pads packed sequences to the length of the longest: the inverse of `pack_padded_sequence`. The shape depends on
+    the batch sizes, which must be known when the function is built.
 
     Args:
         packed_sequence: Elements, shape (sum of the batch sizes, ...).
-        batch_sizes: How many sequences there are at each time step, shape (time,).
-        batch_first: Whether the batch is to be the first axis.
-        padding_value: What stands where a sequence has ended, 0 by default.
+        batch_sizes: Number of running sequences at each time step, shape (time,).
+        batch_first: The batch is the first axis of the output.
+        padding_value: Value of the elements after the end of a sequence, 0 by default.
         total_length: Length of the axis of time; as long as `batch_sizes` if left out or negative.
 
     Returns:
-        Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape (batch,).
+        Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape
+        (batch,).
 
     Raises:
         ArgumentError: If `total_length` is too short.
@@ -4000,12 +4016,12 @@ def pad_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """An array of 8-bit levels in a frame of one level. There is no gradient.
+    """Padding of an array of 8-bit levels with one level. There is no gradient.
 
     Args:
         x: Levels, of any shape.
         pad_width: Elements before and after each axis, in pairs, for the last axes.
-        level: The level in the frame.
+        level: The padding level.
 
     Returns:
         Array with as many axes as `x`, of type `uint8`.
@@ -4068,8 +4084,8 @@ def pow2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -4129,7 +4145,7 @@ def pow_scalar(
     Args:
         x: Input of any shape.
         val: The number.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape of `x`.
@@ -4161,7 +4177,7 @@ def prod(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Product along axes. Its gradient is exact also where elements are zero.
+    """Product along axes. Its gradient is exact even if elements are zero.
 
     Args:
         x: Input of any shape.
@@ -4176,8 +4192,8 @@ def prod(
     """
 
 def prune(x: T, rate: float = 0.9, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The numbers of an array without the smallest ones, which become zero: those whose absolute value is below that of
-    number `floor((size - 1) * rate)` in ascending order. Its gradient passes straight through.
+    """Sets the smallest numbers of an array to zero. The threshold is number `floor((size - 1) * rate)` of the
+    absolute values in ascending order. The gradient passes straight through.
 
     Args:
         x: Input of any shape.
@@ -4228,8 +4244,8 @@ def quantize_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Levels of 8 bits of numbers: `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. Unlike
-    `quantize_linear` it gives `uint8`, and has no gradient.
+    """Quantization to 8-bit levels: `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number.
+    Unlike `quantize_linear`, it returns `uint8` and has no gradient.
 
     Args:
         x: Numbers, of any shape.
@@ -4259,9 +4275,9 @@ def quantized_add2(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Sum of two arrays of 8-bit levels as levels of a third scale:
-    `y = saturate(round((a - a_zero) * a_scale + (b - b_zero) * b_scale) + y_zero)`, halves rounded to the even number. There
-    is no gradient.
+    """Sum of two arrays of 8-bit levels, quantized with a third scale:
+    `y = saturate(round((a - a_zero) * a_scale + (b - b_zero) * b_scale) + y_zero)`, halves rounded to the even
+    number. There is no gradient.
 
     Args:
         a: Levels, of any shape.
@@ -4296,9 +4312,10 @@ def quantized_affine(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Affine map of 8-bit levels in the last axis: `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or
-    without `y_zero` the numbers `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`), halves are rounded
-    to the even number. There is no gradient.
+    """Affine map of 8-bit levels along the last axis:
+    `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or without `y_zero` the numbers
+    `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`). Halves are rounded to the
+    even number. There is no gradient.
 
     Args:
         x: Levels, shape (batch..., inputs).
@@ -4306,9 +4323,9 @@ def quantized_affine(
         x_zero: The level of `x` that stands for zero, one number.
         w_zero: The level of the weight that stands for zero, one number or one for each output.
         bias: Whole numbers `b` that are added to the sums, shape (outputs,).
-        scale: What sums are multiplied by, one number or one for each output.
-        shift: What is added to numbers, without `y_zero` only: one number or one for each output; none by default.
-        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        scale: Factor of the sums, one number or one for each output.
+        shift: Number to add if `y_zero` is None: one number or one for each output; none by default.
+        y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
         least: The smallest level of the result.
         most: The largest level of the result.
 
@@ -4332,8 +4349,9 @@ def quantized_average_pooling(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Mean of 8-bit levels over windows of images, channels last, as levels of another scale:
-    `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no gradient.
+    """Mean of 8-bit levels over windows of images, channels last, quantized with another scale:
+    `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no
+    gradient.
 
     Args:
         x: Levels, shape (batch..., height, width, channels).
@@ -4366,18 +4384,20 @@ def quantized_batch_matmul(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Products of matrices of 8-bit levels in the last two axes: `y[i] = saturate(round((a[i] - a_zero) (b[i] - b_zero) * scale)
-    + y_zero)` for each `i` of the axes before, or without `y_zero` the numbers `(a[i] - a_zero) (b[i] - b_zero) * scale`.
-    Sums are exact (modulo `2^32`), halves are rounded to the even number. There is no gradient.
+    """Matrix products of 8-bit levels over the last two axes, for each index of the batch axes:
+    `y = saturate(round((a - a_zero) (b - b_zero) * scale) + y_zero)`, or without `y_zero` the numbers
+    `(a - a_zero) (b - b_zero) * scale`. Sums are exact (modulo `2^32`). Halves are rounded to the even number.
+    There is no gradient.
 
     Args:
         a: Levels of left matrices, shape (batch..., m, k).
-        b: Levels of right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
+        b: Levels of right matrices, shape (batch..., k, n); each batch axis has the length of `a`, or one of the
+            two has length one.
         a_zero: The level of `a` that stands for zero, one number.
         b_zero: The level of `b` that stands for zero, one number.
-        scale: What sums are multiplied by, one number.
-        transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
-        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        scale: Factor of the sums, one number.
+        transpose_b: The matrices of `b` are transposed, with shape (n, k).
+        y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
         least: The smallest level of the result.
         most: The largest level of the result.
 
@@ -4406,22 +4426,24 @@ def quantized_convolution(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Convolution of images of 8-bit levels, channels last: `y = saturate(round((sum((x - x_zero) * (w - w_zero)) + b) * scale)
-    + y_zero)`, or without `y_zero` the numbers `(sum(...) + b) * scale`. Sums are exact (modulo `2^32`), halves are rounded
-    to the even number. There is no gradient.
+    """Convolution of images of 8-bit levels, channels last:
+    `y = saturate(round((sum((x - x_zero) * (w - w_zero)) + b) * scale) + y_zero)`, or without `y_zero` the numbers
+    `(sum(...) + b) * scale`. Sums are exact (modulo `2^32`).
+    Halves are rounded to the even number. There is no gradient.
 
     Args:
         x: Levels, shape (batch..., height, width, channels).
-        weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels); of a group it has one channel.
-        x_zero: The level of `x` that stands for zero, one number; so are numbers beyond the sides of the images.
+        weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels), with one channel if `group`
+            is more than 1.
+        x_zero: The level of `x` that stands for zero, one number. Also the level of the padding.
         w_zero: The level of the weight that stands for zero, one number or one for each map.
         bias: Whole numbers `b` that are added to the sums, shape (maps,).
-        scale: What sums are multiplied by, one number or one for each map.
+        scale: Factor of the sums, one number or one for each map.
         pad: Elements added at both ends of each spatial axis; none by default.
         stride: Step of the kernel along each spatial axis; 1 by default.
-        dilation: Distance of the elements of the kernel along each spatial axis; 1 by default.
-        group: 1, or as many as there are channels and maps: each channel then has a map of its own.
-        y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+        dilation: Distance between kernel elements along each spatial axis; 1 by default.
+        group: 1, or the number of channels and maps for a depthwise convolution.
+        y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
         least: The smallest level of the result.
         most: The largest level of the result.
 
@@ -4433,8 +4455,8 @@ def quantized_convolution(
         ShapeError: If the shapes do not fit together.
 
     Source:
-        Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, 2018,
-        arXiv:1712.05877.
+        Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
+        2018, arXiv:1712.05877.
     """
 
 def quantized_mul2(
@@ -4449,9 +4471,9 @@ def quantized_mul2(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Product of two arrays of 8-bit levels as levels of a third scale:
-    `y = saturate(round((a - a_zero) * (b - b_zero) * scale) + y_zero)`, halves rounded to the even number. There is no
-    gradient.
+    """Product of two arrays of 8-bit levels, quantized with a third scale:
+    `y = saturate(round((a - a_zero) * (b - b_zero) * scale) + y_zero)`, halves rounded to the even number. There is
+    no gradient.
 
     Args:
         a: Levels, of any shape.
@@ -4512,13 +4534,13 @@ def rand(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """Random numbers, all equally likely in a range.
+    """Random numbers with a uniform distribution.
 
     Args:
         low: Start of the range.
-        high: End of the range, which is not drawn itself.
+        high: End of the range, which is excluded.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape `shape`.
@@ -4541,7 +4563,7 @@ def rand_beta(
         alpha: Weight towards 1.
         beta: Weight towards 0.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape `shape`.
@@ -4558,13 +4580,13 @@ def rand_binomial(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """Random numbers with a binomial distribution: how often of `n` times something of probability `p` happened.
+    """Random numbers with a binomial distribution: the number of successes in `n` trials of probability `p`.
 
     Args:
-        n: Number of times.
-        p: Probability, from 0 to 1.
+        n: Number of trials.
+        p: Probability of success, from 0 to 1.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape `shape`.
@@ -4587,7 +4609,7 @@ def rand_gamma(
         k: Shape of the distribution.
         theta: Scale.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape `shape`.
@@ -4604,13 +4626,13 @@ def randint(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Variable:
-    """Random whole numbers, all equally likely in a range.
+    """Random whole numbers with a uniform distribution.
 
     Args:
         low: Start of the range.
-        high: End of the range, which is not drawn itself.
+        high: End of the range, which is excluded.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Whole numbers, of shape `shape`.
@@ -4633,7 +4655,7 @@ def randn(
         mu: Mean.
         sigma: Standard deviation, zero or more.
         shape: Shape of the array.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape `shape`.
@@ -4651,17 +4673,17 @@ def random_choice(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Random samples from populations: elements of the last axis of `x`, each with a probability in proportion to its
-    weight.
+    """Random samples from populations: elements of the last axis of `x`, drawn with probabilities in proportion to
+    their weights.
 
-    The gradient of a sample goes to the element that was drawn, and likewise to its weight.
+    The gradient of a sample goes to the element that was drawn and to its weight.
 
     Args:
         x: Populations, shape (..., n).
-        w: Weights of the same shape, zero or more, their sum positive.
+        w: Weights of the same shape, not negative, with a positive sum.
         shape: Shape of the samples of each population; one sample if empty.
-        replace: An element may be drawn again; else each is drawn once at most.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        replace: An element may be drawn several times; if off, at most once.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of shape (..., *shape).
@@ -4680,14 +4702,14 @@ def random_crop(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """A part of each sample, at a place that is drawn.
+    """Random crop of each sample.
 
     Args:
         x: Input of any shape.
-        shape: Lengths of the last axes of the output, those of `x` by default; no longer than them. Along an axis that
-            counts samples, neighbours stay together: the place is drawn once for each index of the axes before it.
-        base_axis: The axes before it count samples, each of which has a place of its own.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        shape: Lengths of the last axes of the output, no longer than in `x`, which is the default. Along a batch
+            axis, neighbours stay together: the position is drawn once for each index of the axes before it.
+        base_axis: First axis of a sample. Each sample has its own position.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of the shape of `x` but for the last axes.
@@ -4713,7 +4735,7 @@ def random_erase(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Images with random patches over them, as a disturbance to train with.
+    """Random erasing: covers images with random patches, as augmentation for training.
 
     Args:
         x: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
@@ -4722,19 +4744,20 @@ def random_erase(
         aspect_ratios: Least and greatest height of a patch relative to its width.
         replacements: Range that the values of patches are drawn from.
         n: Number of patches of an image.
-        share: All channels of an image have the same patches.
-        inplace: Without effect.
-        base_axis: Axis of the channels; those before it count images.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        share: Use the same patches for all channels of an image.
+        inplace: Ignored; exists for NNabla programs.
+        base_axis: Axis of the channels. The axes before it are the batch.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
         channel_last: The channels are the last axis.
-        ste_fine_grained: No gradient flows through patches; else it flows as if there were none.
+        ste_fine_grained: No gradient flows through patches; if off, it flows as if there were none.
 
     Returns:
         Array of the shape of `x`.
 
     Raises:
-        ShapeError: If `x` has not three axes from `base_axis` on.
-        ArgumentError: If a range is no pair, a ratio or `prob` is out of range, or `n` is negative or above 65536.
+        ShapeError: If `x` does not have three axes from `base_axis` on.
+        ArgumentError: If a range is not a pair, a ratio or `prob` is out of range, or `n` is negative or above
+            65536.
 
     Source:
         Zhong et al., "Random erasing data augmentation", 2017.
@@ -4748,14 +4771,14 @@ def random_flip(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Each sample reversed along axes or not, by the toss of a coin for each axis.
+    """Random flip of each sample along axes, with probability one half for each axis.
 
     Args:
         x: Input of any shape.
-        axes: The axes, the last one by default; negative ones count from the end. Along an axis that counts samples,
-            these are reversed together: the coin is tossed once for each index of the axes before it.
-        base_axis: The axes before it count samples, each of which has tosses of its own.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        axes: The axes, the last one by default; negative ones count from the end. Along a batch axis, samples are
+            reversed together: the flip is drawn once for each index of the axes before it.
+        base_axis: First axis of a sample. Each sample has its own flips.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of the shape of `x`.
@@ -4774,17 +4797,17 @@ def random_shift(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Each sample shifted along axes, by numbers of elements that are drawn.
+    """Random shift of each sample along axes.
 
     Args:
         x: Input of any shape.
-        shifts: For each of the last axes the largest shift in either direction, none by default. Along an axis that
-            counts samples, what a sample is made of is another sample.
-        border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
-            from the border backwards; `constant`, a number.
-        constant_value: That number.
-        base_axis: The axes before it count samples, each of which has shifts of its own.
-        seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+        shifts: For each of the last axes, the largest shift in either direction, none by default. Along a batch
+            axis, whole samples are shifted.
+        border_mode: The values that enter at the border: `nearest`, the element at the border; `reflect`, the
+            mirror image; `constant`, a number.
+        constant_value: The number for `constant`.
+        base_axis: First axis of a sample. Each sample has its own shifts.
+        seed: Seed of a separate random sequence; if negative, the library's sequence is used.
 
     Returns:
         Array of the shape of `x`.
@@ -4829,11 +4852,11 @@ def reduce_sum(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | No
     """
 
 def relu(x: T, inplace: bool = False, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is. The derivative at zero is zero.
+    """Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is NaN. The derivative at zero is zero.
 
     Args:
         x: Input of any shape.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape of `x`.
@@ -4860,14 +4883,14 @@ def rescale_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """8-bit levels as levels of another scale for each channel, the last axis:
-    `y = saturate(round((x - x_zero) * scale + shift) + y_zero)`, halves rounded to the even number. So are a batch
-    normalization between levels, and a bias. There is no gradient.
+    """Requantization of 8-bit levels, with a scale for each channel (the last axis):
+    `y = saturate(round((x - x_zero) * scale + shift) + y_zero)`, halves rounded to the even number. Computes a
+    batch normalization or a bias on levels. There is no gradient.
 
     Args:
         x: Levels, shape (..., channels).
-        scale: What is multiplied by, in levels of the result, shape (channels,).
-        shift: What is added, in levels of the result, shape (channels,).
+        scale: Factor, in levels of the result, shape (channels,).
+        shift: Number to add, in levels of the result, shape (channels,).
         x_zero: The level of `x` that stands for zero.
         y_zero: The level of the result that stands for zero.
         least: The smallest level of the result.
@@ -4882,22 +4905,22 @@ def rescale_uint8(
     """
 
 def reset_inf(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Replaces what is infinite, elementwise: `y = val` there, else `x0`.
+    """Replaces infinity, elementwise: `y = val` where `x0` is infinite, else `x0`.
 
     Args:
         x0: Input of any shape.
-        val: What comes in its place.
+        val: The replacement.
 
     Returns:
         Array of the shape of `x0`.
     """
 
 def reset_nan(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Replaces what is not a number, elementwise: `y = val` there, else `x0`.
+    """Replaces NaN, elementwise: `y = val` where `x0` is NaN, else `x0`.
 
     Args:
         x0: Input of any shape.
-        val: What comes in its place.
+        val: The replacement.
 
     Returns:
         Array of the shape of `x0`.
@@ -4910,11 +4933,11 @@ def reshape(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The same elements in another shape. Shares memory with its input unless `inplace` is off.
+    """The same elements in another shape. Shares memory with its input if `inplace`.
 
     Args:
         x: Input of any shape.
-        shape: The new shape; one length may be -1 and follows from the others.
+        shape: The new shape. One length may be -1 and is then inferred from the others.
         inplace: Share memory with `x`.
 
     Returns:
@@ -4938,25 +4961,27 @@ def rnn(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> tuple[T, T]:
-    """Recurrent network of several layers over whole sequences: `h[t] = f(w_x x[t] + w_h h[t - 1] + b)` for each time step, the
-    outputs of a layer being the inputs of the next.
+    """Recurrent network of several layers over whole sequences: `h[t] = f(w_x x[t] + w_h h[t - 1] + b)` for each time
+    step. The outputs of a layer are the inputs of the next one.
 
     Args:
         x: Sequences, shape (time, batch, inputs).
         h: States at the start, shape (layers, directions, batch, hidden).
-        weight_l0: Weights of the first layer, shape (directions, hidden, inputs + hidden): of the inputs, then of the state.
-        weight: Weights of the other layers, shape (layers - 1, directions, hidden, directions * hidden + hidden); left out
-            where there are none.
-        bias: Biases, shape (layers, directions, hidden); none if left out.
+        weight_l0: Weights of the first layer, shape (directions, hidden, inputs + hidden): of the inputs, then of
+            the state.
+        weight: Weights of the other layers, shape (layers - 1, directions, hidden, directions * hidden + hidden);
+            none if there is one layer.
+        bias: Biases, shape (layers, directions, hidden); none by default.
         num_layers: Number of layers.
-        nonlinearity: What `f` is, `tanh` or `relu`.
-        dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-            `training` is set; 0 by default.
-        bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-        training: Keep what a backward run needs.
+        nonlinearity: The function `f`, `tanh` or `relu`.
+        dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+            Applies only if `training`. 0 by default.
+        bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+        training: Save values for a backward run.
 
     Returns:
-        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+        Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape
+        of `h`.
 
     Raises:
         ArgumentError: If an argument is out of range.
@@ -4976,17 +5001,17 @@ def roi_align(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Parts of images inside of boxes, brought to one size: each element is the mean of the image at points of a grid in its
-    share of the box, looked up between their neighbours.
+    """RoI align: resizes boxes of images to one size. Each element is the mean of the image at the points of a grid in
+    its cell of the box, interpolated between neighbours.
 
     Args:
         input: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
-        boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They have no
-            gradient.
+        boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They
+            have no gradient.
         output_size: Height and width of the output.
-        spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
-        sampling_ratio: Points along either axis in the share of an element, up to 1,000; if not positive, as many as the
-            share is elements wide.
+        spatial_scale: Factors from box coordinates to pixels, for y and x.
+        sampling_ratio: Points along each axis in a cell, up to 1,000. If not positive, the size of the cell in
+            pixels.
         channel_last: The channels are the last axis of `input` and of the output.
 
     Returns:
@@ -4994,16 +5019,16 @@ def roi_align(
 
     Raises:
         ShapeError: If the inputs have other shapes.
-        ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive, or
+        ArgumentError: If `output_size` is not two positive numbers, `spatial_scale` is not two numbers, or
             `sampling_ratio` is too large.
-        IndexError: If a box is of no image, when it runs.
+        IndexError: If the image of a box does not exist; raised by forward runs.
 
     Source:
         He et al., Mask R-CNN, 2017, arXiv:1703.06870.
     """
 
 def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
+    """Rounding to the nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
 
     Args:
         x: Input of any shape.
@@ -5024,22 +5049,22 @@ def scaled_dot_product_attention(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Attention: `y = softmax(scale q k' + mask) v` for each head, the softmax over the keys.
+    """Scaled dot-product attention for each head, with a softmax over the keys: `y = softmax(scale q k' + mask) v`.
 
-    The weights are never held as a whole: memory grows with the number of queries and of keys, not with their product, in the
-    backward run too. (A gradient that is to be differentiated again holds them.)
+    The matrix of weights is never stored: memory grows with the number of queries and of keys, not with their
+    product. This holds for the backward run too, unless its gradient is differentiated again.
 
     Args:
         query: Queries, shape (batch..., queries, width).
         key: Keys, shape (batch..., keys, width).
         value: Values, shape (batch..., keys, depth).
-        mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key. A
-            query from which all are hidden gives zero, and so are its gradients.
+        mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a
+            key. If all keys are hidden from a query, its output and its gradients are zero.
         causal: Hide from each query the keys that come after it.
-        dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
+        dropout: Probability of setting a weight to zero, at least 0 and less than 1. Other weights are divided by
             `1 - dropout`.
-        scale: What products are multiplied by, `1 / sqrt(width)` by default.
-        seed: Start of a sequence of random numbers of its own for `dropout`; if negative, the library's is used.
+        scale: Factor of the products, `1 / sqrt(width)` by default.
+        seed: Seed of a separate random sequence for `dropout`; if negative, the library's sequence is used.
 
     Returns:
         Array of shape (batch..., queries, depth).
@@ -5049,7 +5074,8 @@ def scaled_dot_product_attention(
         ShapeError: If the shapes do not fit together.
 
     Source:
-        Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022, arXiv:2205.14135.
+        Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022,
+        arXiv:2205.14135.
     """
 
 def scatter_add(
@@ -5060,13 +5086,13 @@ def scatter_add(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array with others added at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
+    """Adds elements to an array at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
 
     Args:
         x0: Input of any shape.
-        indices: Indices along `axis`, one axis for each of `x0` and no longer than it along those other than `axis`;
-            negative ones count from the end.
-        x1: What to add, at least as long along each axis as `indices`. What lies beyond them is left out.
+        indices: Indices along `axis`, with as many axes as `x0`, and no longer than it along other axes. Negative
+            ones count from the end.
+        x1: The elements to add, at least as long along each axis as `indices`. Further elements are ignored.
         axis: The axis, the first by default; a negative one counts from the end.
 
     Returns:
@@ -5085,17 +5111,17 @@ def scatter_nd(
     out: T | None = None,
     add: bool = False,
 ) -> T:
-    """Zeros, or an array, with others put or added at indices along the first axes:
+    """Writes or adds elements to zeros, or to an array, at indices along the first axes:
     `y[indices[0][j], indices[1][j], ...] = data[j]`.
 
-    Where an index occurs several times and `add` is off, the last one stays, and each gets its gradient.
+    If an index occurs several times without `add`, the last element is written, but each gets the gradient.
 
     Args:
-        data: What to put there.
+        data: The elements to write.
         indices: Indices, shape (n, ...); negative ones count from the end.
-        out: Array to put it into, in place; zeros where it is not given.
-        shape: Shape of the zeros.
-        add: Add to what is there.
+        out: Array to write to in place. Zeros by default.
+        shape: Shape of the output if `out` is not given.
+        add: Add to the present elements.
 
     Returns:
         Array of shape `shape`, or `out`.
@@ -5113,12 +5139,12 @@ def searchsorted(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Where numbers would have to be put into an ascending sequence to keep it in order. Its gradient is zero.
+    """Positions at which numbers can be inserted into ascending sequences to keep them sorted. The gradient is zero.
 
     Args:
         sorted_sequence: Sequences along the last axis, each in ascending order.
         values: Numbers to look for in them, with the same leading axes.
-        right: Behind elements that are equal, rather than in front of them.
+        right: Insert after equal elements; if off, before them.
 
     Returns:
         Positions, of the shape of `values`.
@@ -5174,13 +5200,13 @@ def shift(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The elements moved along axes: `y[i] = x[i - shift]`.
+    """Elements shifted along axes: `y[i] = x[i - shift]`.
 
     Args:
         x: Input of any shape.
-        shifts: How far to move along each of the last axes; not at all by default.
-        border_mode: What moves in from outside: "nearest", the outermost element, or "reflect", the mirror image
-            (`1 0 | 0 1 2 | 2 1`).
+        shifts: Number of elements to shift along each of the last axes, 0 by default.
+        border_mode: The values that enter at the border: "nearest", the outermost element, or "reflect", the mirror
+            image (`1 0 | 0 1 2 | 2 1`).
 
     Returns:
         Array of the shape of `x`.
@@ -5203,7 +5229,7 @@ def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequenc
     """Cross entropy of targets and the logistic function of scores, elementwise:
     `y = -(target * log(sigmoid(x)) + (1 - target) * log(1 - sigmoid(x)))`.
 
-    Takes scores as they leave the last layer: logistic function and logarithm are computed together.
+    Takes the output of the last layer: logistic function and logarithm are computed together.
 
     Args:
         x: Scores of any shape.
@@ -5217,8 +5243,8 @@ def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequenc
     """
 
 def sign(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is. Its gradient passes
-    straight through.
+    """Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is NaN. Its gradient
+    passes straight through.
 
     Args:
         x: Input of any shape.
@@ -5259,16 +5285,16 @@ def sinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
     """
 
 def sink(*x: T, one_input_grad: bool = True, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The end of several branches, through which all of them run forward and backward with one call. What it took in
-    is not cleared.
+    """Joins the ends of several branches, so that one call runs all of them forward or backward. Runs do not clear its
+    inputs.
 
     Args:
         x: Inputs of any shapes.
-        one_input_grad: Start the backward run with ones as the gradients of the inputs; otherwise with the
-            gradients that they hold.
+        one_input_grad: Start a backward run with ones as gradients of the inputs; if off, with the gradients that
+            the inputs have.
 
     Returns:
-        A scalar of no meaning.
+        A scalar without meaning.
 
     Raises:
         TypeError: If there is no input.
@@ -5311,7 +5337,8 @@ def slice_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Part of an array of 8-bit levels: along one axis, those from `start` up to but not including `stop`. There is no gradient.
+    """Slice of an array of 8-bit levels: along one axis, the elements from `start` up to but not including `stop`.
+    There is no gradient.
 
     Args:
         x: Levels, of any shape.
@@ -5348,22 +5375,22 @@ def softmax_cross_entropy(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Cross entropy of labels and the softmax of scores: `y = -log(softmax(x)[target])`, for each sample.
+    """Cross entropy of the softmax of scores and labels, for each sample: `y = -log(softmax(x)[target])`.
 
-    Takes scores as they leave the last layer: softmax and logarithm are computed together, without overflow.
+    Takes the output of the last layer: softmax and logarithm are computed together, without overflow.
 
     Args:
         x: Scores of the classes along `axis`.
         target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
-            negative label is ignored: it has no loss and no gradient.
+            negative label is ignored: its loss and its gradient are zero.
         axis: Axis of the classes, the last one by default.
 
     Returns:
         Loss of each sample, array of the shape of `target`.
 
     Raises:
-        ShapeError: If the shape of `target` does not fit that of `x`.
-        IndexError: If a label is not a whole number, or there is no class of it.
+        ShapeError: If the shapes of `target` and `x` do not fit together.
+        IndexError: If a label is not a whole number or not less than the number of classes.
     """
 
 def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5371,7 +5398,7 @@ def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdA
 
     Args:
         x: Input of any shape.
-        beta: Sharpness, not zero: the larger, the closer to `relu`.
+        beta: Sharpness, not zero. A larger one is closer to `relu`.
 
     Returns:
         Array of the shape of `x`.
@@ -5402,15 +5429,15 @@ def sort(
 ) -> T:
     """The elements along an axis in ascending order. Equal ones keep their order; a NaN counts as the largest.
 
-    A gradient goes back to the place that its element had. Under NNabla's names it has NNabla's numbers instead, which
-    are permuted the other way (`docs/differences.md`).
+    The gradient goes to the original position of each element. Under NNabla's names it is permuted the other way,
+    as in NNabla (`docs/differences.md`).
 
     Args:
         x: Input of any shape.
         axis: The axis; a negative one counts from the end.
         reverse: Sort in descending order.
-        with_index: Give as well where each element was.
-        only_index: Give only where each element was.
+        with_index: Return the original index of each element too.
+        only_index: Return only the original index of each element.
 
     Returns:
         Array of the shape of `x`, the index along `axis` that each of its elements had, or both.
@@ -5453,22 +5480,21 @@ def spectral_norm(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Any:
-    """Spectral normalization: `y = w / s`, with `s = u' w v` near to the largest singular value of `w` taken as a matrix of
-    `w.shape[dim]` rows.
+    """Spectral normalization: `y = w / s`, where `s = u' w v` approximates the largest singular value of `w` as a
+    matrix of `w.shape[dim]` rows.
 
-    The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one. The
-    gradient takes them as constant.
-    Weights that are all zero stay so, with a gradient of zero.
+    The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one.
+    The gradient takes them as constant. Zero weights stay zero and have a gradient of zero.
 
     Args:
         w: Weights of any shape with one axis at least.
-        u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set, or it
-            ends in zeros.
+        u: Start vector of the iteration, shape `(w.shape[dim],)`. Overwritten by the final vector, unless `test` is
+            set or the final vector is zero.
         dim: Axis of the rows.
         itr: Number of iterations, 1 to 10,000.
-        eps: Added to squared lengths before the root, zero or more.
-        test: Leave `u` as it is.
-        output_u: Return the `u` that the iteration began with too.
+        eps: Added to squared lengths before the root, not negative.
+        test: Do not overwrite `u`.
+        output_u: Return the start vector too.
 
     Returns:
         Array of the shape of `w`; with `output_u` also the old `u`.
@@ -5483,14 +5509,14 @@ def spectral_norm(
     """
 
 def split(x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> tuple[T, ...]:
-    """The array in slices of length one along an axis, which is removed.
+    """Splits an array into slices of length one along an axis, which is removed.
 
     Args:
         x: Input of any shape.
         axis: The axis; a negative one counts from the end.
 
     Returns:
-        As many arrays as `x` is long along `axis`.
+        One array for each index of `axis`.
 
     Raises:
         AxisError: If `x` has no such axis.
@@ -5512,11 +5538,11 @@ def squared_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray |
     """
 
 def stack(*x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The arrays next to each other along a new axis.
+    """Concatenation along a new axis.
 
     Args:
         x: Inputs of one shape.
-        axis: Where the new axis goes; a negative one counts from the end of the result.
+        axis: Position of the new axis; a negative one counts from the end of the result.
 
     Returns:
         Array with one axis more.
@@ -5536,21 +5562,22 @@ def stft(
     pad_mode: str = "reflect",
     as_istft_backward: bool = False,
 ) -> tuple[T, T]:
-    """Short-time Fourier transform: frequencies of overlapping parts of signals, each part multiplied by a window.
+    """Short-time Fourier transform: frequencies of overlapping frames of signals, each multiplied by a window.
 
     Args:
         x: Signals, shape (batch, samples).
-        window_size: Samples of the window, which stands in the middle of a part.
+        window_size: Samples of the window, which is centred in a frame.
         stride: Samples from a part to the next.
-        fft_size: Samples of a part, at least those of the window.
+        fft_size: Samples of a frame, at least `window_size`.
         window_type: `hanning`, `hamming` or `rectangular`.
-        center: Make the signals longer by half of `fft_size` at either end, so that part `i` has its middle at sample
+        center: Pad the signals by half of `fft_size` at either end, so that frame `i` is centred at sample
             `i * stride`.
-        pad_mode: What they are made longer by: `reflect` for their mirror image, `constant` for zeros.
-        as_istft_backward: Compute the gradient of `istft`, `x` being that of its output; `pad_mode` has no meaning then.
+        pad_mode: The padding: `reflect` for the mirrored signal, `constant` for zeros.
+        as_istft_backward: Compute the gradient of `istft` from the gradient `x` of its output. `pad_mode` is
+            ignored then.
 
     Returns:
-        Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, parts).
+        Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, frames).
 
     Raises:
         ArgumentError: If a size is out of range or a mode has another name.
@@ -5568,8 +5595,8 @@ def sub2(
 
     Args:
         x0: Input of any shape.
-        x1: Input whose shape broadcasts against that of `x0`.
-        inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+        x1: Input whose shape broadcasts with `x0`.
+        inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
 
     Returns:
         Array of the shape that the two broadcast to.
@@ -5609,23 +5636,23 @@ def sum_pooling(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Sum over windows along the last axes.
+    """Sum pooling: the sum over windows along the last axes.
 
     Args:
         x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-        kernel: Size of the windows along each spatial axis, of which there are one to three.
+        kernel: Size of the windows along each spatial axis; one to three axes.
         stride: Step of the windows along each spatial axis, `kernel` by default.
-        ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-            a window, and `pad` is added at the start only.
+        ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+            window, and `pad` is added at the start only.
         pad: Zeros added at both ends of each spatial axis; none by default.
-        channel_last: The last axis is that of the channels and is not pooled.
+        channel_last: The last axis is the channels and is not pooled.
 
     Returns:
         Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
         `ceil((in + pad) / stride)` without `ignore_border`.
 
     Raises:
-        ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+        ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
     """
 
@@ -5741,7 +5768,7 @@ def tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
     """
 
 def tanh_shrink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """What the hyperbolic tangent takes away, elementwise: `y = x - tanh(x)`.
+    """Difference to the hyperbolic tangent, elementwise: `y = x - tanh(x)`.
 
     Args:
         x: Input of any shape.
@@ -5764,15 +5791,15 @@ def tensor_normalization(
 
     Args:
         x: Input of any shape.
-        beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
-        gamma: Scale, of the same shape; none if left out.
-        axes: Axes that have their own statistics.
-        eps: Added to the variance, zero or more.
+        beta: Offset, of the shape of `x` with length one along all other axes; none by default.
+        gamma: Scale, of the same shape; none by default.
+        axes: Axes with separate statistics for each index.
+        eps: Added to the variance, not negative.
         output_stat: Return the statistics too.
 
     Returns:
-        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
-        axes.
+        Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all
+        other axes.
 
     Raises:
         ArgumentError: If `eps` is negative or NaN.
@@ -5802,11 +5829,11 @@ def tensor_normalization(
 ) -> T | tuple[T, T, T]: ...
 
 def tile(x: T, reps: int | Sequence[int], n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The array repeated along its axes, like tiles on a floor.
+    """Repeats an array along its axes.
 
     Args:
         x: Input of any shape.
-        reps: How often to repeat along each of the last axes; more numbers than axes make new leading ones.
+        reps: Number of repetitions along each of the last axes. More numbers than axes create new leading axes.
 
     Returns:
         Array `reps` times as long.
@@ -5829,20 +5856,20 @@ def top_k_data(
 ) -> T:
     """The `k` largest elements of each sample.
 
-    With `reduce` its gradient goes to the elements that were chosen; without, it passes straight through to all.
+    With `reduce`, the gradient goes to the selected elements. Without, it passes straight through to all.
 
     Args:
         x: Input of any shape; the axes from `base_axis` on make one sample.
-        k: How many elements, from 1 to the size of a sample.
+        k: Number of elements, from 1 to the size of a sample.
         abs: Compare by absolute value.
-        reduce: Give the elements in descending order; else at their places, with zeros elsewhere.
+        reduce: Return the elements in descending order; if off, return them in place, with zeros elsewhere.
         base_axis: First axis of a sample; a negative one counts from the end.
-        largest: The largest elements, else the smallest, in ascending order.
-        with_index: Give as well where in its sample each element was, in that order.
+        largest: Select the largest elements; if off, the smallest, in ascending order.
+        with_index: Return the index of each element in its sample too, in the same order.
 
     Returns:
-        Array of the shape of `x` up to `base_axis`, and an axis of length `k`; if not `reduce`, of the shape of `x`.
-        With `with_index` also an array of the former shape, of whole numbers.
+        Array of shape `(*x.shape[:base_axis], k)`, or of the shape of `x` without `reduce`. With `with_index`, also
+        whole numbers of the former shape.
 
     Raises:
         AxisError: If `x` has no such axis.
@@ -5884,11 +5911,11 @@ def top_k_grad(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The array as it is, whose gradient is cut down to the `k` largest elements of each sample: the others become zero.
+    """Identity that keeps only the `k` largest elements of the gradient of each sample. The others become zero.
 
     Args:
         x: Input of any shape; the axes from `base_axis` on make one sample.
-        k: How many elements of the gradient pass, from 1 to the size of a sample.
+        k: Number of elements of the gradient to keep, from 1 to the size of a sample.
         abs: Compare by absolute value.
         base_axis: First axis of a sample; a negative one counts from the end.
 
@@ -5908,22 +5935,22 @@ def top_n_error(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Whether the labelled class is not among the `n` highest scores: 1 if so, else 0. A tie counts as an error.
+    """Top-n error: 1 if the labelled class is not among the `n` highest scores, else 0. A tie counts as an error.
 
     Args:
         x: Scores of the classes along `axis`.
         target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
             negative label is no error.
         axis: Axis of the classes, the last one by default.
-        n: How many classes may be named.
+        n: Number of highest scores to consider.
 
     Returns:
         0 or 1 for each sample, array of the shape of `target`.
 
     Raises:
-        ShapeError: If the shape of `target` does not fit that of `x`.
+        ShapeError: If the shapes of `target` and `x` do not fit together.
         ArgumentError: If `n` is less than one.
-        IndexError: If a label is not a whole number, or there is no class of it.
+        IndexError: If a label is not a whole number or not less than the number of classes.
     """
 
 def transpose(
@@ -5939,10 +5966,10 @@ def transpose(
         axes: Axis `i` of the result is axis `axes[i]` of `x`.
 
     Returns:
-        Array whose shape is that of `x`, reordered.
+        Array whose shape is the reordered shape of `x`.
 
     Raises:
-        ArgumentError: If `axes` is not an order of all axes.
+        ArgumentError: If `axes` is not a permutation of all axes.
     """
 
 def transpose_uint8(
@@ -5951,17 +5978,17 @@ def transpose_uint8(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """The same 8-bit levels with the axes in another order, as `transpose` of numbers. There is no gradient.
+    """Transposition of 8-bit levels, like `transpose` of numbers. There is no gradient.
 
     Args:
         x: Levels, of any shape.
         axes: Axis `i` of the result is axis `axes[i]` of `x`.
 
     Returns:
-        Array whose shape is that of `x`, reordered, of type `uint8`.
+        Array of type `uint8` whose shape is the reordered shape of `x`.
 
     Raises:
-        ArgumentError: If `axes` is not an order of all axes.
+        ArgumentError: If `axes` is not a permutation of all axes.
     """
 
 def trilu(
@@ -5996,24 +6023,24 @@ def unique(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> Any:
-    """The elements that differ from each other, each once. How many there are depends on the values of `x`, which must
-    be known when the function is built. A NaN differs from every other.
+    """The distinct elements of an array. Their number depends on the values of `x`, which must be known when the
+    function is built. Each NaN is distinct.
 
-    The gradient of an element goes to where it stands first.
+    The gradient of a distinct element goes to its first occurrence.
 
     Args:
         x: Input of any shape.
-        flatten: Look at single elements, else at the parts of `x` along `axis`.
-        axis: Axis along which parts are compared; needed where `flatten` is False, and without meaning elsewhere.
-        sorted: In ascending order (parts by their first element that differs), else in the order in which they stand
-            in `x`.
-        with_index: Return for each where it stands first.
-        with_inverse: Return for each element of `x` which one it is.
-        with_counts: Return how often each is there.
+        flatten: Compare single elements; if off, compare the slices of `x` along `axis`.
+        axis: Axis of the slices. Required if `flatten` is False, otherwise ignored.
+        sorted: Return them in ascending order (slices in lexicographic order); if off, in order of their first
+            occurrence.
+        with_index: Return the index of the first occurrence of each.
+        with_inverse: Return, for each element of `x`, its index in the result.
+        with_counts: Return the number of occurrences of each.
 
     Returns:
-        Array of one axis, or with as many as `x` if `flatten` is False; besides it what was asked for, in the order of
-        the arguments, as whole numbers of one axis.
+        Array with one axis, or with the axes of `x` if `flatten` is False. Then the requested index arrays, in the
+        order of the arguments, each with one axis.
 
     Raises:
         ArgumentError: If `flatten` is False and there is no `axis`.
@@ -6021,7 +6048,7 @@ def unique(
     """
 
 def unlink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """The same array, through which no gradient flows: `y = x`. Shares memory with its input.
+    """The same array without a gradient: `y = x`. Shares memory with its input.
 
     Args:
         x: Input of any shape.
@@ -6037,12 +6064,12 @@ def unpooling(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Each element repeated over a window along the last axes: the reverse of a pooling.
+    """Repeats each element over a window along the last axes: the reverse of a pooling.
 
     Args:
         x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
         kernel: Size of the windows along each spatial axis.
-        channel_last: The last axis is that of the channels and is not repeated.
+        channel_last: The last axis is the channels and is not repeated.
 
     Returns:
         Array of the shape of `x`, each spatial axis being `kernel` times as long.
@@ -6076,19 +6103,18 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
     """
 
 def warp_by_flow(data: T, flow: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
-    """Images looked up, for each element, at a place nearby, between its neighbours; outside of the image stands the
-    element at its border.
+    """Samples images at displaced positions, with linear interpolation. Outside of the image, its border is repeated.
 
     Args:
         data: Images, shape (n, channels, height, width).
-        flow: How far the place is from the element, in elements, shape (n, 2, height, width): along the width, and along
-            the height.
+        flow: Displacement of each element in pixels, shape (n, 2, height, width): along the width, then along the
+            height.
 
     Returns:
         Array of the shape of `data`.
 
     Raises:
-        ShapeError: If the shapes do not go together.
+        ShapeError: If the shapes do not fit together.
     """
 
 def warp_by_grid(
@@ -6101,25 +6127,25 @@ def warp_by_grid(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Images looked up at the places of a grid.
+    """Samples images at the positions of a grid.
 
     Args:
         x: Images, shape (n, channels, height, width) or (n, channels, depth, height, width); (n, ..., channels) if
             `channel_last`.
-        grid: Places, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x, which goes along
-            the width, y and z, from -1 to 1.
-        mode: `linear`, between the neighbours of a place, or `nearest`.
-        padding_mode: What is outside of the image: `zero`, zeros; `repeat`, the element at its border; `reflect`, the
-            image reflected there.
-        align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
-            elements are in the middle of their share of it.
+        grid: Positions, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x (along
+            the width), y and z, from -1 to 1.
+        mode: `linear`, which interpolates between neighbours, or `nearest`.
+        padding_mode: The values outside of the image: `zero`, zeros; `repeat`, the element at the border;
+            `reflect`, the mirror image.
+        align_corners: The first and last elements of an axis are at -1 and 1. If off, the outer edges of these
+            elements are.
         channel_last: The channels are the last axis of `x` and of the output.
 
     Returns:
-        Array of shape (n, channels, height_out, width_out), and so on.
+        Array of shape (n, channels, height_out, width_out), or as `x` and `grid` have their axes.
 
     Raises:
-        ShapeError: If the shapes do not go together.
+        ShapeError: If the shapes do not fit together.
         ArgumentError: If a mode is unknown.
 
     Source:
@@ -6139,7 +6165,7 @@ def weight_normalization(
     Args:
         w: Weight of any shape.
         g: Scale, of shape (n,) for the length n of `w` along `dim`.
-        dim: Axis that is not summed over: that of the output maps.
+        dim: Axis of the output maps, which the norm does not sum over.
         eps: Added to the sum of squares.
 
     Returns:
@@ -6168,7 +6194,7 @@ def weight_standardization(
     Args:
         w: Weight of any shape.
         channel_axis: Axis of the output maps: 0 for a convolution, 1 for an affine layer.
-        eps: Added to the variance, zero or more.
+        eps: Added to the variance, not negative.
         output_stat: Return the statistics too.
 
     Returns:
@@ -6211,12 +6237,12 @@ def where(
     n_outputs: int = -1,
     outputs: Sequence[NdArray | None] | None = None,
 ) -> T:
-    """Choice, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
+    """Selection, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
 
     Args:
-        condition: Input that chooses. Its shape is that of the other inputs, or the leading part of it.
-        x_true: What is taken where `condition` is not zero.
-        x_false: What is taken elsewhere, of the shape of `x_true`.
+        condition: The condition. Its shape is the shape of the other inputs, or a prefix of it.
+        x_true: The values where `condition` is not zero.
+        x_false: The values elsewhere, of the shape of `x_true`.
 
     Returns:
         Array of the shape of `x_true`.

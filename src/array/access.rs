@@ -55,6 +55,7 @@ impl Storage {
         self.at(dtype, Access::Read).or_else(|| self.found_elsewhere(dtype))
     }
 
+    /// The elements in borrowed memory of type `dtype`, whose address is not published.
     #[cold]
     fn found_elsewhere(&self, dtype: DType) -> Option<*mut u8> {
         let state = self.lock();
@@ -64,6 +65,7 @@ impl Storage {
         }
     }
 
+    /// Slow path of [`Storage::access`]: allocates, converts or moves elements as `access` needs.
     #[cold]
     fn make_ready(&self, dtype: DType, access: Access) -> Result<*mut u8> {
         if let Some((parent, offset)) = &self.parent {

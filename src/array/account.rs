@@ -26,7 +26,7 @@ pub(super) enum Payer {
 
 /// Bytes charged to no account, counted since the first account was opened.
 static SHARED: AtomicIsize = AtomicIsize::new(0);
-/// Flags that every allocation tests at once. Zero in ordinary programs.
+/// Flags that every allocation tests together. Zero in ordinary programs.
 static LOOK: AtomicU8 = AtomicU8::new(0);
 /// Flag: at least one account exists.
 const ACCOUNTS: u8 = 1;
@@ -65,6 +65,7 @@ impl Payer {
         Some(account.map_or(Self::Everybody, Self::One))
     }
 
+    /// Adds bytes to the account.
     #[inline]
     pub(super) fn add(&self, bytes: isize) {
         match self {
@@ -121,8 +122,8 @@ impl Account {
         Paying { before: pay_from(Some(Arc::clone(self))), thread: PhantomData }
     }
 
-    /// Bytes of all live buffers, without those charged to other accounts and those that wait only for runs of other
-    /// threads.
+    /// Bytes of all live buffers. Excludes buffers charged to other accounts, and buffers that only runs of other
+    /// threads delay.
     pub(crate) fn seen(&self) -> usize {
         let mut closed = CLOSED.lock();
         closed.retain(|account| account.0.load(SeqCst) != 0);

@@ -220,7 +220,7 @@ fn guard_forks() {
     fork::around(before, after, after);
 }
 
-/// Returns a block of at least `size` bytes, of which `bytes` count as live. None if memory is exhausted.
+/// Returns a block of at least `size` bytes and counts `bytes` of it as live. None if memory is exhausted.
 #[inline]
 pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
     if IS_KEPT && size <= LARGEST_SMALL {

@@ -81,9 +81,9 @@ impl Storage {
         Ok(())
     }
 
-    /// Moves the memory to `to`, which has none, and leaves this storage cleared by the engine. `to` then holds the
-    /// old elements, to be overwritten. Returns false and changes nothing if one is part of another storage, if a
-    /// Python variable or a view may read the elements, or if the lengths differ.
+    /// Moves the memory to `to`, which has none, and leaves this storage cleared by the engine. `to` then holds the old
+    /// elements, to be overwritten. Returns false and changes nothing if a storage is part of another one or the
+    /// lengths differ. The same holds if a Python variable or a view may read the elements.
     pub(crate) fn hand_over(&self, to: &Self, dtype: DType) -> bool {
         let unseen = self.users() == 0 && to.users() == 0;
         if std::ptr::eq(self, to) || !unseen || to.holds_memory() || self.dtype() != Some(dtype) {

@@ -31,7 +31,7 @@ impl<'a> Place<'a> {
         Self { at, dtype: T::DTYPE, n: values.len(), _held: None, of: PhantomData }
     }
 
-    /// Overwrites the first `n` elements with those of `from`.
+    /// Overwrites the first `n` elements with the first `n` elements of `from`.
     fn copy_from(&self, from: &Self, n: usize) {
         assert!(n <= self.n && n <= from.n, "elements that are not there");
         if self.at != from.at {
@@ -42,7 +42,7 @@ impl<'a> Place<'a> {
 }
 
 impl Storage {
-    /// Overwrites its first `n` elements with those of another storage, both as `dtype`.
+    /// Overwrites its first `n` elements with the first `n` elements of another storage, both as `dtype`.
     ///
     /// # Errors
     /// As [`Storage::access`].

@@ -76,7 +76,7 @@ impl DType {
         !self.is_float() && !matches!(self, Self::Bool)
     }
 
-    /// Whether it holds real numbers.
+    /// True if it holds real numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
     }
@@ -149,8 +149,9 @@ impl From<bool> for Truth {
     }
 }
 
-/// A number that is rounded once more, to 16 bits: between two numbers it becomes the odd one, so that it is at no new tie. The
-/// conversion of `half` does not see the lower half of an `f64`.
+/// Rounds an `f64` to `f32` so that a second rounding, to 16 bits, is exact: an inexact value becomes the neighbour
+/// with an odd mantissa (round to odd), which creates no new tie. Needed because `half` ignores the lower half of an
+/// `f64`.
 #[inline(always)]
 fn to_odd(v: f64) -> f32 {
     let near = v as f32;
@@ -163,7 +164,8 @@ fn to_odd(v: f64) -> f32 {
 }
 
 elements! {
-    Truth = Bool, |v| (v != 0.0).into(), |v: Truth| f64::from(u8::from(v.is())), |v: Truth| v.is().into(), |v| (v != 0).into();
+    Truth = Bool, |v| (v != 0.0).into(), |v: Truth| f64::from(u8::from(v.is())), |v: Truth| v.is().into(),
+        |v| (v != 0).into();
     i8 = I8, |v| v as Self, f64::from, i64::from, |v| v as Self;
     u8 = U8, |v| v as Self, f64::from, i64::from, |v| v as Self;
     i16 = I16, |v| v as Self, f64::from, i64::from, |v| v as Self;
@@ -172,8 +174,10 @@ elements! {
     u32 = U32, |v| v as Self, f64::from, i64::from, |v| v as Self;
     i64 = I64, |v| v as Self, |v| v as f64, |v| v, |v| v;
     u64 = U64, |v| v as Self, |v| v as f64, |v| v as i64, |v| v as Self;
-    f16 = F16, |v| f16::from_f32(to_odd(v)), f16::to_f64, |v: f16| v.to_f64() as i64, |v| f16::from_f32(to_odd(v as f64));
-    bf16 = BF16, |v| bf16::from_f32(to_odd(v)), bf16::to_f64, |v: bf16| v.to_f64() as i64, |v| bf16::from_f32(to_odd(v as f64));
+    f16 = F16, |v| f16::from_f32(to_odd(v)), f16::to_f64, |v: f16| v.to_f64() as i64,
+        |v| f16::from_f32(to_odd(v as f64));
+    bf16 = BF16, |v| bf16::from_f32(to_odd(v)), bf16::to_f64, |v: bf16| v.to_f64() as i64,
+        |v| bf16::from_f32(to_odd(v as f64));
     f32 = F32, |v| v as Self, f64::from, |v| v as i64, |v| v as Self;
     f64 = F64, |v| v, |v| v, |v| v as i64, |v| v as Self;
 }

@@ -1,12 +1,12 @@
-//! Handlers around a fork of the process. A child has one thread and copies of everything the other threads were
-//! changing, so locks are held during the fork and per-thread counts are repaired.
+//! Handlers around a fork of the process. A child has one thread, and copies of data that other threads were changing.
+//! So locks are held during the fork, and per-thread counts are repaired after it.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::thread::LocalKey;
 
-/// The guard of a lock that a thread holds over a fork. A thread-local of this type has no destructor to register, for which
-/// the C library may lack the memory.
+/// The guard of a lock that a thread holds during a fork. A thread-local of this type has no destructor: registering
+/// one could fail for lack of memory.
 pub(crate) type HeldGuard<T> = Option<ManuallyDrop<T>>;
 
 /// Holds a lock until [`release`].
@@ -14,13 +14,13 @@ pub(crate) fn hold<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>, guar
     held.set(Some(ManuallyDrop::new(guard)));
 }
 
-/// The guard that this thread holds.
+/// Takes the guard that this thread holds.
 pub(crate) fn release<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>) -> Option<T> {
     held.take().map(ManuallyDrop::into_inner)
 }
 
-/// Called before each fork from now on, after it in the parent, and after it in the child. Handlers that were set later are
-/// called first before the fork, and last after it: those of a lock that is taken first are set last.
+/// Registers handlers that run before each fork, after it in the parent, and after it in the child. Before a fork,
+/// handlers run in reverse order of registration. So the lock that is taken first must be registered last.
 #[cfg(unix)]
 pub(crate) fn around(before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     // SAFETY: the handlers are functions that live as long as the process. If registration fails, forks go unguarded.

@@ -16,8 +16,10 @@ const NEVER: u64 = 0;
 pub(crate) struct Calm(u64);
 
 impl Calm {
+    /// A moment that no longer lasts.
     pub(crate) const NEVER: Self = Self(NEVER);
 
+    /// The current moment.
     pub(crate) fn now() -> Self {
         Self(DISTURBED.load(Ordering::Acquire))
     }

@@ -53,8 +53,8 @@ pub(crate) use workspace::{OwnedBlock, Workspace};
 
 /// Makes what a thread needs for buffers before its first task, so that tasks of a warm step allocate nothing.
 ///
-/// Registers all thread-locals of this layer that have destructors. The C library aborts the process if it has no memory to
-/// register one, so this must not wait for a first use that may come when memory is short.
+/// Registers all thread-locals of this layer that have destructors. The C library aborts the process if it has no
+/// memory to register one. So they are registered early, while memory is available.
 pub(crate) fn begin_thread() {
     allocator::begin_thread();
 }
@@ -64,7 +64,8 @@ fn begin_thread_locals() {
     workspace::begin_thread();
     account::begin_thread();
     reclaim::begin_thread();
-    // A thread that waits for a lock has a thread-local of `parking_lot`. This registers it and returns: nothing is waited for.
+    // `parking_lot` has a thread-local for threads that wait for a lock. This call registers it and returns without
+    // waiting.
     let (key, token) = (begin_thread_locals as fn() as usize, parking_lot_core::DEFAULT_PARK_TOKEN);
     // SAFETY: nothing else parks at the address of this function, and no closure panics or parks.
     unsafe { parking_lot_core::park(key, || false, || {}, |_, _| {}, token, None) };

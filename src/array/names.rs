@@ -2,11 +2,11 @@
 //!
 //! Derived data (a cast, a packed weight) is valid as long as the fingerprint stays the same. Other threads may write
 //! at any time, so fingerprints follow a protocol. A writer removes the fingerprint before its first element
-//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a new one). A
+//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::set_content`] with a new one). A
 //! reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
-//! write is therefore gone when the write ends, and data derived from half-written values is never found again.
-//! Memory is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint
-//! exists while a view lives, and each view changes it ([`Storage::lasting_name`]).
+//! write is therefore gone when the write ends, and data derived from half-written values is never found again. Memory
+//! is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint exists while
+//! a view lives, and each view changes it ([`Storage::lasting_name`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,6 +56,7 @@ impl Storage {
         }
     }
 
+    /// Removes the fingerprint.
     #[inline(always)]
     pub(super) fn unname(&self) {
         self.content.store(UNNAMED, Ordering::Release);
@@ -70,6 +71,7 @@ impl Storage {
         }
     }
 
+    /// Assigns a new fingerprint.
     #[cold]
     fn name_content(&self) -> u64 {
         static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);

@@ -75,8 +75,8 @@ impl FreeSpans {
         }
     }
 
-    /// Gives memory back to the system, the longest span first, until `bytes` are gone; how many were. The ends of a span that
-    /// share a page of the system with other memory stay.
+    /// Returns memory to the system, longest span first, until `bytes` are returned. Returns the number of bytes. Ends
+    /// of a span that share a system page with other memory stay.
     pub(super) fn unmap(&mut self, bytes: usize) -> usize {
         self.unmap_pages(bytes, system::page(), |block| {
             // SAFETY: it is whole pages of what the system gave, and all of a mapping where that is asked for.

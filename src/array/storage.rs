@@ -58,7 +58,7 @@ impl Head {
 pub(super) struct Cast {
     pub(super) dtype: DType,
     pub(super) buffer: Buffer,
-    /// [`Storage::saved`] before the conversion, or [`STALE`] if the copy may be outdated.
+    /// [`Storage::saved`] before the conversion, or [`STALE`](super::names::STALE) if the copy may be outdated.
     pub(super) of: u64,
 }
 
@@ -293,6 +293,7 @@ impl Storage {
         users.store((i64::from(users.load(Ordering::Relaxed)) + n) as u32, Ordering::Relaxed);
     }
 
+    /// The whole storage that these elements are part of.
     #[inline(always)]
     pub(super) fn root(&self) -> &Self {
         let mut at = self;

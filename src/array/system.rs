@@ -10,10 +10,10 @@ use super::block::{ALIGN, MemoryBlock};
 pub(super) const HUGE: usize = 2 << 20;
 /// The granularity of free memory. The pages of the system may be longer: see [`page`].
 pub(super) const PAGE: usize = 4 << 10;
-/// Whether any pages go back to the system, also some of a mapping, or of two that lie side by side.
+/// True if any range of pages can be returned to the system, also part of a mapping or a range over two adjacent ones.
 pub(super) const TAKES_PARTS: bool = cfg!(all(unix, not(feature = "system-allocator")));
 
-/// Bytes of a page of the system, a multiple of [`PAGE`]: often 16 or 64 KiB on 64-bit ARM. `munmap` rounds to whole ones.
+/// Bytes of a system page, a multiple of [`PAGE`]: often 16 or 64 KiB on 64-bit ARM. `munmap` rounds to whole pages.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) fn page() -> usize {
     static BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -28,13 +28,14 @@ pub(super) fn page() -> usize {
     bytes
 }
 
-/// As above, where mappings are not the system's: they go back as wholes.
+/// As above, for memory that does not come from `mmap`: blocks are returned as a whole.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) fn page() -> usize {
     PAGE
 }
 
-/// Pages wherever the system likes; mappings that follow each other lie side by side mostly. `None`: no more memory.
+/// Maps pages at an address that the system chooses. Successive mappings are mostly adjacent. None if memory is
+/// exhausted.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 fn pages(length: usize) -> Option<*mut u8> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -43,31 +44,31 @@ fn pages(length: usize) -> Option<*mut u8> {
     (start != libc::MAP_FAILED).then(|| start.cast())
 }
 
-/// True if the system would give so many bytes of addresses now.
+/// True if the system has `bytes` bytes of address space left.
 #[cfg(unix)]
 pub(crate) fn has_addresses(bytes: usize) -> bool {
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh private mapping, which goes at once and which nothing reads.
+    // SAFETY: a fresh private mapping, unmapped immediately and never read.
     unsafe {
         let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, kind, -1, 0);
         start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
     }
 }
 
-/// As above, where that is not known.
+/// As above, on systems that do not tell.
 #[cfg(not(unix))]
 pub(crate) fn has_addresses(_bytes: usize) -> bool {
     true
 }
 
-/// A block of `size` bytes; at a multiple of [`HUGE`] if there are that many. `None`: no more memory.
+/// Maps a block of `size` bytes, aligned to [`HUGE`] if it is at least that large. None if memory is exhausted.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     let size = size.max(ALIGN);
     let length = size.checked_next_multiple_of(page())?;
     let mut block = pages(length)?;
     let lead = block.align_offset(HUGE);
-    // SAFETY: what is unmapped is the whole of a fresh mapping, or the part before and after the aligned block.
+    // SAFETY: it unmaps a whole fresh mapping, or the part before and after the aligned block.
     unsafe {
         if size >= HUGE && lead > 0 {
             libc::munmap(block.cast(), length);
@@ -90,15 +91,16 @@ pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     }
 }
 
-/// Gives a block back to the system, or returns it if the system refuses: a process has a limit of mappings, and a hole makes
-/// two of one.
+/// Returns a block to the system. If the system refuses, the caller gets the block: a hole splits a mapping, and the
+/// number of mappings of a process is limited.
 ///
 /// # Safety
-/// It is what `map` made, or whole pages of the system of that if it [`TAKES_PARTS`].
+/// The block came from `map` or, if [`TAKES_PARTS`], consists of whole system pages of such blocks.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) unsafe fn unmap(block: MemoryBlock) -> Option<MemoryBlock> {
     let (start, size) = block.into_parts();
-    // SAFETY: the caller's promise, and nothing else leads to it. A block that stays is the only way to its memory again.
+    // SAFETY: guaranteed by the caller, and no other pointer to it exists. A refused block stays valid and is the only
+    // owner.
     unsafe {
         let refused = libc::munmap(start.as_ptr().cast(), size) != 0;
         refused.then(|| MemoryBlock::new(start, size))
@@ -110,7 +112,7 @@ fn layout(size: usize) -> Option<std::alloc::Layout> {
     std::alloc::Layout::from_size_align(size, ALIGN).ok()
 }
 
-/// As above, where there are no mappings to be had, or a tool is to see where each ends.
+/// As above, on systems without `mmap`, or for tools that check the bounds of each allocation.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     let size = size.max(ALIGN);
@@ -126,7 +128,7 @@ pub(super) fn map(size: usize) -> Option<MemoryBlock> {
 pub(super) unsafe fn unmap(block: MemoryBlock) -> Option<MemoryBlock> {
     let (start, size) = block.into_parts();
     if let Some(layout) = layout(size) {
-        // SAFETY: it is what `map` made with this layout, and nothing else leads to it.
+        // SAFETY: it came from `map` with this layout, and no other pointer to it exists.
         unsafe { std::alloc::dealloc(start.as_ptr(), layout) };
     }
     None

@@ -1,23 +1,23 @@
-//! Elements that have to be whole numbers: where there is one that is none.
+//! Search for elements that are not valid as integers.
 
 use super::dtype::with_element;
 use super::{Access, DType, Element, Storage};
 use crate::Result;
 
-/// Elements that are looked at together.
+/// Elements that are tested together.
 const GROUP: usize = 1 << 10;
 
-/// Whether `v` is whole and of ordinary size, without a branch.
+/// True if `v` is whole and of ordinary size. Without a branch.
 #[inline(always)]
 fn is_small_and_whole(v: f64) -> bool {
-    /// Adding this leaves a number rounded to a whole one.
+    /// Adding this rounds a number to a whole one.
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    /// Numbers below this are rounded by it.
+    /// Numbers below this are rounded exactly by it.
     const SMALL: f64 = 2_251_799_813_685_248.0;
     ((v + ROUND) - ROUND == v) & (v.abs() < SMALL)
 }
 
-/// The number up to which `dtype` holds every integer: from there on it may hold a rounded one.
+/// The number below which `dtype` represents every integer exactly. From there on, a value may be a rounded integer.
 pub(crate) const fn exact_below(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2048.0,
@@ -28,24 +28,24 @@ pub(crate) const fn exact_below(dtype: DType) -> f64 {
     }
 }
 
-/// What numbers are looked for.
+/// The kind of numbers to look for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Odd {
     /// Infinity, NaN, fractions, and numbers from [`exact_below`] of the type on, which may be rounded integers.
     NotExact,
-    /// As `NotFinite`, and numbers from [`exact_below`] of the type on.
+    /// Like `NotFinite`, plus numbers from [`exact_below`] of the type on.
     NotExactOnceTruncated,
     /// Infinity and NaN.
     NotFinite,
     /// NaN.
     Nan,
-    /// What `u8` does not hold.
+    /// Numbers outside the range of `u8`.
     NotUint8,
-    /// What `i8` does not hold.
+    /// Numbers outside the range of `i8`.
     NotInt8,
 }
 
-/// The first of the numbers that is odd.
+/// The index and value of the first odd number.
 fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
     let bounds = match what {
         Odd::NotUint8 => 0.0..=255.0,
@@ -72,7 +72,7 @@ fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
 }
 
 impl Storage {
-    /// Place and value of the first element that is odd; whole numbers are looked at only for what 8 bits do not hold.
+    /// Index and value of the first odd element. Arrays of integers are searched only for numbers outside of 8 bits.
     ///
     /// # Errors
     /// As [`Storage::access`].
@@ -81,7 +81,7 @@ impl Storage {
         let Some(dtype) = self.dtype().filter(is_looked_at) else { return Ok(None) };
         let (_held, at) = self.pin(dtype, Access::Read)?;
         Ok(with_element!(dtype, T => {
-            // SAFETY: there are that many elements of the type, and they stay while they are held.
+            // SAFETY: the storage has that many elements of the type, and they stay while the lock is held.
             first_odd(unsafe { std::slice::from_raw_parts(at.cast::<T>(), self.len) }, what)
         }))
     }

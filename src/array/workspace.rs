@@ -1,9 +1,9 @@
-//! Scratch memory for kernels, cached by thread between calls: packed matrices, partial sums, image strips. Knows
+//! Scratch memory for kernels, cached by thread between calls: packed matrices, partial sums, packed images. Knows
 //! bytes and threads, not kernels.
 //!
-//! Each thread owns a shelf of blocks and takes the first free one, so nested calls get different blocks and equal
-//! calls find the same blocks again. Any thread may free a block that is not in use. Shelves are never freed. The
-//! shelf of a thread that ended goes to the next new thread.
+//! Each thread owns a shelf of blocks and takes the first free one. So nested calls get different blocks, and equal
+//! calls get the same blocks again. Any thread may free a block that is not in use. Shelves are never freed. The shelf
+//! of a thread that ended goes to the next new thread.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -18,10 +18,12 @@ const DEPTH: usize = 6;
 /// Largest block that a thread caches, in bytes. Larger ones are freed after each call, so that arrays can use the
 /// memory.
 const KEEP: usize = 256 << 10;
-/// Largest small block, in bytes. Small blocks have slots of their own, so that short lists do not occupy slots of
-/// large blocks. `LEAST` is the smallest size, and the last constant the number of slots.
+/// Largest small block, in bytes. Small blocks have their own slots, so that short lists do not occupy slots of large
+/// blocks.
 const SMALL: usize = 8 << 10;
+/// Smallest block, in bytes.
 const LEAST: usize = 512;
+/// Number of slots for small blocks.
 const SMALL_DEPTH: usize = 16;
 
 /// A slot for a block, locked while the block is in use. No thread waits for it.
@@ -32,6 +34,7 @@ fn allocate(bytes: usize) -> Option<OwnedBlock> {
     if account::is_short() { None } else { OwnedBlock::new(bytes).ok() }
 }
 
+/// The cached blocks of one thread.
 struct Shelf {
     owned: AtomicBool,
     slots: [Slot; DEPTH],
@@ -42,6 +45,7 @@ struct Shelf {
 /// All shelves, as an append-only list: a lock could be held by another thread when the process forks.
 static SHELVES: AtomicPtr<Shelf> = AtomicPtr::new(std::ptr::null_mut());
 
+/// All shelves.
 fn shelves() -> impl Iterator<Item = &'static Shelf> {
     let at = |shelf: &AtomicPtr<Shelf>| {
         // SAFETY: shelves are leaked.

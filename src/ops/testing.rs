@@ -1,5 +1,5 @@
-//! Proves an operation without a graph: kernels against differences, the graph-form gradient against the kernel, and
-//! each mask of what a gradient reads by filling the rest with NaN.
+//! Tests of an operation without a graph. The kernel is compared with finite differences, and the formula of the
+//! gradient with the kernel. Declared reads of gradients are checked by filling everything else with NaN.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::array::{DType, Shape};
 use crate::ops::contract::symbol::{Builder, build};
 use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
 
-/// A float64 array (whole numbers where the operation reads or writes indices).
+/// A float64 array. It holds whole numbers if the operation reads or writes indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     pub(crate) shape: Shape,
@@ -22,7 +22,7 @@ impl Tensor {
         Self { shape, data: data.to_vec() }
     }
 
-    /// Values that differ from each other and stay away from kinks at whole numbers.
+    /// Sample values that are distinct and not close to whole numbers, where functions may have kinks.
     pub(crate) fn sample<const N: usize>(shape: [usize; N], seed: u64) -> Self {
         let shape = Shape::from(shape);
         let mut z = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -36,6 +36,7 @@ impl Tensor {
     }
 }
 
+/// The values as whole numbers.
 fn index(values: &[f64]) -> Vec<i64> {
     values.iter().map(|v| *v as i64).collect()
 }
@@ -53,6 +54,7 @@ impl Bytes {
             Self::Whole(v) => v.as_mut_ptr().cast(),
         }
     }
+    /// The elements as `f64`.
     fn real(self) -> Vec<f64> {
         match self {
             Self::Real(v) => v,
@@ -61,6 +63,7 @@ impl Bytes {
     }
 }
 
+/// The inputs in the types that the kernel reads.
 fn inputs(op: &Op, x: &[Tensor]) -> Vec<Bytes> {
     let as_kind = |(i, x): (usize, &Tensor)| match op.kind(i) {
         Kind::index => Bytes::Whole(index(&x.data)),
@@ -69,6 +72,7 @@ fn inputs(op: &Op, x: &[Tensor]) -> Vec<Bytes> {
     x.iter().enumerate().map(as_kind).collect()
 }
 
+/// Memory for output `o`, filled with NaN or an invalid number.
 fn output(op: &Op, o: usize, n: usize) -> Bytes {
     match op.output(o) {
         Some(DType::I64) => Bytes::Whole(vec![i64::MIN; n]),
@@ -89,14 +93,14 @@ pub(crate) fn forward(op: &Op, x: &[Tensor], state: &mut State, recompute: bool)
     let xm: Vec<_> = xb.iter_mut().zip(x).map(|(b, x)| Memory { ptr: b.ptr(), shape: &x.shape }).collect();
     let ym: Vec<_> = yb.iter_mut().zip(&shapes).map(|(b, s)| Memory { ptr: b.ptr(), shape: s }).collect();
     let call = Call { recompute, ..Call::new(&xm, &ym, state, true) };
-    // SAFETY: the arrays were made for this operation, of the shapes that it names.
+    // SAFETY: the arrays were made for this operation and have its shapes.
     unsafe { op.forward(call) }?;
     Ok(shapes.iter().zip(yb).map(|(s, b)| Tensor { shape: s.clone(), data: b.real() }).collect())
 }
 
-/// Runs the backward kernel in float64 for the inputs that are `wanted`, adding to `base`.
+/// Runs the backward kernel in float64 for the `wanted` inputs, adding to `base`.
 ///
-/// What `reads` does not name is NaN (a wild index for whole numbers).
+/// Values that `reads` does not name are NaN, or an invalid index for whole numbers.
 fn backward(
     op: &Op,
     x: &[Tensor],
@@ -139,12 +143,12 @@ fn backward(
         })
         .collect();
     let call = Call { gy: &gym, gx: &gxm, ..Call::new(&xm, &ym, state, true) };
-    // SAFETY: the arrays were made for this operation, of the shapes that it names.
+    // SAFETY: the arrays were made for this operation and have its shapes.
     unsafe { op.backward(call) }.expect("backward runs");
     gxb.into_iter().zip(wanted).map(|(g, w)| w.then_some(g)).collect()
 }
 
-/// Runs every function at once: symbols are arrays.
+/// A symbol context that runs every function immediately: its symbols are arrays.
 pub(crate) struct Eager(pub(crate) Vec<Tensor>);
 
 impl Builder for Eager {
@@ -210,6 +214,7 @@ fn gradient(
     all.into_iter().zip(wanted).map(|(g, w)| w.then(|| g.unwrap_or_default())).collect()
 }
 
+/// Checks that numbers agree within a tolerance. `what` names them in messages.
 #[track_caller]
 fn close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}: number of elements");
@@ -230,8 +235,8 @@ pub(crate) fn check_forward(op: &Op, x: &[Tensor], expected: &[Tensor]) {
     }
 }
 
-/// Checks every gradient of `op` at `x`: the kernel against differences, writing and adding, one input at a time and
-/// together; the graph form against the kernel; and that neither reads what it does not declare.
+/// Checks every gradient of `op` at `x`: the kernel against finite differences (writing and adding, one input at a time
+/// and together), the formula against the kernel, and the declared reads.
 ///
 /// `through` says for which inputs the derivative is the true one (straight-through gradients are not).
 #[track_caller]
@@ -256,7 +261,7 @@ pub(crate) fn check_gradient(op: &Op, x: &[Tensor], through: &[bool]) {
     let reads = (0..x.len()).filter(|i| all[*i]).fold(Reads::NOTHING, |r, i| r.or(op.facts().reads(i)));
     let together = op.facts().has_backward.then(|| backward(op, x, &y, &gy, &all, None, &mut state, reads));
     for i in (0..x.len()).filter(|i| all[*i]) {
-        // An input without a true derivative is not moved: a mask that changes may change shapes.
+        // An input without a true derivative is not perturbed: a changed mask may change shapes.
         let mut differences = vec![0.0; if through[i] { x[i].data.len() } else { 0 }];
         for (k, d) in differences.iter_mut().enumerate() {
             let at = |step: f64| {

@@ -1,4 +1,5 @@
-//! Plain arguments of methods, for `from_py_with`. What is refused is told here; which argument it was, pyo3 adds.
+//! Conversions of method arguments, for pyo3's `from_py_with`. An error says what was expected; pyo3 adds the name of
+//! the argument.
 
 use pyo3::PyClass;
 use pyo3::prelude::*;
@@ -9,13 +10,14 @@ use super::variable::Variable;
 use crate::Error;
 use crate::ops::contract::spec::integer;
 
+/// A TypeError that says what was expected and shows the object that was given.
 pub(super) fn refused(expected: &str, got: &Bound<'_, PyAny>) -> PyErr {
     Error::Type(format!("expected {expected}, got {}", shown(got))).into()
 }
 
-/// What Python shows of an object, not all of it where that is long.
+/// The `repr` of an object, cut to a readable length.
 pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
-    /// Letters.
+    /// Letters to show at most.
     const MOST: usize = 400;
     let text = object.repr().map_or_else(|_| "something else".into(), |repr| repr.to_string());
     match text.char_indices().nth(MOST) {
@@ -24,10 +26,11 @@ pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Items of an argument that is no list or tuple, at most: there may be no end to them.
+/// The most items taken from an iterable that is neither a list nor a tuple, because it may be endless.
 pub(super) const MOST: usize = 1 << 16;
 
-/// What `each` makes of the items of a list, a tuple, or another iterable of no more than [`MOST`] items.
+/// Calls `each` on the items of a list, a tuple, or another iterable of at most [`MOST`] items, and returns the
+/// results.
 pub(super) fn items<'py, T>(
     v: &Bound<'py, PyAny>,
     mut each: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
@@ -46,18 +49,18 @@ pub(super) fn items<'py, T>(
     Ok(found)
 }
 
-/// True or False, those of NumPy, 1 or 0.
+/// Reads a truth value: a Python or NumPy bool, or 0 or 1.
 pub(super) fn flag(v: &Bound<'_, PyAny>) -> PyResult<bool> {
     let number = || v.extract::<i64>().ok().filter(|i| matches!(i, 0 | 1)).map(|i| i == 1);
     v.extract().ok().or_else(number).ok_or_else(|| refused("True or False", v))
 }
 
-/// A `flag` or None.
+/// Reads a truth value or None.
 pub(super) fn some_flag(v: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     (!v.is_none()).then(|| flag(v)).transpose().map_err(|_| refused("True, False or None", v))
 }
 
-/// A list of `flag`s or None.
+/// Reads a list of truth values, or None.
 pub(super) fn some_flags(v: &Bound<'_, PyAny>) -> PyResult<Option<Vec<bool>>> {
     (!v.is_none())
         .then(|| items(v, |one| flag(&one)))
@@ -65,73 +68,73 @@ pub(super) fn some_flags(v: &Bound<'_, PyAny>) -> PyResult<Option<Vec<bool>>> {
         .map_err(|_| refused("a list of True and False, or None", v))
 }
 
-/// A list of True and False.
+/// Reads a list of truth values.
 pub(super) fn flags(v: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
     items(v, |one| flag(&one)).map_err(|_| refused("a list of True and False", v))
 }
 
-/// A dict.
+/// Reads a dict.
 pub(super) fn dict<'py>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     v.cast::<PyDict>().cloned().map_err(|_| refused("a dict", v))
 }
 
-/// A number, or an array of one.
+/// Reads a number, or an array of one number.
 pub(super) fn number(v: &Bound<'_, PyAny>) -> PyResult<f64> {
     let plain = v.is_instance_of::<PyFloat>() || !v.hasattr("item")?;
     let found = if plain { v.extract() } else { v.call_method0("item").and_then(|one| one.extract()) };
     found.map_err(|_| refused("a number", v))
 }
 
-/// A whole number.
+/// Reads a whole number.
 pub(super) fn whole(v: &Bound<'_, PyAny>) -> PyResult<i64> {
     v.extract().ok().or_else(|| whole_float(v)).ok_or_else(|| refused("a whole number", v))
 }
 
-/// The whole number that a float is, as `16 / 2`; none of other numbers.
+/// Returns the whole number equal to a float, as for `16 / 2`. None if there is none.
 pub(super) fn whole_float(v: &Bound<'_, PyAny>) -> Option<i64> {
     let ours = || v.is_instance_of::<NdArray>() || v.is_instance_of::<Variable>();
     let numpys = || v.getattr("ndim").and_then(|n| n.extract::<usize>()).is_ok_and(|n| n == 0) && !ours();
     if v.is_instance_of::<PyFloat>() || numpys() { v.extract().ok().and_then(integer) } else { None }
 }
 
-/// A place in a list, or a count.
+/// Reads an index or a count, which is not negative.
 pub(super) fn count(v: &Bound<'_, PyAny>) -> PyResult<usize> {
     length(v).ok_or_else(|| refused("a whole number of zero or more", v))
 }
 
-/// A whole number of zero or more, if it is one.
+/// Returns the length if the object is a whole number of zero or more.
 pub(super) fn length(v: &Bound<'_, PyAny>) -> Option<usize> {
     v.extract().ok().or_else(|| whole_float(v).and_then(|i| usize::try_from(i).ok()))
 }
 
-/// A number of bytes, or None for no limit.
+/// Reads a number of bytes, or None for no limit.
 pub(super) fn bytes(v: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     let refuse = |_| refused("a number of bytes of zero or more, or None", v);
     if v.is_none() { Ok(None) } else { v.extract().map(Some).map_err(refuse) }
 }
 
-/// A string.
+/// Reads a string.
 pub(super) fn text(v: &Bound<'_, PyAny>) -> PyResult<String> {
     v.extract().map_err(|_| refused("a string", v))
 }
 
-/// Several strings; one alone is not several of one letter.
+/// Reads several strings. One string is refused: it is not a list of letters.
 pub(super) fn texts(v: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if v.is_instance_of::<PyString>() { None } else { items(v, |one| one.extract()).ok() }
         .ok_or_else(|| refused("a list of strings", v))
 }
 
-/// A string or None.
+/// Reads a string or None.
 pub(super) fn some_text(v: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     (!v.is_none()).then(|| text(v)).transpose().map_err(|_| refused("a string or None", v))
 }
 
-/// An object of a class of ours.
+/// Reads an object of one of this library's classes.
 pub(super) fn object<'py, T: PyClass>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, T>> {
     v.cast::<T>().cloned().map_err(|_| refused(&format!("a {}", T::NAME), v))
 }
 
-/// Something to call.
+/// Reads a callable.
 pub(super) fn callable<'py>(v: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if v.is_callable() { Ok(v.clone()) } else { Err(refused("something to call", v)) }
 }

@@ -1,4 +1,5 @@
-//! `kinnor.autodiff`: the engine's door for Python, and hooks on gradients. Arguments were looked at in Python.
+//! `kinnor.autodiff`: entry points of differentiation for Python, and hooks on gradients. The Python side has checked
+//! the arguments.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -39,8 +40,9 @@ impl<'a, 'py> FromPyObject<'a, 'py> for EdgeArgument {
     }
 }
 
-/// Returns the gradients of `outputs` by `inputs`; where nothing is said of those that are not used, adds to leaves.
-/// Functions that were made before `since` are not gone through.
+/// Differentiates `outputs`. Returns the gradients by `inputs`, or adds them to leaves if `allow_unused` is None.
+///
+/// Ignores functions made before `since`.
 #[pyfunction]
 #[pyo3(signature = (outputs, seeds, inputs, retain_graph, create_graph, allow_unused, since = 0))]
 fn differentiate<'py>(
@@ -79,8 +81,10 @@ fn differentiate<'py>(
     found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
 }
 
-/// Adds the gradients of a variable of one element to leaves, from one on; false, nothing having been done, if it is none, requires
-/// no grad, or `retain_graph` is neither None nor a bool: then more has to be looked at.
+/// Backward run from a loss of one element, starting from a gradient of one: the fast path of `autodiff.backward`.
+///
+/// Returns false and does nothing unless `loss` is a variable of one element that requires grad, and `retain_graph` is
+/// None or a bool. The caller then takes the general path.
 #[pyfunction]
 fn backward_of_loss(
     py: Python<'_>,
@@ -109,7 +113,7 @@ fn backward_of_loss(
     Ok(true)
 }
 
-/// A function of the user's that is called with gradients, until it is removed.
+/// A user's function that is called with gradients, until it is removed.
 struct AutodiffCall {
     when: When,
     call: Mutex<Option<Py<PyAny>>>,
@@ -140,7 +144,7 @@ impl GradientHook for AutodiffCall {
     }
 }
 
-/// A registered hook, until it is removed.
+/// A registered hook, with a method to remove it.
 #[pyclass(frozen, module = "kinnor.autodiff", name = "HookHandle")]
 pub(super) struct Handle {
     hook: HookHandle,
@@ -149,7 +153,7 @@ pub(super) struct Handle {
 
 #[pymethods]
 impl Handle {
-    /// Removes the hook; a second time does nothing.
+    /// Removes the hook. A second call does nothing.
     fn remove(&self) {
         self.hook.remove();
         let call = self.call.call.lock().take();
@@ -166,7 +170,8 @@ impl Handle {
     }
 }
 
-/// Lets `call` be called with the gradient of a variable, or with the variable after its gradient was added to.
+/// Registers a hook: `call` receives the gradient of a variable or, depending on `when`, the variable after its
+/// gradient was added to.
 pub(super) fn register_hook(
     v: &Bound<'_, Variable>,
     when: When,
@@ -182,7 +187,7 @@ pub(super) fn register_hook(
     Ok(Handle { hook, call })
 }
 
-/// Visits what a variable keeps alive alone, for the garbage collector.
+/// Reports to the garbage collector the Python objects that only this variable keeps alive.
 pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
     let mut result = Ok(());
     v.visit_own_hooks(|hook| {
@@ -201,10 +206,12 @@ pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), P
     result
 }
 
-/// Whether the garbage collector looks at a variable. It need not look at one that has no hooks, and those are many.
+/// Turns tracking of a variable by Python's garbage collector on or off. Variables without hooks are untracked, which
+/// saves time.
 pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
     let object: *mut c_void = v.as_ptr().cast();
-    // SAFETY: the object is alive, its type takes part in garbage collection, and nobody else changes whether it does.
+    // SAFETY: the object is alive, its type supports garbage collection, and the attached thread alone changes its
+    // tracking.
     unsafe {
         if !on {
             ffi::PyObject_GC_UnTrack(object);
@@ -214,7 +221,7 @@ pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
     }
 }
 
-/// The line of the user's program that is running.
+/// The file and line of the user's program that is running.
 fn source_line() -> Option<String> {
     Python::try_attach(|py| {
         let line = py.import("kinnor.autodiff.anomaly")?.getattr("source_line")?.call0()?;
@@ -224,31 +231,31 @@ fn source_line() -> Option<String> {
     .flatten()
 }
 
-/// Number of variables that are alive, in graphs or in hands.
+/// Number of live variables, in graphs or held by Python.
 #[pyfunction]
 fn live_variables() -> usize {
     graph::live_variables()
 }
 
-/// Number of plans of runs that were made so far.
+/// Number of run plans made so far.
 #[pyfunction]
 fn plans_made() -> u64 {
     graph::plans_made()
 }
 
-/// Counts the functions that were made so far.
+/// Number of functions made so far.
 #[pyfunction]
 fn births() -> u64 {
     graph::births()
 }
 
-/// Whether a function that was made at `since` or later computes `v`.
+/// True if a function made at `since` or later, on the scale of `births`, computes `v`.
 #[pyfunction]
 fn is_born_since(v: &Bound<'_, Variable>, since: u64) -> bool {
     graph::is_born_since(&v.get().variable, since)
 }
 
-/// What functions read and made on this thread without a graph.
+/// A record of the variables that functions read and made on this thread while no graph was built.
 #[pyclass(frozen, module = "kinnor._core", name = "Notes")]
 struct Notes(Mutex<Option<graph::Notes>>);
 
@@ -259,25 +266,26 @@ impl Notes {
         Self(Mutex::new(Some(graph::Notes::default())))
     }
 
-    /// Exchanges them with those that this thread takes, which may be none.
+    /// Exchanges this record with the one that the thread writes to now, which may be none.
     fn swap(&self) {
         let mut own = self.0.lock();
         *own = graph::swap_notes(own.take());
     }
 
-    /// The variables that need a gradient and were read.
+    /// The variables that were read and need a gradient.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Variable>>> {
         let read = self.0.lock().as_ref().map(|notes| notes.read.clone()).unwrap_or_default();
         read.into_iter().map(|v| Variable::wrap(py, v)).collect()
     }
 
-    /// Whether a function made a variable meanwhile.
+    /// True if a function made `v` during the recording.
     fn has_made(&self, v: &Bound<'_, Variable>) -> bool {
         self.0.lock().as_ref().is_some_and(|notes| notes.has_made(&v.get().variable))
     }
 }
 
-/// The variables that need a gradient and that functions since then, up to `ends`, take from others, except `known`.
+/// The variables that need a gradient and enter the graph from outside: inputs of functions that were made since
+/// `since` and lead to `ends`, except `known`.
 #[pyfunction]
 fn taken_from_outside<'py>(
     py: Python<'py>,
@@ -307,7 +315,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 #[pymethods]
 impl Variable {
-    /// Whether gradients flow to it, as `need_grad`. Setting it is stricter: only leaves of floating-point numbers take it.
+    /// True if gradients flow to it, like `need_grad`. Only leaves of floating-point numbers accept an assignment.
     #[getter]
     fn requires_grad(&self) -> bool {
         self.variable.need_grad()
@@ -318,10 +326,10 @@ impl Variable {
         Ok(self.variable.set_requires_grad(requires_grad)?)
     }
 
-    /// Sets `requires_grad`, and returns this variable.
+    /// Sets `requires_grad` and returns this variable.
     ///
     /// Args:
-    ///     mode: Whether gradients flow to it.
+    ///     mode: True if gradients flow to it.
     ///
     /// Raises:
     ///     RuntimeError: If it holds no floating-point numbers, or a function computes it and `mode` is False.
@@ -334,49 +342,50 @@ impl Variable {
         Ok(slf)
     }
 
-    /// Whether nothing is differentiated through it: no function computes it from what requires grad.
+    /// True if it is a leaf: no function computes it from variables that require grad.
     #[getter]
     fn is_leaf(&self) -> bool {
         self.variable.is_leaf()
     }
 
-    /// The function that computes it, if it requires grad.
+    /// The function that computes it, or None if it does not require grad.
     #[getter]
     fn grad_fn(&self) -> Option<Function> {
         self.variable.parent().filter(|_| !self.variable.is_leaf()).map(Function::wrap)
     }
 
-    /// Lets `autodiff.backward` add to the gradient of this variable, which a function computes, as it does for leaves.
-    /// `Variable.backward` writes it in any case, and does not clear it then.
+    /// Makes `autodiff.backward` add to the gradient of this variable too, although a function computes it.
+    ///
+    /// `Variable.backward` always writes this gradient; after this call it does not clear it.
     ///
     /// Raises:
-    ///     RuntimeError: If it requires no grad.
+    ///     RuntimeError: If it does not require grad.
     fn retain_grad(&self) -> PyResult<()> {
         Ok(self.variable.retain_grad()?)
     }
 
-    /// Whether `retain_grad` was called on what a function computes.
+    /// True if `retain_grad` was called and a function computes it.
     #[getter]
     fn retains_grad(&self) -> bool {
         self.variable.retains_grad()
     }
 
-    /// Lets runs backward call a function with the gradient of this variable, once a run, after all contributions to it
-    /// were added up and before anything is done with it.
+    /// Registers a function to call with the gradient of this variable. It is called once in each backward run, when
+    /// all contributions have been added up and before the gradient is used.
     ///
     /// Args:
-    ///     hook: Takes the gradient, a Variable that it must not change, and returns None or what takes its place.
+    ///     hook: Takes the gradient, a Variable that it must not change. Returns None, or a gradient to use instead.
     ///
     /// Returns:
     ///     A handle whose `remove()` removes the hook.
     ///
     /// Raises:
-    ///     RuntimeError: If it requires no grad.
+    ///     RuntimeError: If it does not require grad.
     fn register_hook(slf: &Bound<'_, Self>, hook: &Bound<'_, PyAny>) -> PyResult<Handle> {
         register_hook(slf, When::Gradient, hook)
     }
 
-    /// Lets runs backward call a function with this leaf after its gradient was added to.
+    /// Registers a function to call with this leaf after a backward run has added to its gradient.
     ///
     /// Args:
     ///     hook: Takes the variable.
@@ -385,7 +394,7 @@ impl Variable {
     ///     A handle whose `remove()` removes the hook.
     ///
     /// Raises:
-    ///     RuntimeError: If it requires no grad, or a function computes it.
+    ///     RuntimeError: If it does not require grad, or a function computes it.
     fn register_post_accumulate_grad_hook(
         slf: &Bound<'_, Self>,
         hook: &Bound<'_, PyAny>,
@@ -393,20 +402,20 @@ impl Variable {
         register_hook(slf, When::Accumulated, hook)
     }
 
-    /// Whether a gradient was written since it was made, zeroed or set to None.
+    /// True if a gradient was written since the variable was made, or since its gradient was zeroed or set to None.
     #[getter]
     fn has_grad(&self) -> bool {
         self.variable.has_grad()
     }
 
-    /// Its gradient as a Variable on the same memory, or None if there is none. After a pass with `create_graph` it can
-    /// be differentiated.
+    /// Its gradient as a Variable that shares the memory, or None if there is none. After a pass with `create_graph` it
+    /// can be differentiated.
     #[getter]
     fn grad_variable<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Self>>> {
         self.variable.grad_variable().map(|g| Self::wrap(py, g)).transpose()
     }
 
-    /// A variable on the same data to which no gradients flow: as `get_unlinked_variable(need_grad=False)`.
+    /// A variable on the same data that takes no gradient, as `get_unlinked_variable(need_grad=False)`.
     fn detach<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.variable.unlinked(Some(false)))
     }

@@ -1,4 +1,5 @@
-//! Boxes that overlap no better one, of arrays as they lie. Knows arrays; knows nothing of how boxes are chosen.
+//! Non-maximum suppression of boxes, computed on the current values of arrays. Knows arrays; the choice of boxes is in
+//! `ops`.
 
 use pyo3::prelude::*;
 
@@ -10,15 +11,15 @@ use crate::array::DType;
 use crate::graph;
 use crate::ops::{ONNXNonMaxSuppression, chosen_boxes};
 
-/// What the function `onnx_non_max_suppression` gives for the numbers that two variables have now, as a NumPy array.
+/// Result of the function `onnx_non_max_suppression` for the current values of two variables, as a NumPy array.
 ///
 /// Args:
 ///     boxes: Boxes, shape (n, boxes, 4).
 ///     scores: Scores, shape (n, classes, boxes).
-///     center_point_box: As in the function; so the others.
-///     max_output_boxes_per_class: Likewise.
-///     iou_threshold: Likewise.
-///     score_threshold: Likewise.
+///     center_point_box: As in the function.
+///     max_output_boxes_per_class: As in the function.
+///     iou_threshold: As in the function.
+///     score_threshold: As in the function.
 ///
 /// Raises:
 ///     ShapeError: If the shapes do not fit.

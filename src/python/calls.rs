@@ -1,15 +1,15 @@
-//! Calls of users' code by the engine: hooks, callbacks, functions of their own.
+//! Calls of user code by the engine: hooks, callbacks and user-defined functions.
 //!
-//! An interpreter that ends takes its lock away from the threads that are left, for good. CPython before 3.14 does that by
-//! unwinding such a thread when it asks for the lock, which a program that is not written in C does not survive: the thread
-//! is made to wait instead, as it does from 3.14 on.
+//! A Python interpreter that is shutting down never gives its lock to the remaining threads again. Before 3.14, CPython
+//! unwinds a thread that asks for the lock, which crashes programs that are not written in C. Here such a thread waits
+//! forever instead, as it does in CPython 3.14 and later.
 
 use pyo3::prelude::*;
 
 use super::error::foreign;
 use crate::{Error, Result};
 
-/// Waits for ever when it is dropped by what is no panic.
+/// Guard that blocks its thread forever if it is dropped by CPython's unwinding, not by a panic.
 struct CallEnded;
 
 impl Drop for CallEnded {
@@ -20,10 +20,10 @@ impl Drop for CallEnded {
     }
 }
 
-/// Calls what may run code of the user's.
+/// Calls Python code, which may be the user's.
 ///
 /// # Errors
-/// Those of the user's code, and [`Error::Graph`] where there is no interpreter any more.
+/// Errors of that code, and [`Error::Graph`] if the interpreter is shutting down.
 pub(super) fn call<R>(code: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R> {
     let ended = CallEnded;
     let done = enter(code);
@@ -31,7 +31,7 @@ pub(super) fn call<R>(code: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R>
     done
 }
 
-/// A frame of its own: what unwinds it finds the caller's guard.
+/// Runs `code` in a stack frame below the guard's, so that unwinding reaches the guard in [`call`].
 #[inline(never)]
 fn enter<R>(code: impl FnOnce(Python<'_>) -> PyResult<R>) -> Result<R> {
     let ending = || Error::Graph("call of Python: expected an interpreter, got one that is ending".into());

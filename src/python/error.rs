@@ -1,4 +1,4 @@
-//! Maps the crate's error to Python exceptions: the only place that does.
+//! Maps the crate's errors to Python exceptions. No other file does.
 
 use pyo3::exceptions::{PyImportError, PyMemoryError, PyOSError};
 use pyo3::panic::PanicException;
@@ -8,10 +8,10 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::Error;
 
-/// The class of what a panic becomes.
+/// The exception class for panics.
 const INTERNAL: &str = "InternalError";
 
-/// Name, base classes and docstring of each class, bases before those that derive from them.
+/// Name, base classes and docstring of each exception class. Base classes come before classes derived from them.
 const CLASSES: [(&str, &[&str], &str); 17] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
@@ -44,9 +44,10 @@ const CLASSES: [(&str, &[&str], &str); 17] = [
     (INTERNAL, &["RuntimeError", "Error"], "A defect of Kinnor: please report it."),
 ];
 
+/// The created classes, in the order of [`CLASSES`].
 static TYPES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
 
-/// Makes the exceptions, which have several base classes each, and adds them to the module.
+/// Creates the exception classes and adds them to the module. Most have several base classes.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     if TYPES.get(py).is_some() {
@@ -80,8 +81,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     TYPES.set(py, types).map_err(|_| PyImportError::new_err("kinnor: expected to be imported once at a time"))
 }
 
-/// Makes one of our exceptions of the class that pyo3 raises for a panic, wherever in our methods it happens. (That class
-/// derives from `BaseException`, which `except Exception` does not catch.)
+/// Turns the class that pyo3 raises for a panic in any method into one of our exceptions, by changing its bases, name
+/// and text. (Otherwise it derives from `BaseException`, which `except Exception` does not catch.)
 fn of_panics<'py>(py: Python<'py>, bases: &Bound<'py, PyTuple>, doc: &str) -> PyResult<Bound<'py, PyType>> {
     let class = py.get_type::<PanicException>();
     class.setattr("__bases__", bases)?;
@@ -90,13 +91,14 @@ fn of_panics<'py>(py: Python<'py>, bases: &Bound<'py, PyTuple>, doc: &str) -> Py
     class.setattr("__module__", "kinnor")?;
     class.setattr("__doc__", doc)?;
     let text = Error::Internal(String::new()).to_string();
-    // One that passed through a user's code says it already. The function has globals of its own: as long as the class had
-    // hold of those of `__main__`, they were not cleared at the end, and files that a program left open not written.
+    // A panic that passed through user code has the prefix already. The lambda gets its own globals: a reference to the
+    // globals of `__main__` would keep them alive at exit, and open files would not be flushed.
     let code = c"lambda said: lambda e: (lambda t: t if t.startswith(said) else said + t)(', '.join(map(str, e.args)))";
     class.setattr("__str__", py.eval(code, Some(&PyDict::new(py)), None)?.call1((text,))?)?;
     Ok(class)
 }
 
+/// An exception of the class `name`.
 fn raise(py: Python<'_>, name: &str, text: String) -> PyErr {
     let at = CLASSES.iter().position(|(n, ..)| *n == name);
     match (TYPES.get(py), at) {
@@ -145,7 +147,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// An error of Python's on its way through the engine.
+/// Wraps a Python exception so that it passes through the engine unchanged.
 pub(super) fn foreign(e: PyErr) -> Error {
     Error::Foreign(Box::new(e))
 }

@@ -13,18 +13,18 @@ use crate::{Error, Result, graph};
 /// A function of a graph: an operation with its inputs and outputs.
 #[pyclass(frozen, subclass, weakref, module = "kinnor", name = "Function")]
 pub(super) struct Function {
-    /// None in an object of a derived class that Python made, which stands for nothing in a graph.
+    /// None for an object of a derived class that Python code constructed: it belongs to no graph.
     function: Option<graph::Function>,
 }
 
-/// What is known of a function whatever engine computes it: type name, arguments, tags.
+/// Attributes of a function that do not depend on the engine: type name, arguments, tags.
 #[pyclass(frozen, get_all, module = "kinnor", name = "FunctionInfo")]
 pub(super) struct Info {
     /// Name of the type: `LeakyReLU`.
     type_name: String,
     /// The constant arguments.
     args: Py<PyAny>,
-    /// Marks of the user's.
+    /// Tags set by the user.
     tags: Py<PyAny>,
 }
 
@@ -37,13 +37,14 @@ impl Function {
         self.function().cloned()
     }
 
+    /// The function, or an error if the object belongs to no graph.
     fn function(&self) -> Result<&graph::Function> {
         self.function.as_ref().ok_or_else(|| {
             Error::Graph("Function: expected a function of a graph, got an object of a derived class".into())
         })
     }
 
-    /// Refuses the number of an input or output that is not there.
+    /// Returns an error if there is no input or output number `i`.
     fn has(&self, what: &str, i: usize) -> PyResult<()> {
         let function = self.function()?;
         let n = if what == "input" { function.inputs().len() } else { function.outputs().len() };
@@ -54,13 +55,14 @@ impl Function {
         Err(Error::Index(text).into())
     }
 
-    /// As `has`, of an input and of another one or an output.
-    fn have(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
+    /// Like `has`, for input `i` and input or output number `n`.
+    fn has_both(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
         self.has("input", i)?;
         self.has(what, n)
     }
 }
 
+/// The graph's handles of variables.
 fn refs<'a>(list: &'a [Bound<'_, Variable>]) -> Vec<&'a graph::Variable> {
     list.iter().map(|v| &v.get().variable).collect()
 }
@@ -116,13 +118,13 @@ impl Function {
         Ok(dict)
     }
 
-    /// As `args`.
+    /// Same as `args`.
     #[getter]
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.args(py)
     }
 
-    /// Marks of the user's by key. Assign a dict of strings to change them.
+    /// The user's tags by key. Assign a dict of strings to change them.
     #[getter]
     fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -158,7 +160,7 @@ impl Function {
         Ok(self.function()?.rank())
     }
 
-    /// Whether gradients flow through it, as of its making or the last forward run.
+    /// True if gradients flow through it, as determined when it was made or by the last forward run.
     #[getter]
     fn need_grad(&self) -> Result<bool> {
         Ok(self.function()?.need_grad())
@@ -177,76 +179,77 @@ impl Function {
         Ok(self.function()?.outputs().len())
     }
 
-    /// Whether an output shares memory with input `i`: 0 no, 1 unmodified, 2 modified.
+    /// Memory sharing of an output with input `i`: 0 for none, 1 if the values stay, 2 if the function overwrites them.
     fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<u8> {
         self.has("input", i)?;
         Ok(self.function()?.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies)))
     }
 
-    /// The output that shares memory with input `i`.
+    /// The number of the output that shares memory with input `i`, or None.
     fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<Option<usize>> {
         self.has("input", i)?;
         Ok(self.function()?.alias(i).map(|alias| alias.output))
     }
 
-    /// Whether the gradient of input `i` reads the data of input `j`.
+    /// True if the gradient of input `i` reads the data of input `j`.
     fn grad_depends_input_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.have(i, "input", j)?;
+        self.has_both(i, "input", j)?;
         Ok(self.function()?.op().facts().reads(i).input(j))
     }
 
-    /// Whether the gradient of input `i` reads the data of output `o`.
+    /// True if the gradient of input `i` reads the data of output `o`.
     fn grad_depends_output_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.have(i, "output", o)?;
+        self.has_both(i, "output", o)?;
         Ok(self.function()?.op().facts().reads(i).output(o))
     }
 
-    /// As `grad_depends_input_data`, for the gradient as a graph.
+    /// Like `grad_depends_input_data`, for the gradient built as a graph.
     fn auto_grad_depends_input_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] j: usize,
     ) -> PyResult<bool> {
-        self.have(i, "input", j)?;
+        self.has_both(i, "input", j)?;
         Ok(self.function()?.op().facts().symbol_reads(i).input(j))
     }
 
-    /// As `grad_depends_output_data`, for the gradient as a graph.
+    /// Like `grad_depends_output_data`, for the gradient built as a graph.
     fn auto_grad_depends_output_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
         #[pyo3(from_py_with = count)] o: usize,
     ) -> PyResult<bool> {
-        self.have(i, "output", o)?;
+        self.has_both(i, "output", o)?;
         Ok(self.function()?.op().facts().symbol_reads(i).output(o))
     }
 
-    /// Whether recomputing output `o` repeats random numbers.
+    /// True if recomputing output `o` must repeat random numbers.
     fn need_setup_recompute(&self, #[pyo3(from_py_with = count)] o: usize) -> PyResult<bool> {
         self.has("output", o)?;
         Ok(self.function()?.op().facts().is_random)
     }
 
-    /// Says that the next forward run will be recomputed. (Every run is remembered; kept for NNabla programs.)
+    /// Announces that the next forward run will be recomputed. Does nothing: every run can be. Exists for NNabla
+    /// programs.
     fn setup_recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         variables("setup_recompute", inputs)?;
         variables("setup_recompute", outputs)?;
         Ok(())
     }
 
-    /// Chooses the inputs that a function of type AddN or MulN takes from now on. The others, and what computes them, do
-    /// not run and get no gradient. Run forward before the next backward run.
+    /// Selects the inputs that a function of type AddN or MulN reads from now on. The other inputs, and the functions
+    /// that compute only them, do not run and get no gradient. Run forward before the next backward run.
     ///
     /// Args:
-    ///     mask: For each input, whether the function takes it; one at least.
+    ///     mask: For each input, True if the function reads it. At least one must be True.
     ///
     /// Raises:
     ///     ValueError: If the function has another type, or the mask another length or no True.
@@ -255,7 +258,7 @@ impl Function {
         Ok(self.function()?.set_active_inputs(&mask)?)
     }
 
-    /// Gives outputs the shapes that the operation makes of the inputs.
+    /// Infers the shapes of the outputs from the shapes of the inputs, and sets them.
     fn setup(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         let (x, y) = (variables("setup", inputs)?, variables("setup", outputs)?);
         Ok(self.function()?.set_up_on(&refs(&x), &refs(&y))?)
@@ -267,18 +270,18 @@ impl Function {
         Ok(self.function()?.forward_on(&refs(&x), &refs(&y), false)?)
     }
 
-    /// Computes the outputs again: the same random numbers, no side effects.
+    /// Computes the outputs again, with the same random numbers and without side effects.
     fn recompute(&self, inputs: &Bound<'_, PyAny>, outputs: &Bound<'_, PyAny>) -> PyResult<()> {
         let (x, y) = (variables("recompute", inputs)?, variables("recompute", outputs)?);
         Ok(self.function()?.forward_on(&refs(&x), &refs(&y), true)?)
     }
 
-    /// Computes the gradients of the inputs from those of the outputs.
+    /// Computes the gradients of the inputs from the gradients of the outputs.
     ///
     /// Args:
     ///     inputs: The inputs.
     ///     outputs: The outputs.
-    ///     accum: For each input, whether to add to its gradient; True where it says nothing.
+    ///     accum: For each input, True to add to its gradient. Missing entries count as True.
     #[pyo3(signature = (inputs, outputs, accum = None))]
     fn backward(
         &self,
@@ -291,7 +294,7 @@ impl Function {
         Ok(self.function()?.backward_on(&refs(&x), &refs(&y), &accum)?)
     }
 
-    /// The same operation on other inputs.
+    /// Applies the same operation to other inputs.
     #[pyo3(signature = (*inputs, n_outputs = -1, auto_forward = None, outputs = None))]
     fn __call__<'py>(
         &self,
@@ -304,7 +307,7 @@ impl Function {
         let _ = (n_outputs, auto_forward);
         let x = variables("function", inputs.as_any())?;
         let (op, wanted) = (self.function()?.op(), self.function()?.inputs().len());
-        // The library's own operations count for themselves; some take any number.
+        // The library's own operations check the number of inputs themselves, and some accept any number.
         if op.on_arrays().is_some() && x.len() != wanted {
             let text = format!("{}: expected {wanted} inputs, got {}", op.type_name(), x.len());
             return Err(Error::Type(text).into());

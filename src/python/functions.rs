@@ -1,6 +1,6 @@
-//! Makes one Python function of each registry entry; this module is never edited for a new one.
+//! Creates one Python function for each registry entry. A new operation needs no change here.
 //!
-//! The functions are built-in methods in the fast calling convention; which entry one stands for is in its `self`.
+//! The functions are built-in methods with the fast calling convention. Their `self` holds the number of the entry.
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
@@ -21,15 +21,17 @@ use crate::{Error, graph};
 pub(super) struct Row {
     pub(super) entry: &'static Entry,
     pub(super) defaults: Vec<Option<Value>>,
-    /// The operation with every argument at its default, shared by all nodes.
+    /// The operation with all arguments at their defaults, shared by all nodes.
     pub(super) plain: Option<Op>,
     n_inputs: usize,
     has_list: bool,
     simple: bool,
 }
 
+/// The entries, made on first use.
 static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
 
+/// All registry entries, in order.
 pub(super) fn rows() -> &'static [Row] {
     ROWS.get_or_init(|| ops::registry().map(Row::new).collect())
 }
@@ -40,7 +42,7 @@ impl Row {
         let defaults: Vec<_> = spec.args.iter().map(|a| a.default.map(|d| d())).collect();
         let all: Option<Vec<Value>> = defaults.iter().cloned().collect();
         let plain = all.and_then(|values| entry.bind(&values, u64::MAX).ok());
-        // Nodes that draw do not share one: it may keep what it drew.
+        // Operations that draw random numbers are not shared, because an instance may save what it drew.
         let plain = plain.filter(|op| !op.facts().is_random).map(leak);
         let has_list = spec.inputs.last().is_some_and(|i| i.kind == Kind::list);
         let simple = spec.inputs.iter().all(|i| i.kind == Kind::float || i.kind.is_whole());
@@ -48,7 +50,7 @@ impl Row {
     }
 }
 
-/// An operation that lives as long as the process.
+/// Leaks an operation, so that it lives as long as the process.
 fn leak(op: Op) -> Op {
     match op {
         Op::Shared(op) => {
@@ -59,10 +61,10 @@ fn leak(op: Op) -> Op {
     }
 }
 
-/// Arguments that every function takes beside its own.
+/// Keyword arguments that every function accepts besides its own.
 const COMMON: [&str; 3] = ["n_outputs", "outputs", "auto_forward"];
 
-/// The arrays to write to, if it is these that one of the common arguments gives.
+/// Checks a common keyword argument. Returns its value if it is `outputs`, the arrays to write to.
 fn common<'a, 'py>(
     op: &str,
     key: &str,
@@ -75,7 +77,7 @@ fn common<'a, 'py>(
     Ok((key == "outputs").then_some(value))
 }
 
-/// The common case: all inputs by position, arguments at their defaults.
+/// The fast path: all inputs are positional and all arguments have their defaults.
 #[inline]
 fn apply_plain<'py>(
     py: Python<'py>,
@@ -100,7 +102,7 @@ fn apply_plain<'py>(
     run(py, op.clone(), &inputs, &[])
 }
 
-/// Lays the arguments of a call out in the order of the declaration, and calls.
+/// Calls an operation with positional and keyword arguments in the order of its declaration.
 fn apply<'py>(
     py: Python<'py>,
     row: &Row,
@@ -201,13 +203,13 @@ fn apply<'py>(
     run(py, op, &inputs, &into)
 }
 
-/// `; did you mean 'axis'?`, if a name is near enough to one of those that are known.
+/// Returns `; did you mean 'axis'?` if `name` is close to one of the known names, else an empty string.
 fn nearest(py: Python<'_>, name: &str, known: Vec<&str>) -> String {
     let ask = || py.import("kinnor._suggest")?.call_method1("question", (name, known))?.extract();
     ask().unwrap_or_default()
 }
 
-/// `x, alpha=0.1`: the parameter list as Python shows it.
+/// The parameter list as Python shows it: `x, alpha=0.1`.
 fn signature(row: &Row) -> String {
     let spec = row.entry.spec;
     let mut parts: Vec<String> = Vec::new();
@@ -222,10 +224,10 @@ fn signature(row: &Row) -> String {
     for (arg, default) in spec.args.iter().zip(&row.defaults) {
         defaulted |= default.is_some();
         parts.push(match default {
-            // `inspect` drops a comma before a parenthesis: `(1,)` would read as 1.
+            // `inspect` drops a comma before a parenthesis, so `(1,)` would read as 1.
             Some(Value::Ints(one)) if one.len() == 1 => format!("{}={one:?}", arg.name),
             Some(v) => format!("{}={v}", arg.name),
-            // Python wants a default after a default; the call says when a value is missing.
+            // After a parameter with a default, Python requires defaults. The call itself reports a missing value.
             None if defaulted && !row.has_list => format!("{}=...", arg.name),
             None => arg.name.to_string(),
         });
@@ -244,8 +246,8 @@ unsafe extern "C" fn trampoline(
     nargs: ffi::Py_ssize_t,
     kwnames: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls this attached, with `nargs` positional arguments at `args` followed by the values of the
-    // keywords in the tuple `kwnames`, and with the module of `function` as `slf`, whose state is an initialised number.
+    // SAFETY: Python calls this with its lock held. `args` has `nargs` positional arguments, then the values of the
+    // keywords in the tuple `kwnames`. `slf` is the module made by `function`, whose state is an initialised number.
     unsafe {
         let py = Python::assume_attached();
         let call = || -> PyResult<Bound<'_, PyAny>> {
@@ -254,7 +256,7 @@ unsafe extern "C" fn trampoline(
                 true => SmallVec::new(),
                 false => Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect(),
             };
-            // `Bound` is a pointer that counts when it is dropped; these are borrowed, and never are.
+            // A `Bound` would release its reference when it is dropped. These are borrowed and never dropped.
             let total = nargs as usize + kwnames.len();
             let all: &[Bound<'_, PyAny>] = match total {
                 0 => &[],
@@ -277,14 +279,16 @@ unsafe extern "C" fn trampoline(
     }
 }
 
-/// Keeps a string for the life of the process, as a method table must.
+/// Leaks a string, because a method table must outlive every call.
 fn keep(text: String) -> *const c_char {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     Box::leak(text.into_boxed_c_str()).as_ptr()
 }
 
-/// A function of Python that calls row `n`. It is bound to a module of its own, whose state is `n`: a function that is bound
-/// to a module is known by its plain name, to `repr` as to `pickle`.
+/// A Python function that calls row `n`.
+///
+/// It is bound to a module of its own with `n` as its state. A function bound to a module is shown and pickled under
+/// its plain name.
 fn function<'py>(py: Python<'py>, n: usize, name: &str, doc: String) -> PyResult<Bound<'py, PyAny>> {
     let module = Box::leak(Box::new(ffi::PyModuleDef {
         m_base: ffi::PyModuleDef_HEAD_INIT,
@@ -304,8 +308,8 @@ fn function<'py>(py: Python<'py>, n: usize, name: &str, doc: String) -> PyResult
         ml_doc: keep(doc),
     }));
     let module_name = PyString::new(py, "kinnor.functions");
-    // SAFETY: the definitions live for ever; the state has room for a number and lives as long as the module, of which the
-    // function takes a reference of its own.
+    // SAFETY: the definitions are leaked. The state is large enough for a number and lives as long as the module, which
+    // the function holds a reference to.
     unsafe {
         let module = ffi::PyModule_Create2(module, ffi::PYTHON_API_VERSION);
         let module = Bound::from_owned_ptr_or_err(py, module)?;
@@ -323,7 +327,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let functions = PyModule::new(py, "functions")?;
     for (n, row) in rows().iter().enumerate() {
         let spec = row.entry.spec;
-        // CPython reads the signature out of this form, so that `help` and `inspect` work.
+        // CPython parses the signature from this form, so that `help` and `inspect` show it.
         let doc = format!("{}{}\n--\n\n{}", spec.name, signature(row), spec.doc());
         functions.add(spec.name, function(py, n, spec.name, doc)?)?;
     }
@@ -331,8 +335,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(declarations, m)?)
 }
 
-/// What is declared of every operation: name, type name, inputs (name, kind), arguments (name, info name, annotation,
-/// default as Python writes it or None), documentation. For stubs, docs and tests.
+/// The declarations of all operations: name, type name, inputs (name, kind), arguments (name, info name, annotation,
+/// default as Python source or None), documentation. For stubs, docs and tests.
 #[pyfunction]
 fn declarations(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -350,7 +354,7 @@ fn declarations(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Calls a function of the package by name.
+/// Calls a function of the package `kinnor.functions` by name.
 pub(super) fn call<'py>(
     py: Python<'py>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Where small and frequent objects of the extension live: `mimalloc`.
+//! The allocator for small Rust objects of the extension: `mimalloc`.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -6,18 +6,19 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
-/// The alignment of whatever `mimalloc` gives. To ask for it costs more, and sends blocks whose size is no power of two the long
-/// way round.
+/// Alignment of every `mimalloc` block. Smaller or equal requests take its fast path; explicit alignment is slower.
 const NATURAL: usize = 8;
 
+/// The `mimalloc` allocator.
 struct Heap;
 
-// SAFETY: what each function gives is as large as asked for and aligned so, or null; memory is given back to where it came from.
+// SAFETY: each function returns null or a block with the requested size and alignment. Blocks are freed by the same
+// allocator.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        // SAFETY: any size and any power of two will do.
+        // SAFETY: `mimalloc` accepts any size and any power of two.
         unsafe { if align <= NATURAL { mi_malloc(size) } else { mi_malloc_aligned(size, align) }.cast() }
     }
 
@@ -30,7 +31,7 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
-        // SAFETY: the caller has it from here.
+        // SAFETY: the caller passes a live block of this allocator.
         unsafe { mi_free(ptr.cast()) };
     }
 

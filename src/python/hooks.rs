@@ -1,4 +1,4 @@
-//! Calls of the user's round functions: hooks of one run, hooks of all runs, communicator callbacks.
+//! Python callbacks around functions: hooks of one run, hooks of all runs, communicator callbacks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use super::variable::Variable;
 use crate::Error;
 use crate::graph::{self, CommunicatorCallback, ForwardOptions, FunctionHook};
 
-/// Told of the progress of a backward run. Subclass it and pass it as `communicator_callbacks`.
+/// Receives the progress of a backward run. Subclass it and pass an object as `communicator_callbacks`.
 #[pyclass(frozen, subclass, module = "kinnor", name = "CommunicatorBackwardCallback")]
 pub(super) struct CommunicatorBackwardCallback;
 
@@ -28,21 +28,23 @@ impl CommunicatorBackwardCallback {
         Self
     }
 
-    /// Called with each function after it ran backward.
+    /// Called after the backward run of each function.
     fn on_finish_function_backward(&self, f: &Bound<'_, PyAny>) {
         let _ = f;
     }
 
-    /// Called once at the end of the run.
+    /// Called once, at the end of the backward run.
     fn on_finish_backward(&self) {}
 }
 
-/// The callbacks of one run.
+/// The communicator callbacks of one run.
 pub(super) struct Callbacks(Vec<One>);
 
+/// One callback.
 struct One(Py<PyAny>);
 
 impl Callbacks {
+    /// Reads None, one callback or a list of callbacks.
     pub(super) fn new(given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let Some(given) = given.filter(|g| !g.is_none()) else { return Ok(Self(Vec::new())) };
         let list: Vec<Bound<'_, PyAny>> =
@@ -60,6 +62,7 @@ impl Callbacks {
         Ok(Self(list.into_iter().map(checked).collect::<PyResult<_>>()?))
     }
 
+    /// The callbacks as the engine calls them.
     pub(super) fn each(&self) -> Vec<&dyn CommunicatorCallback> {
         self.0.iter().map(|c| c as &dyn CommunicatorCallback).collect()
     }
@@ -78,8 +81,8 @@ impl CommunicatorCallback for One {
     }
 }
 
-/// The functions of a backward run that begins at `function`, each with the gradients among `grads`, by number, that are
-/// complete once it has run.
+/// For a backward run from `function`: its functions in order, each with the indices of those arrays in `grads` that
+/// are complete once it has run.
 #[pyfunction]
 fn completed_gradients(
     function: &Bound<'_, Function>,
@@ -90,7 +93,7 @@ fn completed_gradients(
     Ok(run.into_iter().map(|(f, complete)| (Function::wrap(f), complete)).collect())
 }
 
-/// Warns in Python, where a filter may make an error of it.
+/// Issues a Python warning. Returns an error if a warning filter raises one.
 pub(super) fn warn(text: String) -> crate::Result<()> {
     calls::call(|py| {
         let category = py.get_type::<PyUserWarning>();
@@ -99,13 +102,15 @@ pub(super) fn warn(text: String) -> crate::Result<()> {
     })
 }
 
+/// Hooks by key.
 type Registered = Mutex<Vec<(String, Py<PyAny>)>>;
 
 /// Hooks of all runs, before and after each function, in the order of registration.
 static GLOBAL: [Registered; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+/// True if any hook of all runs is registered.
 static ANY_GLOBAL: AtomicBool = AtomicBool::new(false);
 
-/// Registers a hook of all runs; returns whether the key was free. `when` is 0 for before, 1 for after each function.
+/// Registers a hook of all runs. Returns true if the key was free. `when` is 0 for before, 1 for after each function.
 #[pyfunction]
 fn set_global_hook(when: usize, key: String, hook: Py<PyAny>) -> bool {
     let mut hooks = GLOBAL[when & 1].lock();
@@ -117,7 +122,7 @@ fn set_global_hook(when: usize, key: String, hook: Py<PyAny>) -> bool {
     true
 }
 
-/// Removes a hook of all runs; returns whether there was one.
+/// Removes a hook of all runs. Returns true if there was one.
 #[pyfunction]
 fn unset_global_hook(when: usize, key: &str) -> bool {
     let removed = {
@@ -129,11 +134,12 @@ fn unset_global_hook(when: usize, key: &str) -> bool {
     removed.is_some()
 }
 
+/// The hooks of all runs, before (0) or after (1) each function.
 fn global(py: Python<'_>, when: usize) -> Vec<Py<PyAny>> {
     GLOBAL[when].lock().iter().map(|(_, hook)| hook.clone_ref(py)).collect()
 }
 
-/// Runs `f` with the hooks of this run and of all runs put together.
+/// Calls `f` with the hooks of this run combined with the hooks of all runs.
 pub(super) fn with_hooks(
     py: Python<'_>,
     pre: Option<&Bound<'_, PyAny>>,
@@ -166,16 +172,18 @@ pub(super) fn with_hooks(
     Ok(f(pre, post)?)
 }
 
-/// Computes several variables, each function above them once; none of them is cleared.
+/// Computes several variables in one run. Each function runs once, and none of the variables is cleared.
 ///
 /// Args:
-///     variables: Variables; those that nothing computes are skipped.
+///     variables: Variables. A variable that no function computes is skipped.
 ///     clear_buffer: As `Variable.forward`.
 ///     clear_no_need_grad: As `Variable.forward`.
 ///     function_pre_hook: As `Variable.forward`.
 ///     function_post_hook: As `Variable.forward`.
 #[pyfunction]
-#[pyo3(signature = (variables, clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None))]
+#[pyo3(signature = (
+    variables, clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None,
+))]
 fn forward_all(
     py: Python<'_>,
     variables: &Bound<'_, PyAny>,
@@ -203,7 +211,8 @@ fn forward_all(
     })
 }
 
-/// Gradients of `outputs` by `inputs` as variables, starting from `grad_outputs`; None for an input that is not reached.
+/// Gradients of `outputs` by `inputs` as variables of a graph, starting from `grad_outputs`. None for an input that is
+/// not reached.
 #[pyfunction]
 fn grad_graph<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
-//! A variable among others: what computes it and what takes it, taking the place of another, copies outside of the graph,
-//! visits.
+//! Methods of `Variable` that read or change the graph: parents, consumers, rewiring, visits, copies outside of the
+//! graph.
 
 use pyo3::prelude::*;
 
@@ -11,8 +11,8 @@ use super::variable::Variable;
 use crate::graph::settings::{self, Context};
 use crate::{Error, graph};
 
-/// What a graph gets for a registered parameter: a variable of that name on its data and gradient, which needs a gradient
-/// if `need_grad` and the mode say so.
+/// The variable that stands for a registered parameter in a graph. It has the given name and shares data and gradient
+/// with the parameter. It needs a gradient if `need_grad` is set and grad mode is on.
 #[pyfunction]
 pub(super) fn use_parameter<'py>(
     py: Python<'py>,
@@ -32,8 +32,8 @@ pub(super) fn use_parameter<'py>(
 
 #[pymethods]
 impl Variable {
-    /// The function that computes it, or None. Assigning None cuts it off; assigning a function puts it back as the output of
-    /// that function which is on its data.
+    /// The function that computes it, or None. Assigning None disconnects it from the function. Assigning a function
+    /// makes it the output of that function that shares its data.
     #[getter]
     fn parent(&self) -> Option<Function> {
         self.variable.parent().map(Function::wrap)
@@ -53,54 +53,55 @@ impl Variable {
         Ok(self.variable.set_parent(&f.get().graph_function()?)?)
     }
 
+    /// Disconnects this variable from the function that computes it.
     fn _clear_parent(&self) {
         self.variable.clear_parent();
     }
 
-    /// Whether an assignment by index may write into its memory, since nothing else reads that.
+    /// True if an assignment by index may overwrite its memory, because nothing else reads it.
     fn _may_be_overwritten(&self) -> bool {
         self.variable.may_be_overwritten()
     }
 
-    /// Has the function that computes it change a copy of its input if something needs that when the graph runs.
+    /// Allows the function that computes it in place to work on a copy, if its input is needed later in the run.
     fn _may_take_copy(&self) {
         self.variable.may_take_copy();
     }
 
-    /// What stands in the place of this variable, also for all that took it, once it is split off: the first half of an
-    /// assignment by index.
+    /// Moves the current value and its consumers to a new variable, which is returned. First half of an assignment by
+    /// index.
     fn _split_off<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
         Self::wrap(py, self.variable.split_off())
     }
 
-    /// The live functions that take it, each once.
+    /// The live functions that read it, each once.
     #[getter]
     fn function_references(&self) -> Vec<Function> {
         self.variable.function_references().into_iter().map(Function::wrap).collect()
     }
 
-    /// Number of live Variables that reach its data.
+    /// Number of live Variables that share its data.
     #[getter(get_number_of_references)]
     fn number_of_references(&self) -> usize {
         self.variable.number_of_references()
     }
 
-    /// Whether its data must not be cleared, being through in-place functions that of a variable that must not.
+    /// True if runs must not clear its data: some variable that shares the memory in place forbids it.
     #[getter]
     fn _prohibit_clear_data(&self) -> bool {
         self.variable.prohibit_clear_data()
     }
 
-    /// Raises the first error that happened while a variable was dropped since the last call.
+    /// Raises the first error that occurred while a variable was dropped since the last call.
     #[staticmethod]
     fn _check_exception_at_dealloc() -> PyResult<()> {
         Ok(graph::check_errors_at_drop()?)
     }
 
-    /// A variable without parent on the same data and gradient.
+    /// A variable without parent that shares data and gradient.
     ///
     /// Args:
-    ///     need_grad: Whether gradients flow to it; as for this one by default.
+    ///     need_grad: True if gradients flow to it. By default the same as for this variable.
     #[pyo3(signature = (need_grad = None))]
     fn get_unlinked_variable<'py>(
         &self,
@@ -123,11 +124,11 @@ impl Variable {
         Self::wrap(py, self.variable.unlinked(need_grad))
     }
 
-    /// A variable of its own with copies of the values, and of the gradient if `copy_grad` is set.
+    /// A new variable with a copy of the values and, if `copy_grad` is set, of the gradient.
     ///
     /// Args:
-    ///     context: The device that the copy is for; there is one, so that this is of no consequence.
-    ///     copy_grad: Whether to copy the gradient too.
+    ///     context: The device for the copy. Ignored: there is one device.
+    ///     copy_grad: True to copy the gradient too.
     ///
     /// Returns:
     ///     A variable that no function computes.
@@ -147,30 +148,30 @@ impl Variable {
         Self::wrap(py, self.variable.create_deep_copy(&Context::default(), copy_grad)?)
     }
 
-    /// Takes the place of another variable in the graph: this one is computed by its parent from now on.
+    /// Replaces another variable in the graph: its parent computes this variable from now on.
     ///
     /// Args:
-    ///     var: A variable of the same shape that a function computes; nothing computes it afterwards.
+    ///     var: A variable of the same shape that a function computes. It has no parent afterwards.
     ///
     /// Raises:
-    ///     RuntimeError: If nothing computes `var`, or the shapes differ.
+    ///     RuntimeError: If `var` has no parent, or the shapes differ.
     fn rewire_on(&self, #[pyo3(from_py_with = object)] var: Bound<'_, Self>) -> PyResult<()> {
         Ok(self.variable.rewire_on(&var.get().variable)?)
     }
 
-    /// The same computation on parameters that need no gradient; this graph stays as it is.
+    /// A copy of this graph on parameters that need no gradient. This graph does not change.
     fn no_grad<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._python_functions.graph")?.call_method1("without_grad", (slf,))
     }
 
-    /// Calls `f` with each function above this variable, each after those that feed it.
+    /// Calls `f` with each function above this variable, inputs before outputs.
     fn visit(&self, #[pyo3(from_py_with = callable)] f: Bound<'_, PyAny>) -> PyResult<()> {
         Ok(self
             .variable
             .visit(|function| f.call1((Function::wrap(function.clone()),)).map(drop).map_err(foreign))?)
     }
 
-    /// As `visit`; stops and returns True when `f` returns something true.
+    /// Like `visit`, but stops and returns True as soon as `f` returns a true value.
     fn visit_check(&self, #[pyo3(from_py_with = callable)] f: Bound<'_, PyAny>) -> PyResult<bool> {
         for function in self.variable.functions() {
             if f.call1((Function::wrap(function),))?.is_truthy()? {
@@ -180,7 +181,7 @@ impl Variable {
         Ok(false)
     }
 
-    /// Cuts every variable above this one, and itself, off from what computes it.
+    /// Disconnects this variable and every variable above it from the functions that compute them.
     fn clear_all_graph_links(&self) {
         self.variable.clear_all_graph_links();
     }

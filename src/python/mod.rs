@@ -1,4 +1,4 @@
-//! The Python face: handles, conversions and calls. Holds no arithmetic and no list of operations.
+//! The Python bindings: handles, conversions and calls. Contains no arithmetic and no list of operations.
 
 #![allow(clippy::needless_pass_by_value, clippy::unused_self)] // Python decides what a method is called with
 
@@ -38,18 +38,19 @@ use pyo3::prelude::*;
 
 use crate::graph::Interrupt;
 
-/// Whether the user wants to interrupt what is under way. Python runs handlers of signals on its main thread alone: others need
-/// not wait for its lock.
+/// Returns an error if the user wants to interrupt the computation (Ctrl-C).
+///
+/// Python runs signal handlers on its main thread only, so other threads return without waiting for Python's lock.
 fn interrupted() -> Result<(), Interrupt> {
     thread_local! {
-        /// In this process, which a fork changes.
+        /// Process id, which a fork changes, and true if this is the main thread.
         static IS_MAIN: Cell<(u32, bool)> = const { Cell::new((0, true)) };
     }
     let (process, is_main) = IS_MAIN.get();
     if !is_main && process == std::process::id() {
         return Ok(());
     }
-    // An interpreter that is ending has nobody to interrupt.
+    // An interpreter that is shutting down has no handler to run.
     let asked = Python::try_attach(|py| {
         if process != std::process::id() {
             let is_main = || -> PyResult<bool> {

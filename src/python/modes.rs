@@ -1,4 +1,4 @@
-//! Modes, seeds and memory, as plain functions that `kinnor` wraps in context managers.
+//! Modes, random seeds and memory settings as plain functions, which `kinnor` wraps in context managers.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,6 +11,7 @@ use crate::graph::settings::{self, CheckSaved, Context, Precision};
 use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
+/// Defines Python functions that call one Rust function each, and `add_plain`, which registers them.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident($($(#[$how:meta])* $arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)+) => {
         $($(#[$doc])* #[pyfunction] fn $name(py: Python<'_>, $($(#[$how])* $arg: $ty),*) -> $out {
@@ -26,71 +27,72 @@ macro_rules! plain {
 }
 
 plain! {
-    /// Whether functions run as soon as they are built.
+    /// True if functions run as soon as they are built.
     auto_forward_mode() -> bool = settings::auto_forward();
     /// Sets the default of the process.
     set_auto_forward_mode(on: bool) -> () = settings::set_auto_forward(on);
-    /// Sets or lifts the override of this thread; returns the old one.
+    /// Sets or removes the override of this thread. Returns the old one.
     scope_auto_forward(on: Option<bool>) -> Option<bool> = settings::scope_auto_forward(on);
-    /// Whether functions that are built now take part in differentiation.
+    /// True if functions that are built now take part in differentiation.
     grad_mode() -> bool = settings::grad_enabled();
-    /// Sets it for this thread; returns what it was.
+    /// Sets the grad mode of this thread. Returns the old one.
     set_grad_mode(on: bool) -> bool = settings::set_grad_enabled(on);
-    /// Whether variables that are made now are recomputed.
+    /// True if variables that are made now may be recomputed.
     recompute_mode() -> bool = settings::recompute();
     /// Sets the default of the process.
     set_recompute_mode(on: bool) -> () = settings::set_recompute(on);
-    /// Sets or lifts the override of this thread; returns the old one.
+    /// Sets or removes the override of this thread. Returns the old one.
     scope_recompute(on: Option<bool>) -> Option<bool> = settings::scope_recompute(on);
-    /// Says whether values are being computed again on this thread; returns what was said before.
+    /// Marks that values are being recomputed on this thread. Returns the old mark.
     set_recomputing(on: bool) -> bool = settings::set_recomputing(on);
-    /// Notes the random numbers that this thread draws from now on.
+    /// Starts recording the random numbers that this thread draws.
     record_random() -> () = random::record();
-    /// Whether values are being computed again on this thread.
+    /// True if values are being recomputed on this thread.
     in_recomputing() -> bool = settings::in_recomputing();
-    /// Whether forward runs go depth first.
+    /// True if forward runs visit functions depth first.
     depth_first() -> bool = settings::depth_first();
-    /// Sets it.
+    /// Sets `depth_first`.
     set_depth_first(on: bool) -> () = settings::set_depth_first(on);
-    /// Whether functions may change leaves in place to which gradients flow.
+    /// True if functions may change leaves in place although gradients flow to them.
     leaves_in_place() -> bool = settings::leaves_in_place();
-    /// Sets `leaves_in_place`, for the process.
+    /// Sets `leaves_in_place` for the process.
     set_leaves_in_place(on: bool) -> () = settings::set_leaves_in_place(on);
-    /// Whether calls that can only be mistakes pass in silence.
+    /// True if calls that are almost certainly mistakes raise no error, as in NNabla.
     unwary() -> bool = settings::unwary();
-    /// Sets `unwary`, for the process.
+    /// Sets `unwary` for the process.
     set_unwary(on: bool) -> () = settings::set_unwary(on);
-    /// Whether plans run function by function.
+    /// True if plans run function by function, without fusion.
     plan_is_plain() -> bool = settings::plan_is_plain();
-    /// Sets it.
+    /// Sets `plan_is_plain`.
     set_plan_is_plain(on: bool) -> () = settings::set_plan_is_plain(on);
-    /// Whether it is noted what functions without a graph read and make.
+    /// True if reads and outputs of functions are recorded while no graph is built.
     noting() -> bool = settings::noting();
-    /// What a backward run does about values that changed since the forward run.
+    /// The reaction of a backward run to values that changed since the forward run: `ignore`, `warn` or `raise`.
     check_saved() -> &'static str = SAVED[settings::check_saved() as usize].0;
     /// Number of the context in which functions are built now.
     context_mode() -> u16 = settings::current_context();
     /// Sets the default of the process.
     set_context_mode(number: u16) -> () = settings::set_default_context(number);
-    /// Sets or lifts the override of this thread; returns the old one.
+    /// Sets or removes the override of this thread. Returns the old one.
     scope_context(number: Option<u16>) -> Option<u16> = settings::scope_context(number);
-    /// Starts the sequence of random numbers anew.
+    /// Restarts the sequence of random numbers from a seed.
     seed(value: u64) -> () = random::seed(value);
-    /// The seed of the sequence, and how many of its numbers were drawn.
+    /// The seed of the random sequence, and the count of numbers drawn from it.
     random_state() -> (u64, u64) = random::state();
-    /// Goes on with the sequence of a seed after so many numbers.
+    /// Continues the random sequence of `seed` after `offset` numbers.
     restore_random(seed: u64, offset: u64) -> () = random::restore(seed, offset);
-    /// Draws from now on one part of the numbers that a process with the whole of each array would draw.
+    /// Makes this process draw one of `parts` slices of the random numbers that a single process would draw for whole
+    /// arrays.
     share_random(part: u32, parts: u32) -> () = random::share(part, parts);
-    /// How many threads share the work of a function.
+    /// Number of threads that share the work of a function.
     get_num_threads() -> usize = threads::num_threads();
-    /// Gives memory that is kept for reuse back to the system.
+    /// Returns cached free memory to the system.
     clear_memory_cache() -> () = crate::array::clear_memory_cache();
-    /// Starts or stops noting what is cleared after each function.
+    /// Starts or stops recording the arrays that are cleared after each function.
     record_clear_flags(on: bool) -> () = graph::record_clear_flags(on);
 }
 
-/// The number of a context with these parts; `compute` is `float`, `double`, `half` or `bfloat16`.
+/// The number of the context with these parts. `compute` is `float`, `double`, `half` or `bfloat16`.
 #[pyfunction]
 fn intern_context(
     backend: Vec<String>,
@@ -111,13 +113,13 @@ fn intern_context(
     Ok(settings::intern(&Context { backend, array_class, device_id, compute })?)
 }
 
-/// What was drawn since the last `record_random`: where each sequence starts.
+/// The random numbers drawn since the last `record_random`, as the start of each sequence.
 #[pyfunction]
 fn recorded_random() -> Vec<(u64, u64)> {
     random::recorded().into_iter().map(|key| (key.seed, key.offset)).collect()
 }
 
-/// Lets this thread draw these before others; returns what was still to be drawn of the last ones.
+/// Queues recorded random numbers, which this thread draws before new ones. Returns the rest of the previous queue.
 #[pyfunction]
 fn replay_random(keys: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let keys = keys.into_iter().map(|(seed, offset)| random::PhiloxKey { seed, offset }).collect();
@@ -131,10 +133,10 @@ fn context_parts(number: u16) -> (Vec<String>, String, String) {
     (c.backend, c.array_class, c.device_id)
 }
 
-/// Sets how many threads share the work of a function; results do not depend on it.
+/// Sets the number of threads that share the work of a function. Results do not depend on it.
 ///
 /// Args:
-///     n: The number of threads, the caller among them; 1 to 1024.
+///     n: The number of threads, including the calling thread, 1 to 1024.
 ///
 /// Raises:
 ///     ArgumentError: If `n` is out of that range.
@@ -149,31 +151,31 @@ fn set_num_threads(#[pyo3(from_py_with = whole)] n: i64) -> PyResult<()> {
     }
 }
 
-/// Names of the ways to convolve.
+/// Names of the convolution algorithms.
 const ALGORITHMS: [(&str, Algorithm); 3] =
     [("auto", Algorithm::Auto), ("direct", Algorithm::Direct), ("winograd", Algorithm::Winograd)];
 
-/// Sets how convolutions are computed from now on, in the whole process.
+/// Sets the convolution algorithm of the process.
 ///
-/// `"direct"` multiplies as often as the definition says. `"winograd"` takes F(4 x 4, 3 x 3) for kernels of 3 x 3 that move by
-/// one: a quarter of the multiplications, and more rounding. `"auto"`, the default, takes it where it is quicker, in all types
-/// but double: for the output and the gradient of the input from 24 channels and maps in a group on, if there are not too few
-/// outputs; for the gradient of the weight from 16 channels and maps and 1,024 outputs on. Channels must not be last.
-/// Which way is taken depends on the function, its shapes, its numbers and this setting, never on the number of threads.
+/// `"direct"` multiplies as often as the definition says. `"winograd"` uses F(4 x 4, 3 x 3) for 3 x 3 kernels of stride
+/// 1: a quarter of the multiplications, and more rounding.
 ///
-/// Parts of an image that would round too much are computed directly: where an input is infinite or NaN, where the energies of
-/// neighbouring pixels differ by more than a factor of about 1,000, and where an output sees only zeros. So is all, if a
-/// weight is infinite or NaN, or if the weights of a map have one sign.
+/// `"auto"`, the default, uses Winograd where it is faster, in all types but double. For the output and the gradient of
+/// the input, it needs at least 24 channels and maps in a group, and enough outputs. For the gradient of the weight, it
+/// needs 16 channels and maps and 1,024 outputs. Channels must not be last. The choice depends on the function, its
+/// shapes, its values and this setting, never on the number of threads.
 ///
-/// On normally distributed numbers the root of the mean squared error against double precision is at most about twice that of
-/// direct sums: 4.7e-7 to 7.0e-7 of that of the result, for 24 to 512 channels, beside 2.6e-7 to 3.8e-7. The largest error is
-/// 3e-6 to 6e-6, beside 1.9e-6 to 3.3e-6.
+/// Parts of an image that would round too much are computed directly. They contain infinite or NaN inputs, or only
+/// zeros. Or the energies of neighbouring pixels differ by more than a factor of about 1,000. The whole convolution is
+/// direct if a weight is infinite or NaN, or if the weights of a map all have one sign.
+///
+/// On normally distributed numbers, the root mean square error is at most about twice the error of direct sums.
 ///
 /// Args:
 ///     name: `"auto"`, `"direct"` or `"winograd"`.
 ///
 /// Raises:
-///     ArgumentError: If it is none of them.
+///     ArgumentError: If `name` is another string.
 ///
 /// Example:
 ///     >>> nn.set_conv_algorithm("direct")
@@ -191,14 +193,14 @@ fn set_conv_algorithm(#[pyo3(from_py_with = text)] name: String) -> PyResult<()>
     Ok(())
 }
 
-/// How convolutions are computed: see `set_conv_algorithm`.
+/// The convolution algorithm: see `set_conv_algorithm`.
 #[pyfunction]
 fn get_conv_algorithm() -> &'static str {
     ALGORITHMS[convolution::algorithm() as usize].0
 }
 
-/// On what functions run: the instructions that kernels are chosen for, the vector instructions that the processor has,
-/// threads, memory, and how the library was built.
+/// Description of the platform: instruction set of the kernels, vector instructions of the processor, threads, memory,
+/// and build options.
 #[pyfunction]
 fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -210,7 +212,7 @@ fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Vector instructions that the standard library detects.
+/// Vector instructions of this processor that the standard library detects.
 fn detected() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -228,7 +230,7 @@ fn detected() -> Vec<&'static str> {
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
 
-/// Bytes in live buffers, kept for reuse, and the most ever live.
+/// Bytes in live buffers, bytes of cached free memory, and the peak of live bytes.
 #[pyfunction]
 fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let now = stats();
@@ -239,7 +241,7 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// What a training step to `variable`, or a prediction, would do with its memory: a dictionary that `kinnor.plan_report` shows.
+/// Memory use of a training step that ends in `variable`, or of a prediction, as a dictionary for `kinnor.plan_report`.
 #[pyfunction]
 #[pyo3(signature = (variable, memory_budget, clear_buffer = false))]
 fn plan_facts<'py>(
@@ -279,21 +281,21 @@ fn plan_facts<'py>(
     Ok(facts)
 }
 
-/// Has `count` allocations from number `first` on fail, of all that are made from now on; none by default. Returns how many
-/// there were since the last call, if some were to fail. For tests.
+/// Makes allocations fail, for tests: `count` of them, from number `first` of those made from now on. By default none
+/// fail. Returns the number of allocations since the last call if failures were scheduled.
 #[pyfunction]
 #[pyo3(signature = (first = 0, count = 0))]
 fn fail_allocations(first: usize, count: usize) -> usize {
     crate::array::fail_allocations(first..first.saturating_add(count))
 }
 
-/// Starts the count of the most bytes ever live anew.
+/// Restarts the peak of live bytes.
 #[pyfunction]
 fn reset_peak_memory() {
     crate::array::reset_peak_memory();
 }
 
-/// What was cleared after each function: for each, the (data, grad) flags of its inputs and of its outputs.
+/// The arrays cleared after each function: (data, grad) flags of its inputs and of its outputs.
 #[pyfunction]
 fn recorded_clear_flags() -> Vec<(Vec<graph::ClearFlags>, Vec<graph::ClearFlags>)> {
     graph::recorded_clear_flags().into_iter().map(|r| (r.inputs, r.outputs)).collect()
@@ -305,11 +307,11 @@ fn time_runs(#[pyo3(from_py_with = flag)] on: bool) {
     graph::time_runs(on);
 }
 
-/// Functions that ran together, whether backward, how many nanoseconds ago they began and ended, and the most bytes that
-/// all arrays had meanwhile.
+/// A timed step: the functions that ran together, true for backward, start and end as nanoseconds before now, and the
+/// peak of bytes in all arrays meanwhile.
 type TimedStep = (Vec<super::function::Function>, bool, u64, u64, usize);
 
-/// What was timed on this thread since the last call.
+/// The steps timed on this thread since the last call.
 #[pyfunction]
 fn take_timings() -> Vec<TimedStep> {
     let now = std::time::Instant::now();
@@ -321,17 +323,17 @@ fn take_timings() -> Vec<TimedStep> {
     graph::take_timings().into_iter().map(told).collect()
 }
 
-/// Raises the first error that happened while a variable was dropped since the last call.
+/// Raises the first error that occurred while a variable was dropped since the last call.
 #[pyfunction]
 fn check_errors_at_drop() -> PyResult<()> {
     Ok(graph::check_errors_at_drop()?)
 }
 
-/// What a backward run may do about values that changed since the forward run, by name.
+/// The possible reactions of a backward run to values that changed since the forward run, by name.
 const SAVED: [(&str, CheckSaved); 3] =
     [("ignore", CheckSaved::Ignore), ("warn", CheckSaved::Warn), ("raise", CheckSaved::Raise)];
 
-/// Sets `check_saved`, for the process.
+/// Sets `check_saved` for the process.
 #[pyfunction]
 fn set_check_saved(#[pyo3(from_py_with = text)] what: String) -> PyResult<()> {
     let found = SAVED.iter().find(|(name, _)| *name == what);

@@ -1,4 +1,4 @@
-//! `NdArray`: an array without a graph, computed at once.
+//! `NdArray`: an array outside of any graph, on which functions run eagerly.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -15,13 +15,13 @@ use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::settings;
 use crate::{Error, graph};
 
-/// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
+/// An array of numbers outside of any graph. Several handles may share its memory. Functions on it run eagerly.
 ///
 /// Args:
-///     shape: Lengths of the axes, as integers or one tuple or list of them; none for a scalar.
+///     shape: Lengths of the axes, as integers or one tuple or list of them. None for a scalar.
 ///
 /// Raises:
-///     ValueError: If the shape is none.
+///     ValueError: If the shape is not valid.
 #[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
 pub(super) struct NdArray {
     pub(super) array: ArrayCell,
@@ -36,7 +36,7 @@ pub(super) enum ArrayCell {
 impl Deref for ArrayCell {
     type Target = graph::NdArray;
 
-    /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
+    /// The array. If `NdArray.__init__` was not called, an array without values, whose reading fails.
     fn deref(&self) -> &graph::NdArray {
         match self {
             Self::Made(array) => array,
@@ -71,7 +71,7 @@ fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -
     Ok(graph::NdArray::new(shape)?)
 }
 
-/// A shape from integers or one sequence of them.
+/// Reads a shape from integers or from one sequence of them.
 pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
     if let Some(one) = length(object) {
         return Ok([one].into());
@@ -108,7 +108,7 @@ impl NdArray {
         }
     }
 
-    /// Makes the array of an object of a derived class, whose own arguments may be others.
+    /// Creates the array of an object of a derived class, whose own constructor may take other arguments.
     #[pyo3(signature = (*shape, **named))]
     fn __init__(
         slf: &Bound<'_, Self>,
@@ -122,7 +122,7 @@ impl NdArray {
         })
     }
 
-    /// An array with a copy of the elements of a NumPy array, of the same type.
+    /// An array with a copy of the elements and the type of a NumPy array.
     ///
     /// Args:
     ///     nparr: The NumPy array.
@@ -169,20 +169,20 @@ impl NdArray {
         numpy::assign(&self.array, value)
     }
 
-    /// Whether the last write was `zero()`.
+    /// True if the last write was `zero()`.
     #[getter]
     fn zeroing(&self) -> bool {
         self.array.storage.is_zeroing()
     }
 
-    /// Whether anything was written since the memory was allocated or cleared: 0 or 1. (A part that `narrow` made
-    /// counts the writes to itself since the whole was filled.)
+    /// 1 if elements were written since the memory was allocated or cleared, else 0. A part that `narrow` made counts
+    /// its own writes since the whole array was filled.
     #[getter]
     fn modification_count(&self) -> u64 {
         self.array.storage.modification_count()
     }
 
-    /// Whether the memory was given back and nothing was written since.
+    /// True if the memory was freed and no element was written since.
     #[getter]
     fn clear_called(&self) -> bool {
         self.array.storage.is_cleared()
@@ -204,12 +204,12 @@ impl NdArray {
         Ok(graph::NdArray { shape, storage: self.array.storage.clone() }.into())
     }
 
-    /// Address of the elements as a type, which becomes the type of the array.
+    /// Address of the elements, converted to a type that becomes the type of the array.
     ///
     /// Args:
     ///     dtype: The type.
-    ///     ctx: Accepted for NNabla programs; there is one device.
-    ///     write_only: The values before are not needed.
+    ///     ctx: Ignored: there is one device. Exists for NNabla programs.
+    ///     write_only: True if the old values are not needed.
     #[pyo3(signature = (dtype, ctx = None, write_only = false))]
     fn data_ptr(
         &self,
@@ -225,11 +225,11 @@ impl NdArray {
         Ok(address)
     }
 
-    /// Makes `dtype` the type of the array and returns its elements as a NumPy array that shares them.
+    /// Converts the array to `dtype` and returns a NumPy array that shares its elements.
     ///
     /// Args:
     ///     dtype: The type.
-    ///     ctx: A context; where one is given nothing is returned.
+    ///     ctx: A context. If one is given, nothing is returned.
     #[pyo3(signature = (dtype, ctx = None))]
     fn cast<'py>(
         &self,
@@ -248,11 +248,11 @@ impl NdArray {
     /// The elements as a NumPy array that shares them.
     ///
     /// Args:
-    ///     mode: `r` to read only, `rw`, or `w` where the values before are not needed.
-    ///     dtype: The type; that of the array by default.
+    ///     mode: `r` to read, `rw` to read and write, `w` to write if the old values are not needed.
+    ///     dtype: The type. By default the type of the array.
     ///
     /// Raises:
-    ///     ValueError: If `mode` is none of these.
+    ///     ValueError: If `mode` is another string.
     #[pyo3(name = "get_data", signature = (mode = "rw", dtype = None))]
     fn data_as<'py>(
         &self,
@@ -273,27 +273,27 @@ impl NdArray {
         numpy::view(py, &self.array, dtype, access)
     }
 
-    /// Makes every element zero without touching memory.
+    /// Sets every element to zero lazily, without touching memory.
     fn zero(&self) -> PyResult<()> {
         Ok(self.array.storage.zero()?)
     }
 
-    /// Makes every element `value` without touching memory.
+    /// Sets every element to `value` lazily, without touching memory.
     fn fill(&self, #[pyo3(from_py_with = number)] value: f64) -> PyResult<()> {
         Ok(self.array.storage.fill(value)?)
     }
 
-    /// Gives the memory back. NumPy arrays that share it keep what they show; the array itself reads as NaN until it is
-    /// written again. To read integers or truth values raises ClearedError until then.
+    /// Frees the memory. NumPy arrays that share it keep their values. The array reads as NaN until it is written
+    /// again; reading integers or truth values raises ClearedError.
     fn clear(&self) -> PyResult<()> {
         Ok(self.array.storage.clear(false)?)
     }
 
-    /// An array of its own with the elements of another.
+    /// Copies the elements of another array into this one.
     ///
     /// Args:
     ///     arr: The array to copy, of the same shape.
-    ///     use_current_context: Take the type that the current context computes in; otherwise that of `arr`.
+    ///     use_current_context: True for the type that the current context computes in, False for the type of `arr`.
     ///
     /// Returns:
     ///     This array.
@@ -325,10 +325,10 @@ impl NdArray {
         Ok(slf)
     }
 
-    /// Part of the array along its first axis, sharing memory with it.
+    /// Part of the array along its first axis, on the same memory.
     ///
     /// Args:
-    ///     dim: The axis; only 0.
+    ///     dim: The axis, which must be 0.
     ///     start: First index.
     ///     length: Number of indices.
     ///
@@ -358,7 +358,7 @@ impl NdArray {
         Ok(graph::NdArray { shape, storage }.into())
     }
 
-    /// Makes the elements `value` where `mask` is not zero.
+    /// Sets the elements to `value` where `mask` is not zero.
     ///
     /// Args:
     ///     mask: Array that broadcasts to this one.
@@ -378,7 +378,7 @@ impl NdArray {
         Ok(slf)
     }
 
-    /// As `bool_fill`.
+    /// Same as `bool_fill`.
     fn masked_fill<'py>(
         slf: Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
@@ -387,8 +387,8 @@ impl NdArray {
         Self::bool_fill(slf, mask, value)
     }
 
-    /// Takes the memory of a NumPy array as its own, or a copy where it has another layout than ours or must not be written,
-    /// unless the caller knows that it may be.
+    /// Uses the memory of a NumPy array as its own. Copies it if its layout differs or it is read-only, unless
+    /// `writable` says that writing is allowed.
     #[pyo3(signature = (nparr, writable = false))]
     fn _borrow(&self, nparr: &Bound<'_, PyAny>, #[pyo3(from_py_with = flag)] writable: bool) -> PyResult<()> {
         let from = numpy::as_numpy(nparr)?;
@@ -448,7 +448,7 @@ impl NdArray {
     }
 }
 
-/// Some elements, for a person.
+/// The first elements, formatted for `repr`.
 pub(super) fn preview(view: &Bound<'_, PyAny>) -> PyResult<String> {
     let kwargs = PyDict::new(view.py());
     kwargs.set_item("threshold", 20)?;

@@ -1,4 +1,4 @@
-//! Between storages and NumPy arrays: views of live memory out, values in.
+//! Exchange of data between storages and NumPy arrays: views of live memory, and copies into storages.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -17,13 +17,13 @@ use crate::Error;
 use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage};
 use crate::graph::{self, NdArray};
 
-/// Keeps the memory of a view alive, whatever happens to the variable.
+/// The owner of the memory of a NumPy view. Keeps the memory alive after the variable is gone.
 #[pyclass(frozen, module = "kinnor._core")]
 struct Export {
     _buffer: Buffer,
 }
 
-/// NumPy's description of a type of element.
+/// NumPy's descriptor of an element type.
 pub(super) fn descriptor(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
     static KNOWN: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
     if dtype == DType::BF16 {
@@ -41,7 +41,7 @@ pub(super) fn descriptor(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyA
     Ok(known[dtype as usize].bind(py).clone())
 }
 
-/// The type of element that NumPy describes.
+/// The element type of a NumPy descriptor.
 pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
     let found = match (descr.kind(), descr.itemsize()) {
         (b'b', _) => DType::Bool,
@@ -69,16 +69,16 @@ pub(super) fn dtype_of(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
     Ok(found)
 }
 
-/// The type that a Python object names: `np.float32`, `"float32"`, a dtype.
+/// The element type that a Python object names: `np.float32`, `"float32"`, a dtype.
 pub(super) fn dtype_from(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<DType> {
     if object.is_none() {
-        // NumPy's converter returns nothing for it, without an exception.
+        // NumPy's converter returns nothing for None, without an exception.
         return Err(Error::Type("array: expected a dtype, got None".into()).into());
     }
     dtype_of(&PyArrayDescr::new(py, object.clone()).map_err(|_| refused("a dtype", object))?)
 }
 
-/// A view of the elements that stays valid and safe whatever happens to the array afterwards.
+/// A NumPy view of the elements. It stays valid after any later change of the array.
 pub(super) fn view<'py>(
     py: Python<'py>,
     array: &NdArray,
@@ -89,8 +89,7 @@ pub(super) fn view<'py>(
     over(py, buffer, ptr, dtype, &array.shape, access != Access::Read)
 }
 
-/// The elements as an array of whoever asks, without a copy if the memory is nobody else's: who computes them again writes to
-/// other memory.
+/// Hands the elements to NumPy, without a copy if the memory is not shared. Later runs write to a new buffer.
 pub(super) fn handed_out<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
     let dtype = array.storage.dtype().unwrap_or(DType::F32);
     let buffer = array.storage.hand_out(dtype, array.shape.size())?;
@@ -98,7 +97,7 @@ pub(super) fn handed_out<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Boun
     over(py, buffer, ptr, dtype, &array.shape, true)
 }
 
-/// A NumPy array over what a buffer has from `ptr` on.
+/// A NumPy array over the memory of a buffer, from `ptr` on.
 fn over<'py>(
     py: Python<'py>,
     buffer: Buffer,
@@ -114,8 +113,8 @@ fn over<'py>(
     let mut dims: smallvec::SmallVec<[npyffi::npy_intp; 6]> =
         shape.iter().map(|d| *d as npyffi::npy_intp).collect();
     let flags = NPY_ARRAY_C_CONTIGUOUS | if writable { NPY_ARRAY_WRITEABLE } else { 0 };
-    // SAFETY: the memory holds that many elements of the type and lives as long as `owner`, which becomes the base of
-    // the array; both calls steal the references that they are handed.
+    // SAFETY: the memory holds that many elements of the type. It lives as long as `owner`, which becomes the base of
+    // the array. Both calls steal the references passed to them.
     unsafe {
         let made = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
@@ -134,18 +133,18 @@ fn over<'py>(
     }
 }
 
-/// The view that `.d` and `.data` of an array give: of the type that it has, `float32` at first.
+/// The writable view for `.d` and `.data`, in the type of the array (`float32` if it has none yet).
 pub(super) fn live_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
     let dtype = array.storage.dtype().unwrap_or(DType::F32);
     view(py, array, dtype, Access::Show)
 }
 
-/// A view to read from, which does not count as a write.
+/// A view for reading, which does not count as a write.
 pub(super) fn read_view<'py>(py: Python<'py>, array: &NdArray) -> PyResult<Bound<'py, PyAny>> {
     view(py, array, array.storage.dtype().unwrap_or(DType::F32), Access::Read)
 }
 
-/// A Python or NumPy object as an array of numbers; those wider than `float64` are rounded to that.
+/// Converts a Python or NumPy object to an array of numbers. Types wider than `float64` are rounded to it.
 pub(super) fn as_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyUntypedArray>> {
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) => array.clone(),
@@ -158,7 +157,7 @@ pub(super) fn as_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     Ok(array)
 }
 
-/// The number that a Python object is, if it is one that fits a lazy fill.
+/// The number that a Python object holds, if a storage can be filled with it lazily.
 pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = value.cast::<PyFloat>() {
         return Some(v.value());
@@ -170,7 +169,7 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
         let v: i64 = v.extract().ok()?;
         return (v.unsigned_abs() <= 1 << 53).then_some(v as f64);
     }
-    // NumPy's own numbers.
+    // NumPy scalars.
     let kind: String = value.getattr("dtype").ok()?.getattr("kind").ok()?.extract().ok()?;
     match kind.as_str() {
         "f" => value.extract().ok(),
@@ -179,8 +178,8 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
     }
 }
 
-/// Assigns to an array as `.d = value` does: a number fills it lazily; an array is copied in with its own type, repeated
-/// along missing axes as NumPy repeats.
+/// Assignment as by `.d = value`. A number fills the array lazily. An array is copied with its own type and broadcast
+/// as in NumPy.
 pub(super) fn assign(array: &NdArray, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Some(v) = scalar(value) {
         let filled = if v == 0.0 { array.storage.zero() } else { array.storage.fill(v) };
@@ -191,7 +190,7 @@ pub(super) fn assign(array: &NdArray, value: &Bound<'_, PyAny>) -> PyResult<()> 
     copy_in(array, &from, dtype)
 }
 
-/// Copies the elements of a NumPy array in, making `dtype` the type of the array.
+/// Copies the elements of a NumPy array into `array` and makes `dtype` its type.
 pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: DType) -> PyResult<()> {
     let py = from.py();
     let plain = from.is_c_contiguous()
@@ -201,8 +200,8 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
     if plain {
         let _run = RunGuard::new();
         let (source, _) = start_and_flags(from);
-        // SAFETY: both hold that many elements of the type, and the guard keeps what the storage has; `copy` allows them
-        // to be the same memory.
+        // SAFETY: both hold that many elements of the type, and the guard keeps the storage's memory alive. `copy`
+        // allows equal source and target.
         unsafe {
             if array.storage.equals(dtype, source) {
                 return Ok(());
@@ -213,7 +212,7 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
         array.storage.wrote();
         return Ok(());
     }
-    // Refuse what does not fit before the old values are lost.
+    // Refuse shapes that do not fit before the old values are lost.
     let shape = pyo3::types::PyTuple::new(py, array.shape.iter())?;
     let fitting = py.import("numpy")?.call_method1("broadcast_to", (from, shape)).map_err(|_| {
         let got: Shape = from.shape().into();
@@ -224,8 +223,10 @@ pub(super) fn copy_in(array: &NdArray, from: &Bound<'_, PyUntypedArray>, dtype: 
     to.set_item(py.Ellipsis(), fitting)
 }
 
-/// Objects that lent their memory and can have it back. Dropping one may run anything, so that it waits until Python is
-/// between two instructions: a buffer dies anywhere, under locks too.
+/// NumPy arrays whose memory is no longer in use, waiting to be released.
+///
+/// Releasing one may run arbitrary Python code, and a buffer may be dropped under a lock. So they are released between
+/// two Python instructions.
 static RETURNED: Mutex<Vec<Py<PyAny>>> = Mutex::new(Vec::new());
 
 /// A NumPy array whose memory a storage uses.
@@ -234,7 +235,7 @@ struct Lender(Option<Py<PyAny>>);
 impl Drop for Lender {
     fn drop(&mut self) {
         RETURNED.lock().extend(self.0.take());
-        // SAFETY: may be called on any thread. Where no more calls are taken, the next lender brings this one along.
+        // SAFETY: may be called on any thread. If Python's queue is full, the next call releases this array too.
         unsafe { pyo3::ffi::Py_AddPendingCall(Some(give_back), std::ptr::null_mut()) };
     }
 }
@@ -247,20 +248,20 @@ extern "C" fn give_back(_: *mut c_void) -> c_int {
     0
 }
 
-/// Where the elements of a NumPy array start, and what NumPy notes of them.
+/// Address of the first element of a NumPy array, and its flags.
 fn start_and_flags(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, c_int) {
-    // SAFETY: a live NumPy array has its fields, which are there to be read while Python waits.
+    // SAFETY: a live NumPy array has these fields, and Python's lock is held while they are read.
     let fields = unsafe { &(*array.as_array_ptr()).fields };
     (fields.data.cast(), fields.flags)
 }
 
-/// Whether NumPy would write to an array.
+/// True if NumPy allows writing to an array.
 pub(super) fn is_writable(array: &Bound<'_, PyUntypedArray>) -> bool {
     start_and_flags(array).1 & NPY_ARRAY_WRITEABLE != 0
 }
 
-/// Makes the memory of a NumPy array that of an array, until that is filled, cleared or written as another type. The
-/// elements are copied if they lie otherwise than ours. The caller answers for their being writable.
+/// Makes an array use the memory of a NumPy array until it is filled, cleared or written as another type. Copies the
+/// elements if the layout differs. The caller guarantees that the memory may be written.
 pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
     let dtype = dtype_of(&from.dtype())?;
     let got: Shape = from.shape().into();
@@ -285,7 +286,7 @@ pub(super) fn borrow(array: &NdArray, from: &Bound<'_, PyUntypedArray>) -> PyRes
     }
 }
 
-/// An array that holds a copy of a NumPy array, of the same type.
+/// A new array with a copy of the elements and the type of a NumPy array.
 pub(super) fn new_array(from: &Bound<'_, PyUntypedArray>) -> PyResult<NdArray> {
     let shape: Shape = from.shape().into();
     let array = NdArray { storage: Storage::new(shape.checked_size()?), shape };

@@ -1,4 +1,4 @@
-//! What a function is called with, on its way into the graph or a kernel, and what comes out on its way to Python.
+//! Conversion of the inputs of a function call from Python, and of its outputs to Python.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -13,12 +13,13 @@ use crate::graph::settings::{self, Precision};
 use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::Op;
 
-/// An input on its way: a variable of the graph or an array.
+/// An input of a function call: a variable of the graph or an array.
 pub(super) enum ArrayOrNumber<'a, 'py> {
     Variable(&'a Bound<'py, Variable>),
     Array(&'a Bound<'py, NdArray>),
 }
 
+/// Reads one input, named `name` in messages about `op`.
 pub(super) fn operand<'a, 'py>(
     op: &str,
     name: &str,
@@ -36,7 +37,7 @@ pub(super) fn operand<'a, 'py>(
         .into())
 }
 
-/// The variables of a list. (A variable yields its parts, and is no list.)
+/// The variables of a list. A single Variable is refused, although iterating over it would yield its parts.
 pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
     let refused = |got: &Bound<'_, PyAny>| -> PyErr {
         let got = got.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
@@ -49,14 +50,15 @@ pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec
     items(list, |v| v.cast::<Variable>().cloned().map_err(|_| refused(&v)))
 }
 
-/// In which type functions compute now.
+/// The floating-point type in which functions compute in the current context.
 pub(super) fn current_compute() -> Precision {
     settings::context(settings::current_context()).compute
 }
 
+/// The inputs of a function call.
 pub(super) type Inputs<'a, 'py> = SmallVec<[ArrayOrNumber<'a, 'py>; 4]>;
 
-/// Connects or evaluates an operation on operands, and wraps what comes out.
+/// Connects an operation to variables, or evaluates it on arrays, and wraps the outputs.
 pub(super) fn run<'py>(
     py: Python<'py>,
     op: Op,
@@ -91,7 +93,7 @@ pub(super) fn run<'py>(
     connected(py, op, &x, into)
 }
 
-/// Connects an operation to variables, and wraps what comes out.
+/// Connects an operation to variables and wraps the outputs.
 pub(super) fn connected<'py>(
     py: Python<'py>,
     op: Op,
@@ -104,7 +106,7 @@ pub(super) fn connected<'py>(
     pack(py, y, |y| Variable::wrap(py, y).map(Bound::into_any))
 }
 
-/// Connects or evaluates a user's operation.
+/// Connects or evaluates a user-defined operation.
 pub(super) fn run_user<'py>(
     py: Python<'py>,
     op: Op,
@@ -117,7 +119,7 @@ pub(super) fn run_user<'py>(
     run(py, op, &inputs, into)
 }
 
-/// Wraps outputs: one comes bare, several as a tuple.
+/// Returns one output as it is, several as a tuple.
 fn pack<'py, T>(
     py: Python<'py>,
     mut outputs: SmallVec<[T; 1]>,
@@ -132,7 +134,7 @@ fn pack<'py, T>(
     }
 }
 
-/// The arrays of `outputs=[...]`.
+/// Reads the arrays of `outputs=[...]`.
 pub(super) fn into_arrays(outputs: &Bound<'_, PyAny>) -> PyResult<Vec<Option<graph::NdArray>>> {
     if outputs.is_none() {
         return Ok(Vec::new());

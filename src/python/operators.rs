@@ -1,4 +1,4 @@
-//! Arithmetic operators of variables and arrays: which functions they stand for.
+//! Arithmetic operators of variables and arrays, and the functions that they call.
 
 use std::sync::OnceLock;
 
@@ -14,11 +14,11 @@ use crate::graph;
 use crate::ops::Value;
 use crate::{Error, Result};
 
-/// The functions behind an arithmetic operator: of two arrays, of an array and a number, of a number and an array.
+/// The functions behind an arithmetic operator: array with array, array with number, number with array.
 pub(super) struct Operator {
     names: [&'static str; 3],
     rows: OnceLock<Option<[&'static Row; 3]>>,
-    /// What the number on the right becomes.
+    /// Converts a number on the right to the argument of the function: `x - 2` is `add_scalar(x, -2)`.
     of_right: fn(f64) -> f64,
 }
 
@@ -27,6 +27,7 @@ impl Operator {
         Self { names, rows: OnceLock::new(), of_right }
     }
 
+    /// The function for a combination of operands: [`ARRAYS`], [`RIGHT`] or [`LEFT`].
     fn row(&self, which: usize) -> Result<&'static Row> {
         let find = |name: &str| rows().iter().find(|row| row.entry.spec.name == name);
         let all = self.rows.get_or_init(|| {
@@ -38,8 +39,11 @@ impl Operator {
     }
 }
 
+/// Index of the function of two arrays.
 const ARRAYS: usize = 0;
+/// Index of the function with a number on the right.
 const RIGHT: usize = 1;
+/// Index of the function with a number on the left.
 const LEFT: usize = 2;
 
 /// `+`
@@ -53,7 +57,7 @@ pub(super) static DIV: Operator = Operator::new(["div2", "mul_scalar", "r_div_sc
 /// `**`
 pub(super) static POW: Operator = Operator::new(["pow2", "pow_scalar", "r_pow_scalar"], |v| v);
 
-/// A number that stands beside an operator, NumPy's included.
+/// The number in an operand, if it is a Python or NumPy number.
 fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = o.cast::<PyFloat>() {
         return Some(v.value());
@@ -61,12 +65,13 @@ fn number(o: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = o.cast::<PyInt>() {
         return v.extract().ok();
     }
-    // A NumPy scalar has one element and says which; an array of more is not a number.
+    // A NumPy scalar reports one element. An array of several elements is not a number.
     let scalar = o.getattr("size").ok()?.extract::<usize>().ok()? == 1;
     let foreign = scalar && !o.is_instance_of::<Variable>() && !o.is_instance_of::<NdArray>();
     foreign.then(|| o.call_method0("item").and_then(|one| one.extract()).ok())?
 }
 
+/// Calls the function of an array and a number.
 fn with_number<'py>(
     x: &Bound<'py, PyAny>,
     row: &Row,
@@ -80,6 +85,7 @@ fn with_number<'py>(
     run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
 }
 
+/// Calls the function of two arrays.
 fn with_array<'py>(
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,

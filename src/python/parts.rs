@@ -1,4 +1,4 @@
-//! Indexing by whole numbers and slices: from what Python writes in brackets to the operations that it stands for.
+//! Basic indexing: converts the key in Python's brackets (integers, slices, None) to the operations that compute it.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
@@ -8,13 +8,14 @@ use super::operands::{Inputs, operand, run};
 use crate::Error;
 use crate::ops::{Cut, Indexed, Op, Put};
 
-/// A whole number; one that is too large for any array is as good as the largest.
+/// Reads an integer. Clamps it to the range of `i64`, which is far outside of any array.
 fn whole(v: &Bound<'_, PyAny>) -> Option<i64> {
     let v = v.call_method0("__index__").ok()?;
     let sign = || v.lt(0).map(|negative| if negative { i64::MIN } else { i64::MAX });
     v.extract().ok().or_else(|| sign().ok())
 }
 
+/// Reads one entry of a key.
 fn cut(entry: &Bound<'_, PyAny>) -> PyResult<Cut> {
     if entry.is_none() {
         return Ok(Cut::New);
@@ -35,18 +36,19 @@ fn cut(entry: &Bound<'_, PyAny>) -> PyResult<Cut> {
     Ok(Cut::Along(bound("start")?, bound("stop")?, step))
 }
 
+/// Reads a whole key.
 fn cuts(key: &Bound<'_, PyList>) -> PyResult<Vec<Cut>> {
     key.iter().map(|entry| cut(&entry)).collect()
 }
 
-/// The part of `x` that a key of whole numbers, slices and None names: an entry for each axis, None for a new one.
+/// The part of `x` that a key names. The key has an entry for each axis, and None for a new axis.
 #[pyfunction]
 pub(super) fn part<'py>(x: &Bound<'py, PyAny>, key: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyAny>> {
     let inputs: Inputs<'_, 'py> = [operand("index", "x", x)?].into_iter().collect();
     run(x.py(), Op::new(Indexed::new(cuts(key)?)), &inputs, &[])
 }
 
-/// `x` with `value`, repeated, in place of that part; in the memory of `x` if `in_place`.
+/// `x` with the part replaced by `value`, which is broadcast. Writes to the memory of `x` if `in_place`.
 #[pyfunction]
 pub(super) fn put<'py>(
     x: &Bound<'py, PyAny>,

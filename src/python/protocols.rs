@@ -1,5 +1,4 @@
-//! What a Variable and an NdArray have in common for Python: operators, indices, and what NumPy and other libraries ask
-//! for.
+//! Python protocols that Variable and NdArray share: operators, indexing, and conversion to NumPy and other libraries.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,16 +10,18 @@ use super::{numpy, operators};
 use crate::graph::settings;
 use crate::{Error, graph};
 
-/// An object with elements, which says itself what to do where they were cleared.
+/// An object with array elements. Each class says how to recover elements that were cleared.
 pub(super) trait Elements {
+    /// The array.
     fn array(&self) -> graph::NdArray;
 
+    /// Adds information to an error of reading, for example the name of the variable.
     fn explain(&self, py: Python<'_>, error: PyErr) -> PyErr {
         let _ = py;
         error
     }
 
-    /// Gets elements again that were given back for a while; says whether there were any.
+    /// Restores elements that a memory budget evicted. Returns true if there were any.
     fn bring_back(&self) -> crate::Result<bool> {
         Ok(false)
     }
@@ -30,17 +31,17 @@ pub(super) trait Elements {
         self.reading(py, |array| numpy::live_view(py, array))
     }
 
-    /// A NumPy array to read the elements from, which does not count as a write.
+    /// A NumPy array for reading the elements. It does not count as a write.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.reading(py, |array| numpy::read_view(py, array))
     }
 
-    /// Whether its values were computed, if it is a function's output.
+    /// False if it is an output that no run has computed yet.
     fn is_computed(&self) -> bool {
         true
     }
 
-    /// Whether the only element is other than zero.
+    /// True if the only element is not zero.
     fn truth(&self, py: Python<'_>) -> PyResult<bool> {
         let shape = self.array().shape;
         if shape.size() != 1 {
@@ -54,6 +55,7 @@ pub(super) trait Elements {
         self.values(py)?.call_method0("item")?.is_truthy()
     }
 
+    /// Calls `get` on the array. Restores evicted elements and tries again if they are missing.
     fn reading<'py>(
         &self,
         py: Python<'py>,
@@ -91,6 +93,7 @@ impl Elements for Variable {
     }
 }
 
+/// Defines the shared methods for a class.
 macro_rules! protocols {
     ($class:ident) => {
         #[pymethods]
@@ -247,7 +250,7 @@ macro_rules! protocols {
 protocols!(NdArray);
 protocols!(Variable);
 
-/// What NumPy's `asarray` gets.
+/// The result of `__array__`: the view, converted or copied as NumPy asks.
 fn as_array<'py>(
     view: Bound<'py, PyAny>,
     dtype: Option<Bound<'py, PyAny>>,

@@ -1,4 +1,4 @@
-//! The forward and backward runs of a variable: what Python passes to them, and what they are to the engine.
+//! The methods `forward` and `backward` of a variable: conversion of their Python arguments for the engine.
 
 use pyo3::prelude::*;
 
@@ -13,20 +13,23 @@ use crate::graph::{BackwardOptions, ForwardOptions, Seed};
 
 #[pymethods]
 impl Variable {
-    /// Computes this variable, each function above it once.
+    /// Computes this variable. Each function above it runs once.
     ///
     /// Args:
-    ///     clear_buffer: Give memory back after its last use; a backward run is not possible then.
-    ///     clear_no_need_grad: Give memory back after its last use unless a gradient will read it.
+    ///     clear_buffer: Free memory after its last use. A backward run is not possible afterwards.
+    ///     clear_no_need_grad: Free memory after its last use unless a gradient reads it.
     ///     function_pre_hook: Called with each function before it runs.
     ///     function_post_hook: Called with each function after it ran.
-    ///     memory_budget: Bytes that the arrays of the graph may take at most in this run and the backward run after it:
-    ///         values are dropped and computed again as need be. By default that of `kinnor.memory_budget`.
+    ///     memory_budget: Most bytes for the arrays of the graph in this run and the backward run after it. Values are
+    ///         dropped and recomputed to stay below it. By default the value of `kinnor.memory_budget`.
     ///
     /// Raises:
-    ///     RuntimeError: If nothing computes it, or a value that is needed was cleared.
-    ///     BudgetError: If the memory budget cannot be kept to.
-    #[pyo3(signature = (clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None, memory_budget = None))]
+    ///     RuntimeError: If no function computes it, or a value that is needed was cleared.
+    ///     BudgetError: If the memory budget is too small.
+    #[pyo3(signature = (
+        clear_buffer = false, clear_no_need_grad = false, function_pre_hook = None, function_post_hook = None,
+        memory_budget = None,
+    ))]
     fn forward(
         &self,
         py: Python<'_>,
@@ -50,19 +53,28 @@ impl Variable {
         })
     }
 
-    /// Propagates gradients from this variable to all that it was computed from. Its own gradient stays as it was.
+    /// Propagates gradients from this variable to all variables that it was computed from. Its own gradient does not
+    /// change.
     ///
     /// Args:
     ///     grad: The gradient to start from: a number, an array, an NdArray (used by reference), or None for the
-    ///         gradient that the variable has.
-    ///     clear_buffer: Give memory of intermediate variables back once it is not needed any more.
+    ///         current
+    ///         gradient of this variable.
+    ///     clear_buffer: Free memory of intermediate variables as soon as it is not needed any more.
     ///     communicator_callbacks: One or a list of `CommunicatorBackwardCallback`.
     ///     function_pre_hook: Called with each function before it runs.
     ///     function_post_hook: Called with each function after it ran.
     ///
     /// Raises:
-    ///     RuntimeError: If nothing computes it, a value that is needed was cleared, or `grad` has another shape.
-    #[pyo3(signature = (grad = OptionalArgument::default(), clear_buffer = false, communicator_callbacks = None, function_pre_hook = None, function_post_hook = None), text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, function_pre_hook=None, function_post_hook=None)")]
+    ///     RuntimeError: If no function computes it, a needed value was cleared, or `grad` has another shape.
+    #[pyo3(
+        signature = (
+            grad = OptionalArgument::default(), clear_buffer = false, communicator_callbacks = None,
+            function_pre_hook = None, function_post_hook = None,
+        ),
+        text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, \
+                          function_pre_hook=None, function_post_hook=None)"
+    )]
     fn backward(
         &self,
         py: Python<'_>,
@@ -95,7 +107,7 @@ impl Variable {
     }
 }
 
-/// An argument that may be left out, which is not the same as None.
+/// An argument that may be left out. Leaving it out differs from passing None.
 #[derive(Default)]
 struct OptionalArgument<'py>(Option<Bound<'py, PyAny>>);
 
@@ -107,6 +119,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for OptionalArgument<'py> {
 }
 
 impl Variable {
+    /// The starting gradient that the argument `grad` of `backward` describes.
     fn seed(&self, grad: &Bound<'_, PyAny>) -> PyResult<Seed> {
         if grad.is_none() {
             return Ok(Seed::Own);

@@ -1,4 +1,4 @@
-//! What files in the safetensors format hold, for `kinnor.files.parameter_file`, which writes them.
+//! Reads the header of files in the safetensors format, for `kinnor.files.parameter_file`, which writes them.
 //!
 //! Knows the format; knows no variables and no values.
 
@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors};
 
-/// NumPy's names of the types of elements that both know.
+/// NumPy's names of the element types that both know.
 const DTYPES: [(&str, Dtype); 13] = [
     ("bool", Dtype::BOOL),
     ("int8", Dtype::I8),
@@ -25,24 +25,25 @@ const DTYPES: [(&str, Dtype); 13] = [
     ("float64", Dtype::F64),
 ];
 
-/// Name, dtype, shape and place in the file of a tensor.
+/// Name, dtype, shape and byte offset in the file of a tensor.
 type TensorEntry = (String, &'static str, Vec<usize>, usize);
 
+/// A ValueError with the message of the parser.
 fn refuse(error: SafeTensorError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// What the bytes of a file hold, all of it checked against their number.
+/// Reads the header of a safetensors file and checks it against the length of the file.
 ///
 /// Args:
 ///     content: The bytes of the file.
 ///
 /// Returns:
-///     A tuple (name, dtype, shape, place of the first byte) for each tensor in the order of the file, and the
-///     texts of the header by name.
+///     A tuple (name, dtype, shape, offset of the first byte) for each tensor, in the order of the file. Then a dict of
+///     the texts in the header.
 ///
 /// Raises:
-///     ValueError: If it is no such file, or if NumPy has no such dtype.
+///     ValueError: If the file is not valid, or NumPy has no such dtype.
 #[pyfunction]
 fn read_safetensors(content: &[u8]) -> PyResult<(Vec<TensorEntry>, HashMap<String, String>)> {
     let (header, metadata) = SafeTensors::read_metadata(content).map_err(refuse)?;

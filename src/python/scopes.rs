@@ -1,8 +1,8 @@
-//! Scopes of modes belong to the task that entered them: to a context of `contextvars`, which a thread may change in between.
+//! Scopes of modes, such as `with nn.no_grad()`, that follow `contextvars` contexts: an async task has its own.
 //!
-//! A context variable holds the scopes that its context is in, innermost first, each with the modes that hold in it. The modes
-//! of the thread, which the engine asks, are a copy of those: [`follow`] brings it up to date before anything that asks. Where
-//! no context can have changed unseen, it does nothing.
+//! A context variable holds the innermost scope of the context, which links to the scopes around it. Each scope holds
+//! the modes valid in it. The engine reads thread-local copies of the modes. [`follow`] updates the copy before each
+//! use. It returns immediately if no context can have changed.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,14 +17,14 @@ use super::arguments::bytes;
 use crate::graph;
 use crate::graph::settings::{self, Mode, ScopedModes};
 
-/// A scope: the modes that hold in it, and the scope around it.
+/// A scope that was entered: the modes in it, and the scope around it.
 #[pyclass(frozen, module = "kinnor._core")]
 struct EnteredModes {
-    /// No other has this number.
+    /// Unique number.
     serial: u64,
-    /// What the scope is known by to who entered it; zero if that was no scope, but modes that were set.
+    /// The id that `enter_mode` returned. Zero if the modes were set outside of any scope, by `put_mode`.
     id: u64,
-    /// What held before, to be set again.
+    /// The mode to restore on exit.
     old: Option<Mode>,
     modes: ScopedModes,
     outer: Option<Py<EnteredModes>>,
@@ -36,23 +36,26 @@ impl Drop for EnteredModes {
     }
 }
 
-/// Set when contexts may change in any thread: a scope was entered in an event loop, or a change was met.
+/// Flag in [`WATCH`]: contexts may change within threads. Set once a scope is entered in an event loop, or a change is
+/// seen.
 const CONTEXTS_CHANGE: usize = 1 << (usize::BITS - 1);
-/// How many [`EnteredModes`] there are, of whatever thread or context, and that mark.
+/// Number of live [`EnteredModes`] in all threads and contexts, plus the flag [`CONTEXTS_CHANGE`].
 static WATCH: AtomicUsize = AtomicUsize::new(0);
+/// The source of unique numbers.
 static SERIALS: AtomicU64 = AtomicU64::new(1);
+/// The context variable.
 static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// Those that Python has imported.
+/// `sys.modules`.
 static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
 thread_local! {
-    /// The serial number of the scope whose modes this thread has; zero for none.
+    /// The serial number of the scope whose modes this thread has. Zero for none.
     static CURRENT: Cell<u64> = const { Cell::new(0) };
-    /// How many [`EnteredModes`] are this thread's own: of scopes that it has entered and not left.
+    /// Number of scopes that this thread has entered and not left.
     static ENTERED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Has this thread use the modes of the context that it is in.
+/// Updates this thread's modes to the modes of its current context.
 #[inline(always)]
 pub(super) fn follow(py: Python<'_>) {
     let watch = WATCH.load(Ordering::Relaxed);
@@ -61,15 +64,16 @@ pub(super) fn follow(py: Python<'_>) {
     }
 }
 
-/// Where all are this thread's own, it meets no others, unless contexts change within threads.
+/// Reads the context variable, unless all live scopes are this thread's own and contexts do not change within threads.
 #[inline(never)]
 fn follow_changes(py: Python<'_>, watch: usize) {
     if watch > ENTERED.get() {
-        // An error here would be one of the interpreter, which the next call meets.
+        // An error here is an interpreter error, which the next call reports.
         drop(current(py));
     }
 }
 
+/// The context variable, created on first use.
 fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     let make = || -> PyResult<Py<PyAny>> {
         let named = py.import("contextvars")?.getattr("ContextVar")?.call1(("kinnor.modes",))?;
@@ -78,7 +82,7 @@ fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
     Ok(VARIABLE.get_or_try_init(py, make)?.bind(py))
 }
 
-/// The innermost scope of this context, whose modes this thread has from here on.
+/// The innermost scope of this context. Updates the thread's modes to it.
 fn current(py: Python<'_>) -> PyResult<Option<Py<EnteredModes>>> {
     let found = variable(py)?.call_method1(intern!(py, "get"), (py.None(),))?;
     let scope = found.cast_into::<EnteredModes>().ok();
@@ -90,7 +94,7 @@ fn current(py: Python<'_>) -> PyResult<Option<Py<EnteredModes>>> {
     Ok(scope.map(Bound::unbind))
 }
 
-/// Gives this thread the modes of a scope.
+/// Sets this thread's modes to the modes of a scope.
 fn take(serial: u64, modes: ScopedModes) {
     if settings::memory_budget() != modes.memory_budget() {
         graph::set_memory_budget(modes.memory_budget());
@@ -99,7 +103,7 @@ fn take(serial: u64, modes: ScopedModes) {
     CURRENT.set(serial);
 }
 
-/// Sets one mode of this thread; returns what it was.
+/// Sets one mode of this thread. Returns its old value.
 fn set(mode: Mode) -> Mode {
     match mode {
         Mode::MemoryBudget(bytes) => Mode::MemoryBudget(graph::set_memory_budget(bytes)),
@@ -107,13 +111,14 @@ fn set(mode: Mode) -> Mode {
     }
 }
 
-/// Makes a scope the innermost of this context. The thread has its modes.
+/// Makes a scope the innermost one of this context. The thread has its modes already.
 fn put(py: Python<'_>, scope: Option<Py<EnteredModes>>) -> PyResult<()> {
     CURRENT.set(scope.as_ref().map_or(0, |scope| scope.get().serial));
     variable(py)?.call_method1(intern!(py, "set"), (scope,))?;
     Ok(())
 }
 
+/// Creates a scope with a new serial number.
 fn new(
     py: Python<'_>,
     id: u64,
@@ -126,7 +131,7 @@ fn new(
     Py::new(py, EnteredModes { serial, id, old, modes, outer })
 }
 
-/// Notes that contexts change in threads if one runs an event loop.
+/// Sets [`CONTEXTS_CHANGE`] if this thread runs an event loop.
 fn look_for_event_loop(py: Python<'_>) -> PyResult<()> {
     if WATCH.load(Ordering::Relaxed) & CONTEXTS_CHANGE != 0 {
         return Ok(());
@@ -142,6 +147,7 @@ fn look_for_event_loop(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Reads a mode from its name and value in Python.
 fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Mode> {
     Ok(match name {
         "grad" => Mode::Grad(value.extract()?),
@@ -156,7 +162,7 @@ fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Mode> {
     })
 }
 
-/// Sets a mode until the scope is left; returns what it is known by.
+/// Enters a scope with a mode. Returns the id of the scope, for `leave_mode`.
 #[pyfunction]
 fn enter_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let mode = mode(name, value)?;
@@ -173,9 +179,9 @@ fn enter_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
     Ok(id)
 }
 
-/// Leaves the innermost scope of this context that is one of `ids`; returns its id, or None if this context is in none.
+/// Leaves the innermost scope of this context whose id is in `ids`. Returns the id, or None if there is no such scope.
 ///
-/// Scopes that were entered later stay: what they set goes on holding.
+/// Scopes entered later stay open, and so do their modes.
 #[pyfunction]
 fn leave_mode(py: Python<'_>, ids: &Bound<'_, PyList>) -> PyResult<Option<u64>> {
     let ids: Vec<u64> = ids.extract()?;
@@ -197,7 +203,7 @@ fn leave_mode(py: Python<'_>, ids: &Bound<'_, PyList>) -> PyResult<Option<u64>> 
     let EnteredModes { id, old, outer, .. } = left.get();
     let mut outer = outer.as_ref().map(|outer| outer.clone_ref(py));
     let mut old = *old;
-    // The next scope within that sets the same mode sets back what this one would have.
+    // Passes the mode to restore on to the next inner scope that sets the same mode.
     for scope in within.iter().rev() {
         let EnteredModes { id, old: own, modes, .. } = scope.get();
         let (mut own, mut modes) = (*own, *modes);
@@ -218,7 +224,7 @@ fn leave_mode(py: Python<'_>, ids: &Bound<'_, PyList>) -> PyResult<Option<u64>> 
     Ok(Some(*id))
 }
 
-/// Sets a mode for the rest of the innermost scope that sets the same, or of the context if it is in none.
+/// Sets a mode until the end of the innermost scope that sets the same mode, or of the context if there is none.
 #[pyfunction]
 fn put_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let mode = mode(name, value)?;

@@ -1,4 +1,4 @@
-//! Solvers in Python: one class over the registry, whose rows `kinnor.solvers` makes classes of.
+//! `Solver`: the one class for all solvers of the registry. `kinnor.solvers` derives a class from it for each entry.
 
 use std::sync::OnceLock;
 
@@ -16,26 +16,27 @@ use crate::ops::Value;
 use crate::solvers::{self, Existing, Hooks, ParameterState, SOLVERS, SolverEntry, SolverState};
 use crate::{Error, Result};
 
-/// A solver: its rule, and the parameters that follow it with their states.
+/// A solver: an update rule, its parameters and their states.
 #[pyclass(frozen, subclass, module = "kinnor._core")]
 pub(super) struct Solver {
-    /// Set by `__init__`, whose arguments are those of the class; a derived class may have others.
+    /// Set by `__init__`. Arguments of a derived class may differ.
     solver: OnceLock<solvers::Solver<graph::Variable>>,
 }
 
 impl Solver {
+    /// The solver, or an error if `__init__` was not called.
     fn solver(&self) -> Result<&solvers::Solver<graph::Variable>> {
         self.solver.get().ok_or_else(|| {
             Error::Graph(
-                "Solver: expected the __init__ of a derived class to call that of a rule such as Sgd, got a solver without \
-                 a rule"
+                "Solver: expected the __init__ of a derived class to call that of a rule such as Sgd, got a solver \
+                 without a rule"
                     .into(),
             )
         })
     }
 }
 
-/// The dicts of hooks of all solvers, before and after: those of `kinnor.hooks`.
+/// The two dicts of hooks of all solvers, before and after each parameter, from `kinnor.hooks`.
 fn global(py: Python<'_>) -> PyResult<&'static [Py<PyDict>; 2]> {
     static GLOBAL: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
     GLOBAL.get_or_try_init(py, || {
@@ -45,9 +46,10 @@ fn global(py: Python<'_>) -> PyResult<&'static [Py<PyDict>; 2]> {
     })
 }
 
+/// A hook, if there is one.
 type Callable = Option<Py<PyAny>>;
 
-/// Runs `work` with the hooks of this call within those of all solvers; other threads of Python may run meanwhile.
+/// Calls `work` with the hooks of this call combined with the hooks of all solvers. Releases Python's lock meanwhile.
 fn hooked<T: Send>(
     py: Python<'_>,
     names: [&str; 2],
@@ -84,7 +86,7 @@ fn hooked<T: Send>(
 }
 
 impl Solver {
-    /// The solver of a row of the registry, made of arguments.
+    /// Makes the solver of a registry entry from Python arguments.
     fn made(
         entry: &SolverEntry,
         args: &Bound<'_, PyTuple>,
@@ -120,7 +122,9 @@ impl Solver {
     }
 }
 
+/// Keyword names of the hooks of `update`.
 const OF_UPDATE: [&str; 2] = ["update_pre_hook", "update_post_hook"];
+/// Keyword names of the hooks of other methods.
 const OF_STEP: [&str; 2] = ["pre_hook", "post_hook"];
 
 #[pymethods]
@@ -131,7 +135,7 @@ impl Solver {
         Self { solver: OnceLock::new() }
     }
 
-    /// Makes the solver. Under NNabla's names a solver without a rule may be made, as a base of wrappers.
+    /// Makes the solver. Under NNabla's names, a solver without a rule may be made as a base class of wrappers.
     #[pyo3(signature = (*args, **kwargs))]
     fn __init__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let name = args.get_item(0).ok().and_then(|name| name.extract::<String>().ok());
@@ -164,15 +168,15 @@ impl Solver {
         Ok(info)
     }
 
-    /// Takes parameters to update.
+    /// Registers parameters to update.
     ///
     /// Args:
     ///     param_dict: Variables by name.
-    ///     reset: Forget all parameters and states of before.
-    ///     retain_state: Without `reset`, let a parameter whose name was there take over its states.
+    ///     reset: Remove all earlier parameters and states.
+    ///     retain_state: Without `reset`, keep the states of a parameter whose name was registered before.
     ///
     /// Raises:
-    ///     ShapeError: If states to take over have another shape; nothing is changed then.
+    ///     ShapeError: If kept states have another shape. Nothing is changed then.
     #[pyo3(signature = (param_dict, reset = true, retain_state = false))]
     fn set_parameters(
         &self,
@@ -207,15 +211,15 @@ impl Solver {
         Ok(solver.set_parameters(parameters, existing)?)
     }
 
-    /// Forgets parameters and their states.
+    /// Removes parameters and their states.
     ///
     /// Args:
-    ///     keys: Their names; those that are not there are passed over.
+    ///     keys: Their names. Unknown names are ignored.
     fn remove_parameters(&self, #[pyo3(from_py_with = texts)] keys: Vec<String>) -> PyResult<()> {
         Ok(self.solver()?.remove_parameters(keys.iter().map(String::as_str))?)
     }
 
-    /// Forgets all parameters and their states.
+    /// Removes all parameters and their states.
     fn clear_parameters(&self) -> Result<()> {
         self.solver()?.clear_parameters();
         Ok(())
@@ -224,7 +228,7 @@ impl Solver {
     /// The parameters.
     ///
     /// Returns:
-    ///     Variables by name, in the order in which they came.
+    ///     Variables by name, in the order of registration.
     fn get_parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         for (name, v) in self.solver()?.parameters() {
@@ -233,7 +237,7 @@ impl Solver {
         Ok(found)
     }
 
-    /// Number of updates and arrays by name, of each parameter: what `get_states` dresses up.
+    /// Number of updates and state arrays by name, for each parameter. `get_states` converts them for users.
     fn _states<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         for (name, state) in self.solver()?.states() {
@@ -246,7 +250,7 @@ impl Solver {
         Ok(found)
     }
 
-    /// Takes copies of states in the form of `_states`.
+    /// Copies states from the form of `_states`.
     fn _set_states(&self, states: &Bound<'_, PyDict>) -> PyResult<()> {
         let mut ready = Vec::new();
         for (key, state) in states {
@@ -270,23 +274,23 @@ impl Solver {
         Ok(self.solver()?.learning_rate())
     }
 
-    /// Sets the learning rate of updates to come.
+    /// Sets the learning rate of later updates.
     ///
     /// Args:
     ///     learning_rate: A finite number, not negative.
     ///
     /// Raises:
-    ///     ArgumentError: If it is something else.
+    ///     ArgumentError: If it is negative, infinite or NaN.
     fn set_learning_rate(&self, #[pyo3(from_py_with = number)] learning_rate: f64) -> PyResult<()> {
         Ok(self.solver()?.set_learning_rate(learning_rate)?)
     }
 
-    /// Makes all gradients zero, without touching memory. A parameter whose gradient nobody writes is passed over until then.
+    /// Sets all gradients to zero lazily. Updates skip a parameter until a backward run writes its gradient.
     fn zero_grad(&self) -> PyResult<()> {
         Ok(self.solver()?.zero_grad()?)
     }
 
-    /// Whether weight decay is part of an update rather than added to gradients.
+    /// True if weight decay is part of an update instead of being added to gradients.
     fn weight_decay_is_fused(&self) -> Result<bool> {
         Ok(self.solver()?.weight_decay_is_fused())
     }
@@ -299,14 +303,14 @@ impl Solver {
     ///
     /// Raises:
     ///     ShapeError: If a parameter changed its shape.
-    ///     ClearedError: If values or a gradient were cleared; nothing is changed then.
+    ///     ClearedError: If values or a gradient were cleared. Nothing is changed then.
     #[pyo3(signature = (update_pre_hook = None, update_post_hook = None))]
     fn update(&self, py: Python<'_>, update_pre_hook: Callable, update_post_hook: Callable) -> PyResult<()> {
         let solver = self.solver()?;
         hooked(py, OF_UPDATE, [update_pre_hook, update_post_hook], |hooks| solver.update(hooks))
     }
 
-    /// Adds `decay_rate` times the values to gradients or, where decay is fused, has the next update use this rate.
+    /// Adds `decay_rate` times the values to the gradients. If decay is fused, the next update uses this rate instead.
     ///
     /// Args:
     ///     decay_rate: A finite number, not negative.
@@ -314,7 +318,7 @@ impl Solver {
     ///     post_hook: Called after each parameter.
     ///
     /// Raises:
-    ///     ArgumentError: If the rate is something else.
+    ///     ArgumentError: If the rate is negative, infinite or NaN.
     #[pyo3(signature = (decay_rate, pre_hook = None, post_hook = None))]
     fn weight_decay(
         &self,
@@ -327,7 +331,7 @@ impl Solver {
         hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.weight_decay(decay_rate, hooks))
     }
 
-    /// Scales down each gradient whose L2 norm is above `clip_norm`, so that it becomes that.
+    /// Scales each gradient whose L2 norm exceeds `clip_norm` down to that norm.
     ///
     /// Args:
     ///     clip_norm: The largest norm; 0 clips nothing.
@@ -348,9 +352,9 @@ impl Solver {
         hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.clip_grad_by_norm(clip_norm, hooks))
     }
 
-    /// Scales all gradients down together if their common L2 norm is above `max_norm`, so that it becomes that.
+    /// Scales all gradients down to a common L2 norm of `max_norm`, if it is larger.
     ///
-    /// A norm that is infinite or not a number leaves the gradients as they are.
+    /// If the norm is infinite or NaN, the gradients do not change.
     ///
     /// Args:
     ///     max_norm: The largest norm; 0 clips nothing.
@@ -389,21 +393,21 @@ impl Solver {
         hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.scale_grad(scale, hooks))
     }
 
-    /// Whether any gradient has an infinite element.
+    /// True if any gradient has an infinite element.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
     fn check_inf_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
         let solver = self.solver()?;
         hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.check_inf_grad(hooks))
     }
 
-    /// Whether any gradient has an element that is not a number.
+    /// True if any gradient has a NaN element.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
     fn check_nan_grad(&self, py: Python<'_>, pre_hook: Callable, post_hook: Callable) -> PyResult<bool> {
         let solver = self.solver()?;
         hooked(py, OF_STEP, [pre_hook, post_hook], |hooks| solver.check_nan_grad(hooks))
     }
 
-    /// Whether any gradient has an element that is infinite or not a number.
+    /// True if any gradient has an infinite or NaN element.
     #[pyo3(signature = (pre_hook = None, post_hook = None))]
     fn check_inf_or_nan_grad(
         &self,

@@ -1,6 +1,6 @@
-//! Values for several arrays at once: all of them take theirs, or none does.
+//! Assignment to several arrays as a whole: all get their new values, or none does.
 //!
-//! Knows arrays and NumPy's; knows no parameters and no files.
+//! Knows arrays and NumPy; knows no parameters and no files.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -11,15 +11,15 @@ use super::numpy as np;
 use crate::array::{Access, Buffer, DType};
 use crate::{Error, graph};
 
-/// New values of an array, with the memory for them.
+/// New values of an array, with memory allocated for them.
 enum Values<'py> {
-    /// To be copied into the memory of the array, which is of their type.
+    /// Copied into the array's memory, which has their type already.
     Copied(Bound<'py, PyUntypedArray>),
-    /// To become the memory of the array.
+    /// Becomes the array's memory.
     Adopted(Buffer),
 }
 
-/// Does all that can fail, without a change that anybody could see.
+/// Does everything that can fail, without a visible change.
 fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(DType, Values<'py>)> {
     let value = np::as_numpy(value)?;
     let got = value.shape().into();
@@ -43,13 +43,13 @@ fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(
     Ok((dtype, Values::Copied(plain.cast_into()?)))
 }
 
-/// Gives an array the values that were made ready for it.
+/// Assigns the prepared values to an array.
 fn take(array: &graph::NdArray, dtype: DType, values: Values<'_>) -> PyResult<()> {
     match values {
         Values::Copied(value) => np::copy_in(array, &value, dtype),
         Values::Adopted(buffer) => {
             array.storage.adopt(buffer, dtype);
-            // Says so to arrays that are part of this one.
+            // Updates arrays that are parts of this one.
             array.storage.access(dtype, Access::ReadWrite)?;
             array.storage.wrote();
             Ok(())
@@ -57,14 +57,14 @@ fn take(array: &graph::NdArray, dtype: DType, values: Values<'_>) -> PyResult<()
     }
 }
 
-/// Gives arrays the values of NumPy arrays of the same shapes, with their types.
+/// Assigns NumPy arrays of equal shapes to arrays, including their types.
 ///
 /// Args:
-///     pairs: An array and its new values, for each.
+///     pairs: Pairs of an array and its new values.
 ///
 /// Raises:
-///     ShapeError: If a shape differs; no array is changed then.
-///     MemoryError: If there is no memory for the values; no array is changed then.
+///     ShapeError: If a shape differs. No array is changed then.
+///     MemoryError: If there is no memory for the values. No array is changed then.
 #[pyfunction]
 fn assign_together(pairs: Vec<(Bound<'_, NdArray>, Bound<'_, PyAny>)>) -> PyResult<()> {
     let ready = pairs.iter().map(|(array, value)| prepare(&array.get().array, value));

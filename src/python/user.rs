@@ -1,4 +1,4 @@
-//! `PythonFunction`: an operation that a user writes in Python.
+//! `PythonFunction`: the base class of user-defined operations.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::array::Storage;
 use crate::ops::{Array, Op};
 use crate::{Error, graph};
 
-/// Base class of operations written in Python. Override its methods; call an object of it as a function.
+/// Base class of operations written in Python. Override its methods, then call an object of it as a function.
 #[pyclass(subclass, weakref, dict, module = "kinnor", name = "PythonFunction")]
 pub(super) struct PythonFunction {
     /// The context in which it computes.
@@ -22,6 +22,7 @@ pub(super) struct PythonFunction {
     ctx: Option<Py<PyAny>>,
 }
 
+/// The error of a method that a derived class must override.
 fn must_override<T>(slf: &Bound<'_, PythonFunction>, method: &str) -> PyResult<T> {
     let name = slf.get_type().name()?;
     Err(pyo3::exceptions::PyNotImplementedError::new_err(format!(
@@ -37,7 +38,7 @@ impl PythonFunction {
         Self { ctx: None } // The arguments are those of the derived class.
     }
 
-    /// Takes the context, for classes that hand it on from an `__init__` of their own.
+    /// Takes the context, for derived classes that pass it on from their own `__init__`.
     #[pyo3(signature = (ctx = None, *_args, **_kwargs))]
     fn __init__(
         &mut self,
@@ -48,7 +49,7 @@ impl PythonFunction {
         self.ctx = ctx;
     }
 
-    /// Name of the operation; the name of the class by default.
+    /// Name of the operation. By default the name of the class.
     #[getter]
     fn name(slf: &Bound<'_, Self>) -> PyResult<String> {
         Ok(slf.get_type().name()?.to_string())
@@ -59,7 +60,7 @@ impl PythonFunction {
         must_override(slf, "min_outputs()")
     }
 
-    /// Checks the inputs and gives the outputs their shapes by `reset_shape(shape, True)`.
+    /// Checks the inputs and sets the shapes of the outputs by `reset_shape(shape, True)`.
     fn setup_impl(
         slf: &Bound<'_, Self>,
         inputs: &Bound<'_, PyAny>,
@@ -91,7 +92,8 @@ impl PythonFunction {
         must_override(slf, "backward_impl(inputs, outputs, propagate_down, accum)")
     }
 
-    /// Writes the values of the outputs again, which were dropped; without side effects. By default as `forward_impl`.
+    /// Recomputes the values of the outputs after they were dropped, without side effects. By default calls
+    /// `forward_impl`.
     fn recompute_impl<'py>(
         slf: &Bound<'py, Self>,
         inputs: &Bound<'py, PyAny>,
@@ -100,13 +102,13 @@ impl PythonFunction {
         slf.call_method1("forward_impl", (inputs, outputs))
     }
 
-    /// The rule of the gradient as a graph, for `kinnor.grad` and gradients of gradients.
+    /// The gradient as a graph, for `kinnor.grad` and gradients of gradients.
     ///
     /// Args:
     ///     inputs: The inputs as Variables.
     ///     outputs: The outputs as Variables.
     ///     grad_outputs: The gradients of the outputs as Variables.
-    ///     propagate_down: For each input whether its gradient is wanted.
+    ///     propagate_down: For each input, True if its gradient is needed.
     ///
     /// Returns:
     ///     For each input a Variable of its shape, or None for zeros.
@@ -121,7 +123,7 @@ impl PythonFunction {
         by_name.call1((slf, inputs, outputs, grad_outputs, propagate_down))
     }
 
-    /// Whether the gradient of input `i` reads the values of output `o`.
+    /// True if the gradient of input `i` reads the values of output `o`.
     fn grad_depends_output_data(
         slf: &Bound<'_, Self>,
         #[pyo3(from_py_with = count)] i: usize,
@@ -131,7 +133,7 @@ impl PythonFunction {
         must_override(slf, "grad_depends_output_data(i, o)")
     }
 
-    /// Whether the gradient of input `i` reads the values of input `j`.
+    /// True if the gradient of input `i` reads the values of input `j`.
     fn grad_depends_input_data(
         slf: &Bound<'_, Self>,
         #[pyo3(from_py_with = count)] i: usize,
@@ -141,8 +143,8 @@ impl PythonFunction {
         must_override(slf, "grad_depends_input_data(i, j)")
     }
 
-    /// Whether `gradient_impl` reads the values of input `j` for the gradient of input `i`, beside what `backward_impl`
-    /// reads.
+    /// True if `gradient_impl` reads the values of input `j` for the gradient of input `i`, in addition to what
+    /// `backward_impl` reads.
     fn auto_grad_depends_input_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
@@ -152,8 +154,8 @@ impl PythonFunction {
         false
     }
 
-    /// Whether `gradient_impl` reads the values of output `o` for the gradient of input `i`, beside what `backward_impl`
-    /// reads.
+    /// True if `gradient_impl` reads the values of output `o` for the gradient of input `i`, in addition to what
+    /// `backward_impl` reads.
     fn auto_grad_depends_output_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
@@ -163,25 +165,25 @@ impl PythonFunction {
         false
     }
 
-    /// Whether an output is to share the memory of input `i`: 0 no, 1 yes and its values stay, 2 yes and they change.
+    /// Memory sharing of an output with input `i`: 0 for none, 1 if the values stay, 2 if the function overwrites them.
     fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> usize {
         let _ = i;
         0
     }
 
-    /// The output that shares the memory of input `i`, where one does.
+    /// The number of the output that shares the memory of input `i`, if one does.
     fn inplace_data_with(&self, #[pyo3(from_py_with = count)] i: usize) -> usize {
         let _ = i;
         0
     }
 
-    /// Whether `forward_impl` writes into input `i`, as running statistics are.
+    /// True if `forward_impl` writes to input `i`, as for running statistics.
     fn overwrite_input_data_in_forward(&self, #[pyo3(from_py_with = count)] i: usize) -> bool {
         let _ = i;
         false
     }
 
-    /// Whether runs may not clear the inputs.
+    /// True if runs must not clear the inputs.
     fn prohibit_clear_input_buffers(&self) -> bool {
         false
     }
@@ -209,18 +211,20 @@ impl PythonFunction {
     }
 }
 
-/// What the methods of a user's operation get: shape, values and gradient of an input or output.
+/// An input or output as the methods of a user-defined operation get it: shape, values and gradient.
 #[pyclass(frozen, module = "kinnor", name = "FunctionVariable")]
 pub(super) struct FunctionVariable {
     pub(super) array: parking_lot::Mutex<Array>,
 }
 
 impl FunctionVariable {
+    /// The values.
     fn data_array(&self) -> graph::NdArray {
         let a = self.array.lock();
         graph::NdArray { shape: a.shape.clone(), storage: Arc::clone(&a.data) }
     }
 
+    /// The gradient.
     fn grad_array(&self) -> graph::NdArray {
         let a = self.array.lock();
         graph::NdArray { shape: a.shape.clone(), storage: Arc::clone(&a.grad) }

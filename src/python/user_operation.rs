@@ -1,4 +1,5 @@
-//! A user's operation as the engine sees it: asked of Python when it is called, set up, run and differentiated.
+//! Adapter of a user-defined operation (`PythonFunction`) to the engine's `Operation`. Asks Python for its facts once,
+//! when it is applied, and calls its methods in runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// The user's object, for the engine to ask for gradients made of variables.
+/// The user's Python object. The engine calls it for gradients built as a graph.
 struct Object(Py<PythonFunction>);
 
 impl graph::UserRule for Object {
@@ -53,7 +54,8 @@ impl graph::UserRule for Object {
     }
 }
 
-/// A user's operation as the engine sees it. What the engine may ask for under its lock was asked of Python before.
+/// A user-defined operation as the engine sees it. Its facts were read from Python in advance, so the engine can use
+/// them under its lock.
 pub(super) struct UserOp {
     user: graph::User,
     object: Py<PythonFunction>,
@@ -62,13 +64,13 @@ pub(super) struct UserOp {
     facts: Facts,
 }
 
-/// Outputs that an operation of a user has at most.
+/// The most outputs of a user-defined operation.
 const MOST_OUTPUTS: usize = 1 << 16;
 
-/// How many operations of users are alive.
+/// Number of live user-defined operations.
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a variable may keep an object of Python's alive through the function that computes it.
+/// True if some variable may keep a Python object alive through the function that computes it.
 pub(super) fn any_alive() -> bool {
     ALIVE.load(Ordering::Relaxed) > 0
 }
@@ -79,12 +81,12 @@ impl Drop for UserOp {
     }
 }
 
-/// The object of an operation, once for each time that the operation has hold of it.
+/// The Python object of an operation, as often as the operation holds a reference to it.
 pub(super) fn objects(user: &graph::User) -> impl Iterator<Item = &Py<PythonFunction>> {
     user.0.object().downcast_ref().into_iter().flat_map(|object| [object, object])
 }
 
-/// What a method of a user's operation returned, if it is a number up to `most`.
+/// Reads the result of a user's method: a number of at most `most`.
 fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> PyResult<usize> {
     let found = returned.extract().ok().filter(|n| *n <= most);
     let refused = || {
@@ -93,7 +95,7 @@ fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> 
     Ok(found.ok_or_else(refused)?)
 }
 
-/// Arrays as the user's methods get them.
+/// Arrays wrapped for the user's methods, also as a Python list.
 struct Wrapped<'py> {
     all: Vec<Bound<'py, FunctionVariable>>,
     list: Bound<'py, PyList>,
@@ -110,6 +112,7 @@ impl<'py> Wrapped<'py> {
 }
 
 impl UserOp {
+    /// Reads the facts of an operation from Python: number of outputs, memory sharing, values that gradients read.
     pub(super) fn bind(user: &Bound<'_, PythonFunction>, inputs: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let name = user.getattr("name")?.str()?.to_string();
         let n_outputs = user.call_method0("min_outputs")?;
@@ -166,6 +169,7 @@ impl UserOp {
         Ok(Self { user, object, name, n_outputs, facts })
     }
 
+    /// Calls a method with wrapped inputs and outputs.
     fn call(&self, method: &str, x: &[Array], y: &[Array]) -> Result<()> {
         calls::call(|py| {
             let (x, outputs) = (Wrapped::new(py, x)?, Wrapped::new(py, y)?);
@@ -175,7 +179,8 @@ impl UserOp {
         })
     }
 
-    /// Refuses arrays that a method gave another shape, which `setup_impl` alone may: what it wrote there is nowhere.
+    /// Returns an error if a method changed the shape of an array. Only `setup_impl` may: other methods would lose the
+    /// written values.
     fn check_kept(
         &self,
         method: &str,
@@ -218,7 +223,7 @@ impl OnArrays for UserOp {
     }
 }
 
-// SAFETY: it has no kernels; `shapes` sees to it that what shares memory is as large.
+// SAFETY: it has no kernels, and `shapes` checks that arrays that share memory have equal sizes.
 unsafe impl Operation for UserOp {
     fn type_name(&self) -> &str {
         &self.name
@@ -286,7 +291,7 @@ unsafe impl Operation for UserOp {
     }
 }
 
-/// The arguments that a user's operation says it has, if `op` is one; a method in their place says nothing.
+/// The arguments that a user-defined operation reports, if `op` is one. None if a method has that name.
 pub(super) fn arguments<'py>(py: Python<'py>, op: &Op) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(user) = op.user() else { return Ok(None) };
     let Some(graph::User(user)) = user.downcast_ref() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Arguments of operations, between Python and the core.
+//! Conversion of the constant arguments of operations between Python and the core.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -10,7 +10,7 @@ use crate::Error;
 use crate::ops::contract::spec::integer;
 use crate::ops::{self, Value};
 
-/// The value of an argument from Python.
+/// Converts a Python object to an argument value. None if it is not one.
 pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if v.is_none() {
         return Ok(Some(Value::None));
@@ -30,7 +30,7 @@ pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         return Ok((text.len() <= MOST).then(|| Value::Str(text.to_string())));
     }
     if v.is_instance_of::<Variable>() || v.is_instance_of::<NdArray>() {
-        // What it holds now would be taken for ever.
+        // A variable is refused: its current value would become a constant.
         return Ok(None);
     }
     if v.is_instance_of::<PyTuple>()
@@ -46,6 +46,7 @@ pub(super) fn value(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     Ok(v.call_method0("__float__").and_then(|v| v.extract::<f64>()).map(Value::Float).ok())
 }
 
+/// Converts a sequence of numbers.
 fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     if v.hasattr("tolist")? {
         let plain = v.call_method0("tolist")?;
@@ -81,7 +82,7 @@ fn sequence(v: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
     })
 }
 
-/// An array of one element where a number is expected: the number.
+/// The number, if an array of one element is given where a number is expected.
 pub(super) fn lone_number(arg: &ops::Arg, v: &Bound<'_, PyAny>, found: Value) -> Value {
     match (&found, arg.py_type) {
         (Value::Floats(one), "float") if one.len() == 1 && v.hasattr("tolist").unwrap_or(false) => {
@@ -94,6 +95,7 @@ pub(super) fn lone_number(arg: &ops::Arg, v: &Bound<'_, PyAny>, found: Value) ->
     }
 }
 
+/// The error for an argument of the wrong type.
 pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
     let expected = match arg.py_type {
         "float" => "a number",
@@ -104,7 +106,7 @@ pub(super) fn wrong(op: &str, arg: &ops::Arg, got: &Bound<'_, PyAny>) -> PyErr {
     Error::argument(op, arg.name, expected, shown(got)).into()
 }
 
-/// A value as Python sees it in `info.args`.
+/// Converts a value for `info.args` in Python.
 pub(super) fn to_python<'py>(py: Python<'py>, v: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match v {
         Value::None => py.None().into_bound(py),

@@ -1,4 +1,4 @@
-//! `Variable`: a handle on a place in the graph.
+//! `Variable`: a handle on a variable of the graph.
 
 use std::fmt::Write;
 
@@ -15,15 +15,15 @@ use crate::array::{Access, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
 
-/// A place in a computation graph: values, their gradient, and the function that computes them.
+/// A variable in a computation graph: values, their gradient, and the function that computes them.
 ///
 /// Args:
-///     shape: Lengths of the axes; none for a scalar.
-///     need_grad: Whether gradients flow to it; left open, this follows from what computes it.
-///     info: Anything; kept with this handle.
+///     shape: Lengths of the axes. None for a scalar.
+///     need_grad: True if gradients flow to it. By default this follows from the function that computes it.
+///     info: Any object, stored with this handle.
 ///
 /// Raises:
-///     ValueError: If the shape is none.
+///     ValueError: If the shape is not valid.
 #[pyclass(frozen, subclass, weakref, freelist = 256, module = "kinnor", name = "Variable")]
 pub(super) struct Variable {
     pub(super) variable: graph::Variable,
@@ -38,7 +38,7 @@ impl Variable {
     }
 }
 
-/// The arguments of `Variable`.
+/// The arguments of `Variable(...)`.
 struct VariableArguments {
     shape: Shape,
     need_grad: Option<bool>,
@@ -46,6 +46,7 @@ struct VariableArguments {
 }
 
 impl VariableArguments {
+    /// Reads the arguments from positional and keyword arguments.
     fn of(given: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         const NAMES: [&str; 3] = ["shape", "need_grad", "info"];
         let refuse = |what: String| PyErr::from(Error::Type(format!("Variable: expected {what}")));
@@ -80,29 +81,30 @@ impl VariableArguments {
     }
 }
 
-/// An error with the note that names the argument, as errors of other arguments have it.
+/// Adds a note with the name of the argument to an error, as pyo3 does for other arguments.
 fn noted(py: Python<'_>, error: PyErr, argument: &str) -> PyErr {
     // Python before 3.11 has no notes.
     let _ = error.value(py).call_method1("add_note", (format!("while processing '{argument}'"),));
     error
 }
 
-/// True if a class derived from `Variable` defines a method anew.
+/// True if a class derived from `Variable` overrides a method.
 fn overrides(class: &Bound<'_, PyType>, method: &str) -> PyResult<bool> {
     let own = class.py().get_type::<Variable>();
     Ok(!class.is(&own) && !class.getattr(method)?.is(&own.getattr(method)?))
 }
 
 impl Variable {
-    /// A variable that waits for the arguments that a derived class gives `Variable.__init__`. Reading it fails until then.
+    /// A variable without arguments yet: a derived class passes them to `Variable.__init__` later. Reading it fails
+    /// until then.
     fn unset() -> PyResult<Self> {
         let variable = graph::Variable::new(Shape::default())?;
         variable.data().storage.clear(true)?;
         Ok(wrap(variable))
     }
 
-    /// Takes the arguments of `Variable.__init__` that a derived class gives. Arguments for its own `__new__` are passed over
-    /// if that has `made` the variable.
+    /// Applies the arguments that a derived class passes to `Variable.__init__`. If its own `__new__` has `made` the
+    /// variable, arguments that do not fit are ignored: they were meant for `__new__`.
     fn set_up(
         &self,
         given: &Bound<'_, PyTuple>,
@@ -135,7 +137,7 @@ fn wrap(variable: graph::Variable) -> Variable {
     Variable { variable, info: Mutex::new(None) }
 }
 
-/// A list of NumPy-like or own arrays as what `.data = ` takes.
+/// Assignment to `.data`: shares the elements of an NdArray, copies anything else.
 fn set_array(
     value: &Bound<'_, PyAny>,
     share: impl FnOnce(&graph::NdArray) -> crate::Result<()>,
@@ -171,8 +173,8 @@ impl Variable {
         }
     }
 
-    /// Gives a variable of a derived class the shape that the class asks for, which may have arguments of its own, and has
-    /// Python's collector look at a variable that was made with `info`.
+    /// Initialises a variable of a derived class, whose constructor may have other arguments. Also makes Python's
+    /// garbage collector track a variable with `info`.
     #[pyo3(signature = (*given, **named))]
     fn __init__(
         slf: &Bound<'_, Self>,
@@ -189,12 +191,12 @@ impl Variable {
         Ok(())
     }
 
-    /// A variable with a copy of a NumPy array as its values, of the same type.
+    /// A variable with a copy of a NumPy array as its values, in the same type.
     ///
     /// Args:
     ///     data: The values.
     ///     grad: The gradient, of the same shape.
-    ///     need_grad: Whether gradients flow to it.
+    ///     need_grad: True if gradients flow to it.
     ///
     /// Returns:
     ///     A variable that no function computes.
@@ -228,11 +230,11 @@ impl Variable {
         PyTuple::new(py, self.variable.shape().iter())
     }
 
-    /// Gives the variable another shape.
+    /// Changes the shape of the variable.
     ///
     /// Args:
     ///     shape: The new shape.
-    ///     force: Allow another number of elements; the values are lost then.
+    ///     force: Allow another number of elements. The values are lost then.
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs and `force` is not set.
@@ -248,8 +250,8 @@ impl Variable {
     /// The same elements in another shape.
     ///
     /// Args:
-    ///     shape: The new shape; one length may be -1 unless `unlink` is set.
-    ///     unlink: Return a variable without parent that shares data and gradient, not a function of this one.
+    ///     shape: The new shape. One length may be -1 unless `unlink` is set.
+    ///     unlink: Return a variable without parent that shares data and gradient, instead of an output of a function.
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
@@ -267,7 +269,7 @@ impl Variable {
         functions::call(py, "reshape", (slf, shape), None)
     }
 
-    /// Whether gradients flow to it: what was set, else what follows from its parent.
+    /// True if gradients flow to it: the value that was set, else a consequence of its parent.
     #[getter]
     fn need_grad(&self) -> bool {
         self.variable.need_grad()
@@ -278,7 +280,7 @@ impl Variable {
         self.variable.set_need_grad(need_grad.unwrap_or(false));
     }
 
-    /// Whether its data may be dropped after use and computed again for the backward run.
+    /// True if its data may be dropped after use and recomputed for the backward run.
     #[getter]
     fn recompute(&self) -> bool {
         self.variable.recompute()
@@ -289,7 +291,7 @@ impl Variable {
         self.variable.set_recompute(recompute);
     }
 
-    /// Whether runs may never clear its memory.
+    /// True if runs must never clear its memory.
     #[getter]
     fn persistent(&self) -> bool {
         self.variable.persistent()
@@ -300,7 +302,7 @@ impl Variable {
         self.variable.set_persistent(persistent);
     }
 
-    /// Its name, an empty string if it has none.
+    /// Its name. An empty string if it has none.
     #[getter]
     fn name(&self) -> String {
         self.variable.name().unwrap_or_default()
@@ -317,7 +319,7 @@ impl Variable {
         self.variable.rank()
     }
 
-    /// Anything that was given with this handle.
+    /// The object that was stored with this handle.
     #[getter]
     fn info(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.info.lock().as_ref().map(|i| i.clone_ref(py))
@@ -332,7 +334,7 @@ impl Variable {
         drop(old);
     }
 
-    /// Its values as an NdArray that shares them. Assigning an NdArray shares its elements, anything else is copied.
+    /// Its values as an NdArray that shares them. Assigning an NdArray shares its elements; anything else is copied.
     #[getter]
     fn data(&self) -> PyResult<NdArray> {
         let array = self.variable.data();
@@ -347,8 +349,8 @@ impl Variable {
         set_array(value, |array| self.variable.set_data(array), || self.variable.data())
     }
 
-    /// Its gradient as an NdArray that shares it. Assigning an NdArray shares its elements, anything else is copied;
-    /// `None` gives the memory back.
+    /// Its gradient as an NdArray that shares it. Assigning an NdArray shares its elements, assigning None frees the
+    /// memory, and anything else is copied.
     #[getter]
     fn grad(&self) -> NdArray {
         self.variable.grad().into()
@@ -363,7 +365,7 @@ impl Variable {
         set_array(value, |array| self.variable.set_grad(array), || self.variable.grad())
     }
 
-    /// Its values as a NumPy array that shares them. Assigning copies, a number fills.
+    /// Its values as a NumPy array that shares them. Assigning an array copies it, assigning a number fills the values.
     #[getter]
     fn d<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.live(py)
@@ -374,7 +376,8 @@ impl Variable {
         set_array(value, |array| self.variable.set_data(array), || self.variable.data())
     }
 
-    /// Its gradient as a NumPy array that shares it. Assigning copies, a number fills.
+    /// Its gradient as a NumPy array that shares it. Assigning an array copies it, assigning a number fills the
+    /// gradient.
     #[getter]
     fn g<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         numpy::live_view(py, &self.variable.grad()).map_err(|e| self.name_cleared(py, e, "grad"))
@@ -385,8 +388,8 @@ impl Variable {
         set_array(value, |array| self.variable.set_grad(array), || self.variable.grad())
     }
 
-    /// Its values as a NumPy array of the caller's own, without a copy where that can be: the next run writes to other memory. What
-    /// the caller writes meanwhile is what the variable has until then.
+    /// Its values as a NumPy array that the caller owns, without a copy if possible. The next run writes to other
+    /// memory. Until then, the variable shows what the caller writes.
     fn _handed_out<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.variable.has_own_memory() {
             self.reading(py, |array| numpy::handed_out(py, array))
@@ -395,14 +398,14 @@ impl Variable {
         }
     }
 
-    /// Sets attributes, and returns this variable.
+    /// Sets attributes and returns this variable.
     #[pyo3(signature = (**kwargs))]
     fn apply<'py>(slf: Bound<'py, Self>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, Self>> {
         let set = |v: &Bound<'py, Self>| {
             let mut given = kwargs.into_iter().flatten();
             given.try_for_each(|(name, value)| v.setattr(name.cast::<PyString>()?, value))
         };
-        // Of several, all are set or none: they are tried on another variable first.
+        // Several attributes are set all or none: they are tried on a temporary variable first.
         if kwargs.is_some_and(|k| k.len() > 1) && slf.get_type().is(slf.py().get_type::<Self>()) {
             set(&Self::wrap(slf.py(), graph::Variable::new(slf.get().variable.shape())?)?)?;
         }
@@ -410,7 +413,7 @@ impl Variable {
         Ok(slf)
     }
 
-    /// A variable over the same values with `value` where `mask` is not zero, in place.
+    /// Replaces elements in place by `value` where `mask` is not zero. Returns the resulting variable.
     ///
     /// Args:
     ///     mask: Array that broadcasts to this one.
@@ -423,7 +426,7 @@ impl Variable {
         slf.py().import("kinnor._python_functions.graph")?.call_method1("bool_fill_", (slf, mask, value))
     }
 
-    /// As `bool_fill_`.
+    /// Same as `bool_fill_`.
     fn masked_fill_<'py>(
         slf: &Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
@@ -513,7 +516,7 @@ impl Variable {
 }
 
 impl Variable {
-    /// Says of which variable the memory was cleared.
+    /// Adds the name of the variable to the error of a cleared value.
     pub(super) fn name_cleared(&self, py: Python<'_>, error: PyErr, what: &str) -> PyErr {
         if !error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py) {
             return error;

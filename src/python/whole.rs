@@ -1,12 +1,13 @@
-//! Whole numbers of NumPy arrays: how large they are. Knows NumPy's arrays; knows no others.
+//! Range check for NumPy arrays of integers.
 
 use numpy::{Element, PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 
-/// Numbers of so many bits, beside their sign, are whole in every type that functions compute in.
+/// Integers of this many bits, apart from the sign, are exact in float32 and float64.
 const BITS: u32 = 23;
 
-/// Whether an array has whole numbers of 32 or 64 bits alone, one after the other, and all are from `-2^23` to `2^23 - 1`.
+/// True if the array is contiguous, has an integer type of 32 or 64 bits, and all elements are from `-2^23` to
+/// `2^23 - 1`.
 #[pyfunction]
 fn are_small_whole(x: &Bound<'_, PyAny>) -> bool {
     fn of<T: Element + Copy>(x: &Bound<'_, PyAny>, magnitude: impl Fn(T) -> u64) -> Option<bool> {

@@ -75,8 +75,8 @@ impl Rule<2> for AdamW {
 }
 
 op! {
-    /// Adam scaled by how far gradients stray from their mean: `m <- beta1 m + (1 - beta1) g;
-    /// s <- beta2 s + (1 - beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
+    /// AdaBelief, Adam scaled by the deviation of gradients from their mean: `m <- beta1 m + (1 - beta1) g; s <- beta2
+    /// s + (1 - beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
     ///
     /// Args:
     ///     alpha: Learning rate.
@@ -85,9 +85,9 @@ op! {
     ///     eps: Keeps the quotient finite.
     ///     wd: Rate of weight decay; only read with `weight_decouple`.
     ///     amsgrad: Divide by `s_max <- max(s_max, s) + eps` instead; then `eps` is not added to `s`.
-    ///     weight_decouple: Let weights decay apart from the gradient, by `alpha wd w` in each update.
-    ///     fixed_decay: Let them decay by `wd w` instead, whatever the learning rate.
-    ///     rectify: Scale steps by the variance of the first estimates, and leave out `s` while it is not known well.
+    ///     weight_decouple: Decay weights separately from the gradient, by `alpha wd w` in each update.
+    ///     fixed_decay: With `weight_decouple`, decay by `wd w` instead, independent of the learning rate.
+    ///     rectify: Scale early steps by the variance of `s` (rectified Adam), and ignore `s` while it is too inexact.
     /// Returns:
     ///     The solver.
     /// Source:
@@ -147,7 +147,7 @@ fn bounds(step: &Step, final_lr: f64, gamma: f64) -> (f64, f64) {
 }
 
 op! {
-    /// Adam with the learning rate of each element held between bounds that close in on plain gradient descent:
+    /// AdaBound, Adam with the learning rate of each element clipped to bounds that approach plain gradient descent:
     /// `w <- w - clip(alpha_t / (sqrt(v) + eps), lower_t, upper_t) m`.
     ///
     /// With `f = final_lr alpha / alpha_0`, `alpha_0` being the learning rate that the solver was made with,
@@ -158,8 +158,8 @@ op! {
     ///     beta1: Decay of the mean of gradients.
     ///     beta2: Decay of the mean of their squares.
     ///     eps: Keeps the quotient finite.
-    ///     final_lr: Learning rate in the end.
-    ///     gamma: How quickly the bounds close in.
+    ///     final_lr: Final learning rate.
+    ///     gamma: Rate at which the bounds approach each other.
     /// Returns:
     ///     The solver.
     /// Source:
@@ -186,13 +186,13 @@ impl Rule<2> for AdaBound {
 }
 
 op! {
-    /// Adam by the largest recent gradient: `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|);
-    /// w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
+    /// Adamax, Adam scaled by the largest recent gradient:
+    /// `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|); w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
     ///
     /// Args:
     ///     alpha: Learning rate.
     ///     beta1: Decay of the mean of gradients.
-    ///     beta2: Decay of the largest one.
+    ///     beta2: Decay of the largest gradient.
     ///     eps: Keeps the quotient finite.
     /// Returns:
     ///     The solver.
@@ -215,7 +215,7 @@ impl Rule<2> for Adamax {
 }
 
 op! {
-    /// Adam scaled by the largest mean of squares so far: `w <- w - alpha m / (sqrt(v_hat) + eps)` with
+    /// AMSGRAD, Adam scaled by the largest mean of squares so far: `w <- w - alpha m / (sqrt(v_hat) + eps)` with
     /// `v_hat <- max(v_hat, v)`, `m` and `v` as in Adam.
     ///
     /// Args:
@@ -249,15 +249,15 @@ impl Rule<3> for AMSGRAD {
 }
 
 op! {
-    /// AMSGRAD with the bounds of AdaBound: `w <- w - clip(alpha / (sqrt(v_hat) + eps), lower_t, upper_t) m`.
+    /// AMSBound, AMSGRAD with the bounds of AdaBound: `w <- w - clip(alpha / (sqrt(v_hat) + eps), lower_t, upper_t) m`.
     ///
     /// Args:
     ///     alpha: Learning rate.
     ///     beta1: Decay of the mean of gradients.
     ///     beta2: Decay of the mean of their squares.
     ///     eps: Keeps the quotient finite.
-    ///     final_lr: Learning rate in the end.
-    ///     gamma: How quickly the bounds close in.
+    ///     final_lr: Final learning rate.
+    ///     gamma: Rate at which the bounds approach each other.
     ///     bias_correction: Use Adam's `alpha_t` instead of `alpha`.
     /// Returns:
     ///     The solver.
@@ -287,20 +287,20 @@ impl Rule<3> for AMSBound {
 }
 
 op! {
-    /// Adam's direction with a length for each parameter, in proportion to the norm of its values:
+    /// LAMB, Adam's direction with a step length in proportion to the norm of each parameter:
     /// `w <- w - eta clip(|w|, gamma_l, gamma_u) / |r| r` with `r = m / (sqrt(v) + eps) + wd w`.
     ///
-    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the step is
-    /// `eta r`.
+    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the
+    /// step is `eta r`.
     ///
     /// Args:
     ///     eta: Learning rate.
     ///     beta1: Decay of the mean of gradients.
     ///     beta2: Decay of the mean of their squares.
-    ///     gamma_l: Least norm that values count as having.
-    ///     gamma_u: Largest norm that values count as having.
+    ///     gamma_l: Lower bound of the norm of values.
+    ///     gamma_u: Upper bound of the norm of values.
     ///     eps: Keeps the quotient finite.
-    ///     bias_correction: Divide the means by `1 - beta^t`, as they began at zero.
+    ///     bias_correction: Divide the means by `1 - beta^t`, because they start at zero.
     /// Returns:
     ///     The solver.
     /// Source:

@@ -5,8 +5,8 @@ use crate::kernels::Number;
 use crate::ops::contract::spec::op;
 
 op! {
-    /// Adadelta, steps in units of the values themselves: `e <- decay e + (1 - decay) g^2; d = g sqrt((f + eps) / (e + eps));
-    /// f <- decay f + (1 - decay) d^2; w <- w - lr d`.
+    /// Adadelta, steps in units of the values themselves: `e <- decay e + (1 - decay) g^2; d = g sqrt((f + eps) / (e +
+    /// eps)); f <- decay f + (1 - decay) d^2; w <- w - lr d`.
     ///
     /// Args:
     ///     lr: Learning rate.
@@ -57,7 +57,8 @@ impl Rule<1> for Adagrad {
 }
 
 op! {
-    /// RMSprop, steps scaled by the size of recent gradients: `v <- decay v + (1 - decay) g^2; w <- w - lr g / (sqrt(v) + eps)`.
+    /// RMSprop, steps scaled by the size of recent gradients:
+    /// `v <- decay v + (1 - decay) g^2; w <- w - lr g / (sqrt(v) + eps)`.
     ///
     /// Args:
     ///     lr: Learning rate.
@@ -82,13 +83,13 @@ impl Rule<1> for RMSprop {
 }
 
 op! {
-    /// RMSprop by the variance of the gradients, with momentum: `n <- decay n + (1 - decay) g^2; a <- decay a + (1 - decay) g;
-    /// d <- momentum d - lr g / sqrt(n - a^2 + eps); w <- w + d`.
+    /// RMSprop by the variance of the gradients, with momentum: `n <- decay n + (1 - decay) g^2; a <- decay a + (1 -
+    /// decay) g; d <- momentum d - lr g / sqrt(n - a^2 + eps); w <- w + d`.
     ///
     /// Args:
     ///     lr: Learning rate.
     ///     decay: Decay of the means.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     ///     eps: Keeps the quotient finite.
     /// Returns:
     ///     The solver.

@@ -7,6 +7,7 @@ use crate::kernels::update::{self, Cells};
 use crate::{Error, Result};
 
 impl<P: Source> Solver<P> {
+    /// Adds `rate` times the values to the gradients.
     pub(super) fn add_to_gradients(&self, rate: f64, hooks: Hooks<'_>) -> Result<()> {
         let prepare = |_: &_, data: &Storage, grad: &Storage| {
             data.prepare(real(data))?;
@@ -102,6 +103,7 @@ impl<P: Source> Solver<P> {
         self.any("check_inf_or_nan_grad", Trouble::Either, hooks)
     }
 
+    /// True if any gradient has such an element.
     fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
         let mut found = false;
         self.each(method, hooks, with_gradient, |_, _, _, grad| {
@@ -117,6 +119,7 @@ fn with_gradient<P>(_: &Parameter<P>, _: &Storage, grad: &Storage) -> Result<()>
     grad.prepare(real(grad))
 }
 
+/// The kind of invalid element to look for.
 #[derive(Clone, Copy)]
 enum Trouble {
     Infinite,
@@ -146,10 +149,12 @@ fn scale_all(g: Cells, scale: f64) {
     computing!(g, T => update::map::<T>(g, g, |g, _| g * scale as T));
 }
 
+/// The sum of squares of a gradient.
 fn squares(g: Cells) -> f64 {
     computing!(g, T => update::sum_of_squares::<T>(g))
 }
 
+/// True if a gradient has such an element.
 fn troubled(g: Cells, trouble: Trouble) -> bool {
     computing!(g, T => match trouble {
         Trouble::Infinite => update::any(g, |x: T| x.abs() == T::INFINITY),

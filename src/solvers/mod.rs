@@ -1,8 +1,8 @@
 //! Solvers: updates of parameters from their gradients. Knows storages and the arithmetic of a step, but no graphs
 //! (except `variables`) and no Python.
 //!
-//! A new solver is one `op!` declaration (its arguments, the learning rate first) and one [`Rule`] impl (its states
-//! and one formula on numbers), listed in [`SOLVERS`]. Its Python class, stub and documentation follow from the
+//! A new solver is one `op!` declaration of its arguments, with the learning rate first. One [`Rule`] impl gives its
+//! states and a formula on numbers. [`SOLVERS`] lists it. Its Python class, stub and documentation follow from the
 //! declaration.
 
 mod adam;
@@ -119,9 +119,11 @@ trait Stepper: Send + Sync {
     fn step(&self, step: Step, memory: &StateMemory<'_>);
 }
 
+/// A [`Rule`] with its arguments.
 struct BoundRule<R, const S: usize>(R);
 
 impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
+    /// One step of a parameter, in the type `T`.
     fn run<T: Float>(&self, mut step: Step, memory: &StateMemory<'_>) {
         let StateMemory { n, g, w, states, dtype } = *memory;
         assert!(dtype == T::DTYPE, "states of the type that the step computes in");

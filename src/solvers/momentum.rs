@@ -27,7 +27,7 @@ op! {
     ///
     /// Args:
     ///     lr: Learning rate.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     /// Returns:
     ///     The solver.
     /// Source:
@@ -47,14 +47,14 @@ impl Rule<1> for Momentum {
 }
 
 op! {
-    /// Momentum with weight decay apart from the gradient: `m <- momentum m + lr g; w <- w - m - (lr / lr_0) wd w`.
+    /// Momentum with decoupled weight decay: `m <- momentum m + lr g; w <- w - m - (lr / lr_0) wd w`.
     ///
     /// `lr_0` is the learning rate that the solver was made with, so that decay follows its schedule. A rate given to
-    /// `weight_decay` takes the place of `wd` in the next update.
+    /// `weight_decay` replaces `wd` in the next update.
     ///
     /// Args:
     ///     lr: Learning rate.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     ///     wd: Rate of weight decay.
     /// Returns:
     ///     The solver.
@@ -83,7 +83,7 @@ op! {
     ///
     /// Args:
     ///     lr: Learning rate.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     /// Returns:
     ///     The solver.
     /// Source:
@@ -105,17 +105,17 @@ impl Rule<1> for Nesterov {
 }
 
 op! {
-    /// Momentum with a learning rate for each parameter, in proportion to the norm of its values over that of its gradient:
-    /// `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
+    /// LARS, momentum with a learning rate for each parameter, in proportion to the norm of its values over the norm of
+    /// its gradient: `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
     ///
-    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Parameters of norm below `eps` have
-    /// `r = lr`, as has one whose gradient and decay are both zero.
+    /// For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. A parameter has `r = lr` if its
+    /// norm is below `eps`, or if its gradient and decay are both zero.
     ///
     /// Args:
     ///     lr: Learning rate.
-    ///     momentum: What is kept of the last step.
+    ///     momentum: Weight of the last step.
     ///     coefficient: Trust in the learning rate of a parameter.
-    ///     eps: Norm of the values below which `lr` is used as it is.
+    ///     eps: Norm of the values below which `r = lr`.
     /// Returns:
     ///     The solver.
     /// Source:
@@ -143,7 +143,7 @@ impl Rule<1> for Lars {
 }
 
 op! {
-    /// Steps of one length, along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
+    /// Lion, steps along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
     /// `m <- beta2 m + (1 - beta2) g`.
     ///
     /// `wd` is the rate last given to `weight_decay`, 0 otherwise.

@@ -61,6 +61,7 @@ impl Hooks<'_> {
     }
 }
 
+/// A parameter with its states.
 pub(super) struct Parameter<P> {
     pub(super) name: String,
     pub(super) source: P,
@@ -69,6 +70,7 @@ pub(super) struct Parameter<P> {
     pub(super) states: SmallVec<[Arc<Storage>; 3]>,
 }
 
+/// The mutable part of a solver.
 pub(super) struct Held<P> {
     rate: f64,
     /// Rate of fused decay for the next update, if one was requested.
@@ -95,10 +97,12 @@ impl<P: Source> Held<P> {
 }
 
 impl<P> Held<P> {
+    /// The position of a parameter.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
+    /// Rebuilds the index of parameters by name.
     fn number(&mut self) {
         self.places = self.parameters.iter().enumerate().map(|(i, p)| (p.name.clone(), i)).collect();
     }
@@ -220,7 +224,8 @@ impl<P: Source> Solver<P> {
     /// Forgets these parameters and their states.
     ///
     /// # Errors
-    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten then.
+    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten
+    /// then.
     pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let mut held = self.lock();
         let mut gone = Vec::new();
@@ -327,6 +332,7 @@ impl<P: Source> Solver<P> {
         self.add_to_gradients(rate, hooks)
     }
 
+    /// Checks that values, gradient and states of a parameter fit together.
     fn check_parameter(&self, method: &str, p: &Parameter<P>, (data, grad): &Pair) -> Result<()> {
         let n = p.shape.size();
         if data.len() != n || grad.len() != n {

@@ -45,7 +45,7 @@ impl<P: Source> Solver<P> {
     /// Copies these states to the parameters of the same names. Other parameters keep theirs.
     ///
     /// # Errors
-    /// [`Error::Graph`] for an unknown parameter, [`Error::Key`] if the arrays are not those of this solver,
+    /// [`Error::Graph`] for an unknown parameter, [`Error::Key`] if the arrays do not belong to this solver,
     /// [`Error::Shape`] if a shape differs. Nothing is changed then.
     pub fn set_states(&self, states: Vec<(String, SolverState)>) -> Result<()> {
         let op = self.op("set_states");
@@ -55,7 +55,8 @@ impl<P: Source> Solver<P> {
         for (key, SolverState { t, pstate }) in states {
             let Some(at) = held.find(&key) else {
                 return Err(Error::Graph(format!(
-                    "{op}: expected names of parameters of this solver, got '{key}'. Set weight parameter for {key} first."
+                    "{op}: expected names of parameters of this solver, got '{key}'. \
+                     Set weight parameter for {key} first."
                 )));
             };
             if pstate.len() != names.len() || !names.iter().all(|n| pstate.iter().any(|s| s.name == *n)) {
@@ -83,6 +84,7 @@ impl<P: Source> Solver<P> {
     }
 }
 
+/// A copy of the values as float32, or float64 if they are.
 fn copy(source: &Storage) -> Result<Arc<Storage>> {
     let target = Storage::new(source.len());
     let dtype = if source.dtype() == Some(DType::F64) { DType::F64 } else { DType::F32 };

@@ -24,6 +24,7 @@ impl Leaf {
         Self { shape: Shape::from([w.len()]), data: Arc::new(Mutex::new(data)), grad }
     }
 
+    /// The current values.
     pub(super) fn values(&self) -> Vec<f64> {
         read(&self.data())
     }
@@ -41,12 +42,14 @@ impl Source for Leaf {
     }
 }
 
+/// Writes values as `dtype`.
 pub(super) fn write(storage: &Storage, dtype: DType, values: &[f64]) {
     let target = storage.access(dtype, Access::Write).expect("there is memory");
     // SAFETY: both have as many elements of their types.
     unsafe { convert(values.as_ptr().cast(), DType::F64, target, dtype, values.len()) };
 }
 
+/// Reads the values as `f64`.
 pub(super) fn read(storage: &Storage) -> Vec<f64> {
     let source = storage.access(DType::F64, Access::Read).expect("has values");
     let mut values = vec![0.0; storage.len()];
@@ -55,6 +58,7 @@ pub(super) fn read(storage: &Storage) -> Vec<f64> {
     values
 }
 
+/// A solver with these arguments and parameters.
 pub(super) fn solver(name: &str, values: &[Value], parameters: &[(&str, &Leaf)]) -> Solver<Leaf> {
     let solver = find(name).expect("is registered").solver(values).expect("binds");
     let parameters = parameters.iter().map(|(name, leaf)| ((*name).to_string(), (*leaf).clone()));
@@ -62,6 +66,7 @@ pub(super) fn solver(name: &str, values: &[Value], parameters: &[(&str, &Leaf)])
     solver
 }
 
+/// The initial values.
 const W: [f64; 5] = [0.5, -1.5, 2.0, -0.25, 1.0];
 
 /// The gradient of step `k`.
@@ -87,6 +92,7 @@ fn run(name: &str, values: &[Value], dtype: DType, decays: bool) -> Vec<f64> {
     leaf.values()
 }
 
+/// Checks that values agree within a tolerance.
 fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
     for (got, expected) in got.iter().zip(expected) {
         assert!(
@@ -104,6 +110,7 @@ struct At<'a> {
     g: &'a [f64; 5],
 }
 
+/// A reference step: changes values and states.
 type Plain = fn(At<'_>, &mut [f64; 5], &mut [[f64; 5]; 3]);
 
 /// A plain formula for one element.
@@ -122,10 +129,12 @@ macro_rules! each {
 const B1: f64 = 0.9;
 const B2: f64 = 0.999;
 
+/// The learning rate with Adam's bias corrections.
 fn alpha(at: &At<'_>) -> f64 {
     at.lr * (1.0 - B2.powi(at.t)).sqrt() / (1.0 - B1.powi(at.t))
 }
 
+/// Updates the mean and the mean of squares, as in Adam.
 fn moments(g: f64, m: &mut f64, v: &mut f64) {
     *m = B1 * *m + (1.0 - B1) * g;
     *v = B2 * *v + (1.0 - B2) * g * g;
@@ -135,6 +144,7 @@ fn norm(x: &[f64; 5]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
+/// The reference step of a solver.
 #[allow(clippy::too_many_lines)] // a table
 fn plain(name: &str) -> Plain {
     match name {

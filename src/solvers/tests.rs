@@ -10,6 +10,7 @@ use crate::array::{Access, DType, Storage};
 use crate::kernels::threads;
 use crate::ops::Value;
 
+/// A float32 parameter with values and a gradient.
 fn leaf(w: &[f64], g: &[f64]) -> Leaf {
     let leaf = Leaf::new(DType::F32, w);
     write(&leaf.grad, DType::F32, g);

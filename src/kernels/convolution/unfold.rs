@@ -9,7 +9,7 @@ use crate::kernels::simd::Vector;
 
 /// An order to unfold some positions of an image: element (tap, channel) of position `i` goes to
 /// `to[i apart + tap channels + channel]`. Padding becomes zeros.
-/// What lies between the rows is overwritten, and up to [`SLACK`] elements behind the last one.
+/// What lies between the rows is overwritten, and up to [`SLACK`](super::strip::SLACK) elements behind the last one.
 pub(in crate::kernels) struct Unfold<'a, T> {
     pub(super) window: &'a Window,
     /// The first channel of the image.

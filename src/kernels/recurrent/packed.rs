@@ -5,7 +5,7 @@ use crate::array::{Lasting, Lent};
 use crate::kernels::Float;
 use crate::kernels::gemm::{MatrixOperand, Panels};
 
-/// Packed weights of all directions for [`forward`](super::forward), cached with an array.
+/// Packed weights of all directions for the forward run, cached with an array.
 pub struct PackedWeights<'a, T> {
     lent: Lent<'a, T>,
     /// Numbers of a direction.

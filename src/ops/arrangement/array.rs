@@ -1,4 +1,4 @@
-//! Rearranging arrays: other shapes, other orders, constants.
+//! Operations that reshape, transpose or create arrays.
 
 use crate::array::Shape;
 use crate::kernels::{Float, Number, reduce, strided};
@@ -43,7 +43,7 @@ impl Unary for Identity {
 }
 
 op! {
-    /// An array with the same number everywhere.
+    /// An array filled with a number.
     ///
     /// Args:
     ///     val: The number.
@@ -72,18 +72,18 @@ impl Compute for Constant {
     }
 }
 
-/// A shape that was given as an argument.
+/// Checks a shape that was given as an argument.
 pub(crate) fn lengths(op: &str, shape: &[i64]) -> Result<Shape> {
     let fail = || Error::argument(op, "shape", "lengths of zero or more", format!("{shape:?}"));
     shape.iter().map(|d| usize::try_from(*d).map_err(|_| fail())).collect::<Result<Shape>>()
 }
 
 op! {
-    /// The same elements in another shape. Shares memory with its input unless `inplace` is off.
+    /// The same elements in another shape. Shares memory with its input if `inplace`.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shape: The new shape; one length may be -1 and follows from the others.
+    ///     shape: The new shape. One length may be -1 and is then inferred from the others.
     ///     inplace: Share memory with `x`.
     ///
     /// Returns:
@@ -149,15 +149,15 @@ op! {
     ///     axes: Axis `i` of the result is axis `axes[i]` of `x`.
     ///
     /// Returns:
-    ///     Array whose shape is that of `x`, reordered.
+    ///     Array whose shape is the reordered shape of `x`.
     ///
     /// Raises:
-    ///     ArgumentError: If `axes` is not an order of all axes.
+    ///     ArgumentError: If `axes` is not a permutation of all axes.
     Transpose = transpose(x; axes: Vec<i64>)
 }
 
 impl Transpose {
-    /// The order of axes that undoes this one.
+    /// The permutation that undoes this one.
     fn back(&self) -> Vec<usize> {
         let n = self.axes.len();
         let mut back = vec![0; n];
@@ -168,7 +168,7 @@ impl Transpose {
     }
 }
 
-/// A shape with the axes in another order.
+/// The shape after a permutation of the axes.
 pub(crate) fn transposed(op: &str, shape: &Shape, order: &[i64]) -> Result<Shape> {
     let axes = shape.axes(op, Some(order))?;
     if axes.len() != shape.ndim() {
@@ -213,11 +213,11 @@ impl Compute for Transpose {
 }
 
 op! {
-    /// The array repeated along its axes of length one, and along new axes before its own.
+    /// Broadcasting to a shape: repeats the array along axes of length one and along new leading axes.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shape: The new shape, with as many axes as `x` has or more; the last ones are those of `x`.
+    ///     shape: The new shape, with at least as many axes as `x`. Its last axes correspond to the axes of `x`.
     ///
     /// Returns:
     ///     Array of shape `shape`.

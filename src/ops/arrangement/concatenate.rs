@@ -1,4 +1,4 @@
-//! Several arrays as one and one as several: concatenate, stack, split, meshgrid.
+//! Joining and splitting of arrays: concatenate, stack, split, meshgrid.
 
 use crate::array::Shape;
 use crate::kernels::rows::EvenRows;
@@ -11,25 +11,25 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] =
     &[Entry::of::<Concatenate>(), Entry::of::<Stack>(), Entry::of::<Split>(), Entry::of::<Meshgrid>()];
 
-/// The inputs of an operation that takes one or more.
+/// The shape of the first input. An error if there is none.
 pub(crate) fn first<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
     x.iter().next().ok_or_else(|| Error::Type(format!("{op}: expected at least one input, got none")))
 }
 
-/// Takes the `n` elements from `at` on of each row of `step` elements of `from`.
+/// Copies (or adds) `n` elements, from index `at` on, of each row of `step` elements of `from`.
 fn take_rows<T: Float>(Grad { data, accumulate }: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
     let Some(count) = from.len().checked_div(step).filter(|_| n > 0) else { return };
     EvenRows { n, count, from: (at, step), to: (0, n) }.put(from, data, accumulate);
 }
 
-/// Puts them there.
+/// The reverse of [`take_rows`]: copies the elements of `x` to index `at` of each row of `to`.
 fn put_rows<T: Float>(x: &[T], to: &mut [T], at: usize, n: usize, step: usize) {
     let Some(count) = to.len().checked_div(step).filter(|_| n > 0) else { return };
     EvenRows { n, count, from: (0, n), to: (at, step) }.put(x, to, false);
 }
 
 op! {
-    /// The arrays one after the other along an axis.
+    /// Concatenation along an axis.
     ///
     /// Args:
     ///     x: Inputs whose shapes differ along `axis` alone.
@@ -44,7 +44,7 @@ op! {
     Concatenate = concatenate(x: list; axis: i64 = -1)
 }
 
-/// The part of `gy` that lies from `at` on along an axis, and is `n` long.
+/// The slice of `gy` along `axis` that starts at `at` and has length `n`.
 pub(crate) fn piece(gy: Sym, axis: usize, at: usize, n: usize) -> Sym {
     let (mut start, mut stop) = (vec![None; gy.shape().ndim()], vec![None; gy.shape().ndim()]);
     start[axis] = Some(at as i64);
@@ -117,11 +117,11 @@ impl Compute for Concatenate {
 }
 
 op! {
-    /// The arrays next to each other along a new axis.
+    /// Concatenation along a new axis.
     ///
     /// Args:
     ///     x: Inputs of one shape.
-    ///     axis: Where the new axis goes; a negative one counts from the end of the result.
+    ///     axis: Position of the new axis; a negative one counts from the end of the result.
     ///
     /// Returns:
     ///     Array with one axis more.
@@ -132,7 +132,7 @@ op! {
     Stack = stack(x: list; axis: i64 = 0)
 }
 
-/// The shape with another axis in front of `axis`.
+/// The shape with a new axis of length `n` before `axis`.
 fn inserted(shape: &Shape, axis: usize, n: usize) -> Shape {
     shape[..axis].iter().copied().chain([n]).chain(shape[axis..].iter().copied()).collect()
 }
@@ -186,14 +186,14 @@ impl Compute for Stack {
 }
 
 op! {
-    /// The array in slices of length one along an axis, which is removed.
+    /// Splits an array into slices of length one along an axis, which is removed.
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     axis: The axis; a negative one counts from the end.
     ///
     /// Returns:
-    ///     As many arrays as `x` is long along `axis`.
+    ///     One array for each index of `axis`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
@@ -245,7 +245,7 @@ impl Compute for Split {
 }
 
 op! {
-    /// Coordinates on a grid: each input repeated along an axis of its own.
+    /// Coordinates on a grid: each input varies along one axis and is repeated along the others.
     ///
     /// Args:
     ///     x: Inputs with one axis, the positions along the axes of the grid.
@@ -260,16 +260,17 @@ op! {
 }
 
 impl Meshgrid {
-    /// The axis of the grid along which input `i` of `n` lies.
+    /// The axis of the grid along which input `i` of `n` varies.
     fn axis(&self, i: usize, n: usize) -> usize {
         if self.ij_indexing || n < 2 || i > 1 { i } else { 1 - i }
     }
 
-    /// A grid of `ndim` axes that is longer than one only where input `i` lies.
+    /// The shape of input `i` with length one along all axes of the grid but its own.
     fn line(&self, i: usize, n: usize, len: usize) -> Shape {
         (0..n).map(|axis| if axis == self.axis(i, n) { len } else { 1 }).collect()
     }
 
+    /// The axes of the grid along which input `i` is repeated.
     fn other_axes(&self, i: usize, n: usize) -> Vec<usize> {
         (0..n).filter(|axis| *axis != self.axis(i, n)).collect()
     }

@@ -1,4 +1,4 @@
-//! Parts of arrays as one: slices that are concatenated without a copy of each.
+//! `concatenate_parts`: concatenation of slices of arrays, without a copy of each slice.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -12,32 +12,31 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ConcatenateParts>()];
 
 op! {
-    /// Parts of the arrays one after the other along an axis: `y = concatenate(x[0][start[0]:stop[0]], ...)`.
+    /// Concatenation of slices of arrays along an axis: `y = concatenate(x[0][start[0]:stop[0]], ...)`.
     ///
-    /// As slices that are concatenated, without a copy of each: caches of attention, say, to which keys are added.
+    /// Avoids a copy of each slice. Useful for attention caches, to which keys are added.
     ///
     /// Args:
     ///     x: Inputs whose shapes differ along `axis` and `along` alone.
-    ///     axis: The axis along which parts follow each other.
-    ///     along: An axis before it, along which parts are taken.
-    ///     start: The first position of each part.
-    ///     stop: The position that each part ends before.
+    ///     axis: The axis of concatenation.
+    ///     along: The axis of slicing, which is before `axis`.
+    ///     start: The first index of the slice of each input.
+    ///     stop: The index after the last one of each slice.
     ///
     /// Returns:
-    ///     Array as long along `axis` as all inputs together, and along `along` as each part.
+    ///     Array whose length along `axis` is the sum over the inputs, and along `along` the length of a slice.
     ///
     /// Raises:
     ///     AxisError: If the inputs have no such axis.
-    ///     ArgumentError: If `along` is not before `axis`, there is not one start and one stop for each input, or parts lie
-    ///         beyond an input.
-    ///     ShapeError: If the inputs differ along another axis, or the parts along `along`.
+    ///     ArgumentError: If `along` is not before `axis`, a slice exceeds an input, or an input has no start or stop.
+    ///     ShapeError: If the inputs differ along another axis, or the slices along `along`.
     ConcatenateParts = concatenate_parts(x: list; axis: i64, along: i64, start: Vec<i64>, stop: Vec<i64>)
 }
 
 impl ConcatenateParts {
     const NAME: &str = "concatenate_parts";
 
-    /// The axis, and the one along which parts are taken.
+    /// The axis of concatenation and the axis of slicing.
     fn axes(&self, shape: &Shape) -> Result<(usize, usize)> {
         let (axis, along) = (shape.axis(Self::NAME, self.axis)?, shape.axis(Self::NAME, self.along)?);
         if along < axis {
@@ -46,7 +45,7 @@ impl ConcatenateParts {
         Err(Error::argument(Self::NAME, "along", format!("an axis before axis {axis}"), self.along))
     }
 
-    /// Where the part of an input of length `n` starts, and how long it is.
+    /// Start and length of the slice of input `i`, whose axis has length `n`.
     fn part(&self, i: usize, n: usize) -> Result<(usize, usize)> {
         let (start, stop) = (self.start[i], self.stop[i]);
         match (usize::try_from(start), usize::try_from(stop)) {

@@ -1,4 +1,4 @@
-//! Matrices by their diagonals: matrix_diag, matrix_diag_part, trilu, eye_like.
+//! Operations on matrix diagonals and triangles: matrix_diag, matrix_diag_part, trilu, eye_like.
 
 use std::ops::Range;
 
@@ -43,12 +43,12 @@ op! {
     MatrixDiagPart = matrix_diag_part(x)
 }
 
-/// Where element `i` of a row of diagonals of length `n` stands in the matrices.
+/// The offset in a batch of `n` x `n` matrices of element `i` in a batch of diagonals of length `n`.
 fn on_diagonal(i: usize, n: usize) -> usize {
     i * n + i % n
 }
 
-/// Adds or writes diagonals of length `n` into matrices.
+/// Writes diagonals of length `n` into matrices, or adds them.
 fn put_diagonals<T: Float>(diagonals: &[T], n: usize, matrices: &mut [T]) {
     diagonals.iter().enumerate().for_each(|(i, x)| {
         let y = &mut matrices[on_diagonal(i, n)];
@@ -144,14 +144,14 @@ op! {
 }
 
 impl Trilu {
-    /// The columns that are kept in a row of matrices with `n` of them.
+    /// The columns that `trilu` keeps in a row of a matrix with `n` columns.
     fn kept(&self, row: usize, n: usize) -> Range<usize> {
         let edge = (row as i64).saturating_add(self.k);
         let column = |at: i64| at.clamp(0, n as i64) as usize;
         if self.upper { column(edge)..n } else { 0..column(edge.saturating_add(1)) }
     }
 
-    /// Writes or adds what is kept of matrices of shape (`m`, `n`), and zeros elsewhere.
+    /// Writes or adds the kept elements of matrices of shape (`m`, `n`). Writes zeros elsewhere.
     fn put<T: Float>(&self, x: &[T], (m, n): (usize, usize), y: &mut [T], adds: bool) {
         rows_mut(y, n, GRAIN / n.max(1), |row, y| {
             let kept = self.kept(row % m, n);
@@ -167,7 +167,7 @@ impl Trilu {
     }
 }
 
-/// The two last lengths of a shape.
+/// The two last lengths of a shape. An error if it has fewer axes.
 fn matrix(op: &str, shape: &Shape) -> Result<(usize, usize)> {
     match &shape[..] {
         [.., m, n] => Ok((*m, *n)),

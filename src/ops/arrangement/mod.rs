@@ -1,4 +1,4 @@
-//! The same elements in another arrangement.
+//! Operations that move elements: reshaping, joining, slicing, repeating.
 
 pub(crate) mod array;
 pub(crate) mod concatenate;

@@ -1,5 +1,6 @@
-//! Parts of arrays by a key of whole numbers and slices: taking one out, and putting other elements in its place. What a key
-//! leaves open stays open: it is resolved for the shape that the array has when the function is set up.
+//! Basic indexing, by a key of integers, slices and None: reading a part of an array, and replacing it.
+//!
+//! Open bounds of slices are resolved when the function is set up, for the shape that the array has then.
 
 use std::sync::Arc;
 
@@ -17,18 +18,18 @@ use crate::{Error, Result};
 /// One entry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// One position, a negative one from the end; its axis is dropped.
+    /// One position. A negative one counts from the end. The axis is dropped.
     At(i64),
-    /// The positions from a start up to but not including a stop, by a step other than zero, as Python reads them.
+    /// A slice: start, stop (excluded) and a step other than zero, as in Python.
     Along(Option<i64>, Option<i64>, i64),
     /// A new axis of length one.
     New,
 }
 
-/// Which part of an array a key names.
+/// A key: one entry for each axis, and one for each new axis.
 type IndexKey = Arc<[Cut]>;
 
-/// The part of an array of shape `x`, and its shape.
+/// The elements that a key selects from an array of shape `x`, and the shape of the part.
 fn resolve(key: &IndexKey, x: &Shape) -> Result<(Regrid, Shape)> {
     let (mut axes, mut shape): (Vec<RegridAxis>, Vec<usize>) = (Vec::new(), Vec::new());
     for entry in key.iter() {
@@ -58,20 +59,20 @@ fn resolve(key: &IndexKey, x: &Shape) -> Result<(Regrid, Shape)> {
     Ok((Regrid::new(x.clone(), axes), shape.as_slice().into()))
 }
 
-/// The part of its input that a key names.
+/// Reads the part of its input that a key selects.
 #[derive(Clone)]
 pub struct Indexed {
     key: IndexKey,
 }
 
 impl Indexed {
-    /// For a key with an entry for each axis, and such for new ones.
+    /// Takes a key with an entry for each axis, and [`Cut::New`] for new axes.
     pub fn new(key: Vec<Cut>) -> Self {
         Self { key: key.into() }
     }
 }
 
-/// An array with other elements in place of the part that a key names.
+/// Replaces the part of an array that a key selects.
 #[derive(Clone)]
 pub struct Put {
     key: IndexKey,
@@ -79,13 +80,13 @@ pub struct Put {
 }
 
 impl Put {
-    /// For a key as [`Indexed::new`]; in the memory of the array, or beside it.
+    /// Takes a key as in [`Indexed::new`]. Works in the memory of the array if `in_place`, else on a copy.
     pub fn new(key: Vec<Cut>, in_place: bool) -> Self {
         Self { key: key.into(), in_place }
     }
 }
 
-/// Declares an operation that nobody calls by name.
+/// Declares an operation that indexing and gradients create; it is not a function of Python.
 macro_rules! unnamed {
     ($ty:ty, $name:literal, $type_name:literal, $doc:literal, $($input:literal),+) => {
         impl Declared for $ty {
@@ -105,10 +106,10 @@ macro_rules! unnamed {
         }
     };
 }
-unnamed!(Indexed, "slice", "Slice", " The part of the array that a key names.", "x");
-unnamed!(Put, "put", "Put", " The array with other elements in a part of it.", "x", "value");
+unnamed!(Indexed, "slice", "Slice", " The part of the array that a key selects.", "x");
+unnamed!(Put, "put", "Put", " The array with the selected part replaced.", "x", "value");
 
-/// What NNabla shows of a key: where it starts, stops and how far it steps along each axis.
+/// The arguments that NNabla shows for a key: start, stop and step along each axis.
 fn shown(key: &IndexKey, x: &Shape) -> Vec<(&'static str, Value)> {
     let lengths = x.iter().map(|n| *n as i64);
     let entries = key.iter().filter(|entry| **entry != Cut::New).zip(lengths);
@@ -168,7 +169,7 @@ impl Compute for Indexed {
     }
 }
 
-/// The shape of a value without leading axes of length one that the part of shape `part`, over which it is repeated, has not.
+/// The shape of a value without extra leading axes of length one, so that it broadcasts to the part of shape `part`.
 fn fitted(value: &Shape, part: &Shape) -> Result<Shape> {
     let lead = value.ndim().saturating_sub(part.ndim());
     let (before, own) = value.split_at(lead);

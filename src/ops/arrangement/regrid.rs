@@ -1,4 +1,4 @@
-//! Families of operations that rearrange each axis alone: one description of the axes, and the way back follows.
+//! Operations that rearrange each axis on its own. An implementation describes the axes; kernels and gradients follow.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::{Error, Result};
 
 /// An operation whose output is its input with each axis rearranged.
 pub(crate) trait Rearrange: Declared {
-    /// The axes of the output.
+    /// Describes the axes of the output.
     ///
     /// # Errors
-    /// When the arguments do not fit an input of this shape.
+    /// If the arguments do not fit an input of this shape.
     fn axes(&self, x: &Shape) -> Result<Vec<RegridAxis>>;
 
-    /// What an argument that was left open stands for, as [`Compute::open`].
+    /// The value of an argument that was left open, as [`Compute::open`].
     fn open(&self, arg: &str, x: &Shape) -> Value {
         let _ = (arg, x);
         Value::None
     }
 
-    /// What stands where the input does not reach.
+    /// The value of output elements that no input element maps to.
     fn outside(&self) -> f64 {
         0.0
     }
 }
 
-/// A [`Rearrange`] as what the engine computes.
+/// Adapts a [`Rearrange`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Rearranged<C>(pub(crate) C);
 
@@ -45,6 +45,7 @@ impl<C: Declared> Declared for Rearranged<C> {
 }
 
 impl<C: Rearrange> Rearranged<C> {
+    /// The mapping from output elements to input elements.
     fn grid(&self, x: &Shape) -> Result<Regrid> {
         Ok(Regrid::new(x.clone(), self.0.axes(x)?))
     }
@@ -88,22 +89,22 @@ impl<C: Rearrange> Compute for Rearranged<C> {
     }
 }
 
-/// Takes elements from places along each axis, zero outside: what the gradient of [`PutBack`] is made of.
+/// Reads elements from positions along each axis, zero outside. Used in the gradient of [`PutBack`].
 #[derive(Clone)]
 struct TakeOut {
     grid: Arc<Regrid>,
     shape: Shape,
 }
 
-/// Adds up at each place the elements that were taken from it: what gradients of [`TakeOut`] are made of.
+/// Adds each element to the position that it was read from. Used in the gradient of [`TakeOut`].
 #[derive(Clone)]
 pub(crate) struct PutBack {
     pub(crate) grid: Arc<Regrid>,
-    /// Shape of what elements are put back into.
+    /// Shape of the output.
     pub(crate) shape: Shape,
 }
 
-/// Declares operations of one input that nobody calls by name.
+/// Declares operations of one input that only gradients use.
 macro_rules! only_in_gradients {
     ($($ty:ident = $name:literal, $doc:literal;)+) => {$(
         impl $crate::ops::Declared for $ty {
@@ -126,11 +127,11 @@ macro_rules! only_in_gradients {
 pub(crate) use only_in_gradients;
 
 only_in_gradients! {
-    TakeOut = "take_out", " Elements from places along each axis.";
-    PutBack = "put_back", " Sums of elements at places along each axis.";
+    TakeOut = "take_out", " Elements read from positions along each axis.";
+    PutBack = "put_back", " Elements added to positions along each axis.";
 }
 
-/// Refuses an array of another size than the gradient was made for.
+/// Returns an error if an array has another size than the gradient was made for.
 fn check(op: &str, x: &Shape, expected: &Shape) -> Result<()> {
     if x.size() == expected.size() {
         return Ok(());
@@ -198,14 +199,14 @@ impl Compute for PutBack {
 }
 
 impl Entry {
-    /// Row for a [`Rearrange`].
+    /// The registry entry of a [`Rearrange`].
     pub(crate) const fn rearrange<C: Rearrange>() -> Self {
         Self::of::<Rearranged<C>>()
     }
 }
 
 impl Sym {
-    /// A [`Rearrange`] of a symbol.
+    /// Applies a [`Rearrange`] to a symbol.
     pub(crate) fn rearrange(op: impl Rearrange, x: Self) -> Self {
         Self::apply(Rearranged(op), &[x])
     }

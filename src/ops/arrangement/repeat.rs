@@ -1,4 +1,4 @@
-//! Repeating arrays: tile, broadcast_to.
+//! Operations that repeat arrays: tile, broadcast_to.
 
 use crate::array::Shape;
 use crate::kernels::{Float, reduce, strided};
@@ -9,11 +9,11 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Tile>(), Entry::of::<BroadcastTo>()];
 
 op! {
-    /// The array repeated along its axes, like tiles on a floor.
+    /// Repeats an array along its axes.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     reps: How often to repeat along each of the last axes; more numbers than axes make new leading ones.
+    ///     reps: Number of repetitions along each of the last axes. More numbers than axes create new leading axes.
     ///
     /// Returns:
     ///     Array `reps` times as long.
@@ -24,7 +24,8 @@ op! {
 }
 
 impl Tile {
-    /// Each axis behind an axis of length one, and the same with the repetitions in the place of that one.
+    /// The shape of `x` with a new axis of length one before each axis. The second shape has the repetitions as lengths
+    /// of the new axes.
     fn pairs(&self, x: &Shape) -> Result<(Shape, Shape)> {
         let n = x.ndim().max(self.reps.len());
         let fail = || Error::argument("tile", "reps", "numbers of zero or more", format!("{:?}", self.reps));
@@ -41,7 +42,7 @@ impl Tile {
     }
 }
 
-/// The axes of repetitions in a shape that [`Tile::pairs`] made.
+/// The axes that count repetitions in a shape from [`Tile::pairs`].
 fn repetitions(pairs: &Shape) -> Vec<usize> {
     (0..pairs.ndim()).step_by(2).collect()
 }
@@ -82,12 +83,12 @@ impl Compute for Tile {
 }
 
 op! {
-    /// The array `y` repeated to the shape of `x`.
+    /// Broadcasts `y` to the shape of `x`.
     ///
     /// Args:
-    ///     x: Array whose shape is wanted; its values are not used.
-    ///     y: Input whose shape is a part of that of `x`.
-    ///     axis: Axis of `x` at which the shape of `y` starts; by default it ends with the last.
+    ///     x: Array with the target shape. Its values are not used.
+    ///     y: Input whose shape is part of the shape of `x`.
+    ///     axis: Axis of `x` at which the shape of `y` starts. By default the last axes are aligned.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -98,12 +99,12 @@ op! {
 }
 
 impl BroadcastTo {
-    /// The axis at which `y` starts, if it does not just end with the last.
+    /// The axis of `x` at which `y` starts. None to align the last axes.
     fn start(&self) -> Option<usize> {
         self.axis.and_then(|axis| usize::try_from(axis).ok())
     }
 
-    /// The shape of `y` with axes of length one for those that it lacks.
+    /// The shape of `y` with axes of length one added, so that it has as many as `x`.
     fn lifted(&self, x: &Shape, y: &Shape) -> Result<Shape> {
         let fail = || {
             let place = match self.axis {

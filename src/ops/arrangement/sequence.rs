@@ -1,4 +1,4 @@
-//! Arrays of numbers in order: arange, linspace.
+//! Operations that create sequences of numbers: arange, linspace.
 
 use crate::array::Shape;
 use crate::kernels::{Float, map};
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Arange>(), Entry::of::<Linspace>()];
 
 op! {
-    /// Numbers from `start` up to but not including `stop`: `y[i] = start + i * step`.
+    /// Evenly spaced numbers from `start` up to but not including `stop`: `y[i] = start + i * step`.
     ///
     /// Args:
     ///     start: The first number.
@@ -17,7 +17,7 @@ op! {
     ///     step: The distance between numbers.
     ///
     /// Returns:
-    ///     Array with one axis; empty if `stop` does not lie in the direction of `step`.
+    ///     Array with one axis. Empty if steps from `start` lead away from `stop`.
     ///
     /// Raises:
     ///     ArgumentError: If `step` is zero or a number is not finite.
@@ -50,12 +50,12 @@ impl Compute for Arange {
 }
 
 op! {
-    /// Numbers at equal distances, both ends included.
+    /// Evenly spaced numbers from `start` to `stop`, both included.
     ///
     /// Args:
     ///     start: The first number.
     ///     stop: The last number.
-    ///     num: How many there are.
+    ///     num: Number of elements.
     ///
     /// Returns:
     ///     Array of shape (num,).

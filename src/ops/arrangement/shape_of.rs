@@ -24,7 +24,7 @@ op! {
 }
 
 impl Shape {
-    /// The part of a shape that is asked for.
+    /// The axes of the shape that the arguments select.
     fn part<'a>(&self, x: &'a array::Shape) -> &'a [usize] {
         let n = x.ndim() as i64;
         let place = |axis: i64| (if axis < 0 { axis.saturating_add(n) } else { axis }).clamp(0, n) as usize;

@@ -1,4 +1,4 @@
-//! Parts of arrays and frames around them, and elements in another place: slice, pad, flip, shift.
+//! Slicing, padding and moving along axes: slice, pad, flip, shift.
 
 use crate::array::Shape;
 use crate::kernels::regrid::RegridAxis;
@@ -15,10 +15,10 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// A part of the array: of each axis, the elements from `start` up to but not including `stop`, every `step`-th.
+    /// A slice of the array: along each axis, every `step`-th element from `start` up to but not including `stop`.
     ///
     /// As in Python, negative positions count from the end, positions beyond the ends mean the ends, and a negative
-    /// step runs backward. What is None stays open: when `x` gets another shape, it is the end of that.
+    /// step runs backward. None means the end of the axis, also after `x` changes its shape.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -39,7 +39,7 @@ op! {
     )
 }
 
-/// The axis of length `n` from `start` to `stop` by `step`, which is not zero.
+/// Slices an axis of length `n` from `start` to `stop` by `step`, which is not zero.
 pub(crate) fn cut(n: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> RegridAxis {
     let len = n as i64;
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
@@ -81,13 +81,14 @@ impl Rearrange for Slice {
 }
 
 op! {
-    /// The array in a frame of `constant_value`, of its mirror image, or of its outermost elements.
+    /// Padding with a constant, with the mirrored array, or with its outermost elements.
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     pad_width: Elements before and after each axis, in pairs, for the last axes.
-    ///     mode: "constant"; "reflect", which mirrors at the outermost element; or "repeat", which repeats that.
-    ///     constant_value: Number in the frame, for "constant".
+    ///     mode: "constant"; "reflect", which mirrors at the outermost element; or "repeat", which repeats the
+    ///         outermost element.
+    ///     constant_value: The padding value for "constant".
     ///
     /// Returns:
     ///     Array with as many axes as `x`.
@@ -98,7 +99,7 @@ op! {
     Pad = pad(x; pad_width: Vec<i64>, mode: String = "constant", constant_value: f64 = 0.0)
 }
 
-/// Position `at` before or after `n` elements, mirrored at the outermost until it lies on one.
+/// Reflects position `at`, which may be outside, into `0..n`. The first and last elements are not repeated.
 fn reflect(at: i64, n: i64) -> usize {
     let period = (2 * (n - 1)).max(1);
     let at = at.rem_euclid(period);
@@ -179,13 +180,13 @@ impl Rearrange for Flip {
 }
 
 op! {
-    /// The elements moved along axes: `y[i] = x[i - shift]`.
+    /// Elements shifted along axes: `y[i] = x[i - shift]`.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shifts: How far to move along each of the last axes; not at all by default.
-    ///     border_mode: What moves in from outside: "nearest", the outermost element, or "reflect", the mirror image
-    ///         (`1 0 | 0 1 2 | 2 1`).
+    ///     shifts: Number of elements to shift along each of the last axes, 0 by default.
+    ///     border_mode: The values that enter at the border: "nearest", the outermost element, or "reflect", the mirror
+    ///         image (`1 0 | 0 1 2 | 2 1`).
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -195,7 +196,7 @@ op! {
     Shift = shift(x; shifts: Option<Vec<i64>> = None, border_mode: String = "nearest")
 }
 
-/// An axis of length `n` moved by `shift`.
+/// Shifts an axis of length `n` by `shift`.
 fn shifted(n: usize, shift: i64, mirrored: bool) -> RegridAxis {
     let len = n as i64;
     if !mirrored {

@@ -1,4 +1,4 @@
-//! Elements that differ from each other.
+//! `unique`: the distinct elements or slices of an array.
 
 use std::cmp::Ordering;
 
@@ -12,24 +12,24 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Unique>()];
 
 op! {
-    /// The elements that differ from each other, each once. How many there are depends on the values of `x`, which must
-    /// be known when the function is built. A NaN differs from every other.
+    /// The distinct elements of an array. Their number depends on the values of `x`, which must be known when the
+    /// function is built. Each NaN is distinct.
     ///
-    /// The gradient of an element goes to where it stands first.
+    /// The gradient of a distinct element goes to its first occurrence.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     flatten: Look at single elements, else at the parts of `x` along `axis`.
-    ///     axis: Axis along which parts are compared; needed where `flatten` is False, and without meaning elsewhere.
-    ///     sorted: In ascending order (parts by their first element that differs), else in the order in which they stand
-    ///         in `x`.
-    ///     with_index: Return for each where it stands first.
-    ///     with_inverse: Return for each element of `x` which one it is.
-    ///     with_counts: Return how often each is there.
+    ///     flatten: Compare single elements; if off, compare the slices of `x` along `axis`.
+    ///     axis: Axis of the slices. Required if `flatten` is False, otherwise ignored.
+    ///     sorted: Return them in ascending order (slices in lexicographic order); if off, in order of their first
+    ///         occurrence.
+    ///     with_index: Return the index of the first occurrence of each.
+    ///     with_inverse: Return, for each element of `x`, its index in the result.
+    ///     with_counts: Return the number of occurrences of each.
     ///
     /// Returns:
-    ///     Array of one axis, or with as many as `x` if `flatten` is False; besides it what was asked for, in the order of
-    ///     the arguments, as whole numbers of one axis.
+    ///     Array with one axis, or with the axes of `x` if `flatten` is False. Then the requested index arrays, in the
+    ///     order of the arguments, each with one axis.
     ///
     /// Raises:
     ///     ArgumentError: If `flatten` is False and there is no `axis`.
@@ -39,14 +39,14 @@ op! {
 }
 
 op! {
-    /// Zeros but where the elements that differ stand first, which are those of `gy`: the gradient of `unique`.
+    /// Puts `gy` at the first occurrence of each distinct element, zeros elsewhere: the gradient of `unique`.
     ///
     /// Args:
-    ///     gy: What goes there.
+    ///     gy: The values to put.
     ///     x: The elements.
-    ///     flatten: As for `unique`. So the others.
-    ///     axis: Axis of the parts.
-    ///     sorted: Their order.
+    ///     flatten: As in `unique`.
+    ///     axis: As in `unique`.
+    ///     sorted: As in `unique`.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -54,14 +54,14 @@ op! {
 }
 
 op! {
-    /// What stands in an array where elements of another that differ stand first: the gradient of `unique_put`.
+    /// Reads an array at the first occurrence of each distinct element of another: the gradient of `unique_put`.
     ///
     /// Args:
-    ///     from: What is taken.
+    ///     from: Array to read.
     ///     x: The elements, in the shape of `from`.
-    ///     flatten: As for `unique`. So the others.
-    ///     axis: Axis of the parts.
-    ///     sorted: Their order.
+    ///     flatten: As in `unique`.
+    ///     axis: As in `unique`.
+    ///     sorted: As in `unique`.
     ///     shape: Shape of the output.
     ///
     /// Returns:
@@ -69,10 +69,10 @@ op! {
     UniqueTake = unique_take(from, x; flatten: bool, axis: Option<i64>, sorted: bool, shape: Vec<i64>)
 }
 
-/// What [`ordered`] gives for all that is not a number.
+/// The key of every NaN.
 const NAN: u64 = u64::MAX;
 
-/// A whole number for each number, in the same order; zeros are alike, and what is not a number comes last.
+/// A key that sorts like the number. Both zeros have the same key, and NaN comes last.
 fn ordered(v: f64) -> u64 {
     let bits = (v + 0.0).to_bits();
     match bits >> 63 {
@@ -82,7 +82,7 @@ fn ordered(v: f64) -> u64 {
     }
 }
 
-/// How an array is cut into the parts that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
+/// The parts of an array that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
 struct UniqueParts {
     outer: usize,
     n: usize,
@@ -90,6 +90,7 @@ struct UniqueParts {
 }
 
 impl UniqueParts {
+    /// The parts of an array of shape `x`: its elements if `flatten`, else its slices along `axis`.
     fn new(x: &Shape, flatten: bool, axis: Option<i64>) -> Result<Self> {
         match axis {
             _ if flatten => Ok(Self { outer: 1, n: x.size(), inner: 1 }),
@@ -101,13 +102,13 @@ impl UniqueParts {
         }
     }
 
-    /// Places of the elements of part `i`.
+    /// Offsets of the elements of part `i`.
     fn places(&self, i: usize) -> impl Iterator<Item = usize> {
         let (n, inner) = (self.n, self.inner);
         (0..self.outer).flat_map(move |o| (0..inner).map(move |k| (o * n + i) * inner + k))
     }
 
-    /// How many parts differ.
+    /// Number of distinct parts.
     fn count(&self, x: &[f64]) -> usize {
         if self.outer * self.inner != 1 {
             return self.groups(x, true).first.len();
@@ -118,7 +119,7 @@ impl UniqueParts {
         usize::from(!keys.is_empty()) + keys.windows(2).filter(|pair| differ(pair)).count()
     }
 
-    /// The parts in ascending order, equal ones by their numbers.
+    /// The indices of the parts in ascending order. Equal parts are in order of index.
     fn order<T: Float>(&self, x: &[T]) -> List<usize> {
         if self.outer * self.inner == 1 {
             let mut all: List<(u64, usize)> = x.iter().map(|v| ordered(v.real())).zip(0..).collect();
@@ -136,12 +137,12 @@ impl UniqueParts {
         at
     }
 
-    /// Values of two parts, place by place.
+    /// Pairs of corresponding elements of two parts.
     fn pairs<T: Copy>(&self, x: &[T], i: usize, j: usize) -> impl Iterator<Item = (T, T)> {
         self.places(i).zip(self.places(j)).map(|(p, q)| (x[p], x[q]))
     }
 
-    /// The parts that differ.
+    /// Groups equal parts.
     fn groups<T: Float>(&self, x: &[T], sorted: bool) -> Groups {
         let at = self.order(x);
         let (mut first, mut inverse) = (List::with_capacity(0), List::repeat(0, self.n));
@@ -162,7 +163,8 @@ impl UniqueParts {
         Groups { first, inverse }
     }
 
-    /// As [`Parts::groups`], of which there must be as many as when the shapes were made.
+    /// Like [`UniqueParts::groups`], but returns an error unless there are `n` groups, as when the shapes were
+    /// inferred.
     fn expect<T: Float>(&self, x: &[T], sorted: bool, n: usize) -> Result<Groups> {
         let groups = self.groups(x, sorted);
         match groups.first.len() {
@@ -174,11 +176,11 @@ impl UniqueParts {
     }
 }
 
-/// Which parts of an array differ.
+/// The groups of equal parts of an array.
 struct Groups {
-    /// For each the first part that is like that.
+    /// For each group, the index of its first part.
     first: List<usize>,
-    /// For each part which one it is.
+    /// For each part, the number of its group.
     inverse: List<usize>,
 }
 
@@ -187,7 +189,7 @@ impl Unique {
         UniqueParts::new(x, self.flatten, self.axis)
     }
 
-    /// Number of parts along the first output.
+    /// Number of groups, from the shape of the first output.
     fn found(&self, y: &Shape) -> Result<usize> {
         if self.flatten { Ok(y[0]) } else { Ok(y[y.axis("unique", self.axis.unwrap_or(0))?]) }
     }
@@ -258,7 +260,7 @@ impl Compute for Unique {
     }
 }
 
-/// The first part of each kind.
+/// Copies the first part of each group.
 fn take<T: Float>(x: &[T], parts: &UniqueParts, groups: &Groups, y: &mut [T]) {
     let to = UniqueParts { n: groups.first.len(), ..*parts };
     for (group, i) in groups.first.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Elements by index, by mask and by size.
+//! Tests of operations that select elements by index, mask or size.
 
 use super::{Value, given, ints, op, refused};
 use crate::Error;

@@ -1,4 +1,4 @@
-//! Tests of the families that fold, rearrange, choose and draw elements.
+//! Tests of the families that reduce, rearrange, select and draw elements.
 
 #![allow(clippy::cloned_ref_to_slice_refs)] // lists of inputs read alike, one or several
 
@@ -11,22 +11,27 @@ use crate::ops::testing::{Tensor, forward};
 use crate::ops::{Op, State, Value, find};
 use crate::{Error, Result};
 
+/// The operation `name` with these arguments and all inputs.
 fn op(name: &str, values: &[Value]) -> Op {
     find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
 }
 
+/// The operation `name` with these arguments and the inputs in the mask `present`.
 fn given(name: &str, values: &[Value], present: u64) -> Op {
     find(name).expect("is registered").bind(values, present).expect("binds")
 }
 
+/// A list of integers as an argument.
 fn ints(v: &[i64]) -> Value {
     Value::Ints(v.to_vec())
 }
 
+/// Runs an operation forward.
 fn run(op: &Op, x: &[Tensor]) -> Result<Vec<Tensor>> {
     forward(op, x, &mut State::default(), false)
 }
 
+/// Runs an operation that must fail, and returns the error.
 #[track_caller]
 fn refused(op: &Op, x: &[Tensor]) -> Error {
     run(op, x).expect_err("is refused")

@@ -1,10 +1,11 @@
-//! What is drawn at random, and what has a special place in the graph.
+//! Tests of random operations, and of operations with a special role in the graph.
 
 use super::{Value, ints, op, refused, run};
 use crate::Error;
 use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
 use crate::ops::{Alias, Op, State};
 
+/// A dropout operation.
 fn dropout(p: f64, seed: i64) -> Op {
     op("dropout", &[Value::Float(p), Value::Int(seed)])
 }

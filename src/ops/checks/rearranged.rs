@@ -1,17 +1,18 @@
-//! Elements in other places.
+//! Tests of operations that move elements.
 
 use super::{Value, each, element, ints, op, refused, run};
 use crate::Error;
 use crate::array::Shape;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
-/// An array of shape `shape` with `f` of each index.
+/// A tensor of shape `shape` whose elements are `f(index)`.
 fn made(shape: &[usize], mut f: impl FnMut(&[usize]) -> f64) -> Tensor {
     let mut data = Vec::new();
     each(shape, |at| data.push(f(at)));
     Tensor { shape: Shape::from(shape), data }
 }
 
+/// Checks the outputs and the gradients of the operation `name`.
 fn check(name: &str, values: &[Value], x: &[Tensor], expected: &[Tensor]) {
     check_forward(&op(name, values), x, expected);
     check_gradient(&op(name, values), x, &vec![true; x.len()]);
@@ -37,7 +38,7 @@ fn transposition_is_undone_by_its_gradient() {
 #[test]
 fn slices_are_those_of_python() {
     let x = Tensor::sample([5, 4], 1);
-    // What `range(5)[start:stop:step]` gives.
+    // Expected as for `range(5)[start:stop:step]`.
     let cases: [(i64, i64, i64, &[usize]); 9] = [
         (0, 5, 1, &[0, 1, 2, 3, 4]),
         (-2, 9, 1, &[3, 4]),

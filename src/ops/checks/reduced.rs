@@ -1,19 +1,21 @@
-//! Folding along axes, and running along them.
+//! Tests of reductions and of running sums along axes.
 
 use super::{Value, each, element, ints, op, refused, run};
 use crate::Error;
 use crate::ops::Op;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
+/// Shapes of test inputs.
 const SHAPES: [&[usize]; 7] = [&[], &[1], &[7], &[2, 3, 4], &[3, 1, 5], &[17, 9], &[2, 2, 3, 2]];
 
+/// A tensor of any shape with sample values.
 fn tensor(shape: &[usize], seed: u64) -> Tensor {
     let n = shape.iter().product();
     let data = Tensor::sample([256], seed).data.into_iter().cycle().take(n).collect();
     Tensor { shape: shape.into(), data }
 }
 
-/// Every choice of axes of an array, half of them named from the end.
+/// Every choice of axes of an array. Half of the axes are counted from the end.
 fn choices(ndim: usize) -> Vec<Option<Vec<i64>>> {
     let some = |bits: usize| {
         let axes = (0..ndim).filter(|a| bits >> a & 1 == 1);
@@ -22,7 +24,8 @@ fn choices(ndim: usize) -> Vec<Option<Vec<i64>>> {
     std::iter::once(None).chain((0..1 << ndim).map(|bits| Some(some(bits)))).collect()
 }
 
-/// The elements that each result along `axes` is made of, and the shape of the results.
+/// Groups the elements by the result of a reduction along `axes` that they belong to. Also returns the shape of the
+/// results.
 fn groups(x: &Tensor, axes: Option<&[i64]>, keepdims: bool) -> (Vec<usize>, Vec<Vec<f64>>) {
     let n = x.shape.ndim() as i64;
     let all: Vec<i64> = (0..n).collect();
@@ -48,6 +51,7 @@ fn groups(x: &Tensor, axes: Option<&[i64]>, keepdims: bool) -> (Vec<usize>, Vec<
     (shape, found)
 }
 
+/// The reduction `name` with these arguments.
 fn reduction(name: &str, axis: Option<&[i64]>, keepdims: bool) -> Op {
     let axis = axis.map_or(Value::None, ints);
     match name {
@@ -59,7 +63,9 @@ fn reduction(name: &str, axis: Option<&[i64]>, keepdims: bool) -> Op {
     }
 }
 
+/// A reference implementation of a reduction.
 type Folded = fn(&[f64]) -> f64;
+/// The reductions under test.
 const REDUCTIONS: [(&str, Folded); 8] = [
     ("sum", |x| x.iter().sum()),
     ("mean", |x| x.iter().sum::<f64>() / x.len() as f64),
@@ -139,7 +145,7 @@ fn extremes_tell_where_they_are() {
     );
     check_forward(&op("min", &values(true, true)), &[x.clone()], &[at]);
     check_gradient(&op("max", &values(true, false)), &[tensor(&[2, 2, 3], 1)], &[true]);
-    // Of equal ones the first, and it alone gets the gradient.
+    // Of equal elements, the first is the maximum and alone gets the gradient.
     check_gradient(&op("max", &values(true, false)), &[Tensor::new([1, 1, 3], &[2.0; 3])], &[false]);
 }
 
@@ -170,6 +176,7 @@ fn whole_reductions_have_their_old_names() {
     check_gradient(&op("reduce_mean", &[]), &[x], &[true]);
 }
 
+/// Applies `f` to the elements up to each position along an axis.
 fn running(
     x: &Tensor,
     axis: usize,

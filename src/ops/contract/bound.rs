@@ -24,6 +24,7 @@ impl GivenInputs {
         if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
     }
 
+    /// [`GivenInputs::declared`] if some inputs are missing.
     fn declared_among_missing(&self, i: usize) -> usize {
         let mut left = i;
         for at in 0..self.spec.inputs.len() {
@@ -49,6 +50,7 @@ impl GivenInputs {
         if self.present == u64::MAX && n == self.spec.inputs.len() { Ok(()) } else { self.check_missing(n) }
     }
 
+    /// [`GivenInputs::check_count`] if inputs are missing or have any number.
     fn check_missing(&self, n: usize) -> Result<()> {
         let given = || self.spec.inputs.iter().enumerate().filter(|(at, _)| self.present >> at & 1 == 1);
         let least = given().filter(|(_, input)| input.kind != Kind::optional).count();
@@ -73,7 +75,7 @@ impl GivenInputs {
         Reads { inputs, outputs: reads.outputs }
     }
 
-    /// The facts of the given inputs, where `of` returns those of declared ones.
+    /// The facts of the given inputs. `of` returns the facts of a declared input.
     fn facts(&self, of: &dyn Fn(usize) -> InputFacts) -> SmallVec<[InputFacts; 4]> {
         let inputs = self.spec.inputs;
         // A list has any number of inputs. One entry holds for all inputs that share the last mask bit.
@@ -94,7 +96,7 @@ impl GivenInputs {
         })
     }
 
-    /// The gradients of the `n` given inputs, from those of all declared inputs.
+    /// The gradients of the `n` given inputs, selected from the gradients of all declared inputs.
     fn gradients(&self, declared: &[Option<Sym>], n: usize) -> Vec<Option<Sym>> {
         (0..n).map(|i| declared.get(self.declared(i)).copied().flatten()).collect()
     }

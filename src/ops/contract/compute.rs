@@ -203,6 +203,7 @@ pub trait Compute: Declared {
     }
 }
 
+/// The usual value of an argument that was left open: the last axis for `axis`, all axes for `axes`.
 fn usually_open(arg: &str, x: &InputShapes<'_>) -> Value {
     match (arg, x.find(0)) {
         ("axis", Some(x)) => Value::Int(x.ndim() as i64 - 1),

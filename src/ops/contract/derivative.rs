@@ -31,7 +31,7 @@ impl<C: Compute> Declared for Derivative<C> {
     const SPEC: Spec = Spec {
         name: "derivative",
         type_name: "Derivative",
-        raw_doc: " What the gradient of an output gives to an input.",
+        raw_doc: " The derivative of one gradient of an operation.",
         inputs: &[Input { name: "x", kind: Kind::list }],
         args: &[],
     };
@@ -51,7 +51,7 @@ impl Declared for NoDerivative {
     const SPEC: Spec = Spec {
         name: "no_derivative",
         type_name: "NoDerivative",
-        raw_doc: " A derivative that is not there.",
+        raw_doc: " A derivative that does not exist.",
         inputs: &[Input { name: "x", kind: Kind::float }],
         args: &[],
     };
@@ -90,6 +90,7 @@ impl<C: ByKernel> Derivative<C> {
         Sym::apply(of, &all)
     }
 
+    /// The mask of the inputs that are given.
     fn mask(&self) -> u64 {
         if self.given.len() == C::SPEC.inputs.len() {
             return u64::MAX;
@@ -136,8 +137,8 @@ impl<C: ByKernel> Compute for Derivative<C> {
             let none = Sym::apply(NoDerivative(C::SPEC.name), &[s.gy(0)]);
             return vec![Some(none); n + 1];
         }
-        // Since the output is linear in the input, the inner product of this derivative with `g` equals that of `gy`
-        // with the output for `g` in place of the input.
+        // The output is linear in the input. So the inner product of this derivative with `g` equals the inner product
+        // of `gy` with the output for the input `g`.
         let own = self.place();
         inputs[own] = s.gy(0);
         let mut found: Vec<Option<Sym>> =

@@ -43,7 +43,7 @@ pub trait Unary: Declared {
         self.f(Dual::variable(x)).d
     }
 
-    /// The gradient of the input, given that of the output: `gy * df(x, y)`.
+    /// The gradient of the input, given the gradient of the output: `gy * df(x, y)`.
     ///
     /// Implement it for a function with branches. A branch that is not taken contributes zero for any `gy`, so select
     /// it ([`Number::select`], `sloped`) and never multiply by zero.
@@ -52,7 +52,7 @@ pub trait Unary: Declared {
         gy * self.df(x, y)
     }
 
-    /// The loops that run over arrays. May return those of a simpler formula for some arguments.
+    /// The loops that run over arrays. May return the loops of a simpler formula for some arguments.
     fn loops(&self, double: bool) -> Loops {
         Loops::unary(self, double)
     }
@@ -105,7 +105,7 @@ pub trait Binary: Declared {
         (self.f(Dual::variable(a), Dual::constant(b)).d, self.f(Dual::constant(a), Dual::variable(b)).d)
     }
 
-    /// The gradients of both inputs, given that of the output. See [`Unary::gx`].
+    /// The gradients of both inputs, given the gradient of the output. See [`Unary::gx`].
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, a: N, b: N, y: N) -> (N, N) {
         let (da, db) = self.df(a, b, y);
@@ -127,6 +127,7 @@ pub(crate) fn scaled<N: Number>(gy: N, slope: f64) -> N {
     if slope == 0.0 { N::all(0.0) } else { gy * N::all(slope) }
 }
 
+/// True for `f64`.
 pub(crate) fn is_double<T: Float>() -> bool {
     T::DTYPE == DType::F64
 }

@@ -26,8 +26,8 @@ impl InputFacts {
         Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
-/// The facts of an operation with bound arguments: what it reads, aliases, overwrites, draws and hosts. For details
-/// see the method or constant of the same name in [`Compute`](crate::ops::Compute).
+/// The facts of an operation with bound arguments: the arrays it reads, aliases and overwrites, randomness, and fusion.
+/// For details see the method or constant of the same name in [`Compute`](crate::ops::Compute).
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Facts {
@@ -108,6 +108,7 @@ impl Facts {
         (0..own).map(of).chain([follow]).collect()
     }
 
+    /// The facts of input `i`.
     #[inline]
     fn input(&self, i: usize) -> &InputFacts {
         debug_assert!(!self.inputs.is_empty(), "one entry stands for all that follow");

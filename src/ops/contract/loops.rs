@@ -18,7 +18,7 @@ pub struct Loops {
     forward: Loop,
     /// By input.
     backward: [Loop; 2],
-    /// For each input, true if its gradient equals that of the output.
+    /// For each input, true if its gradient equals the gradient of the output.
     pub passes: [bool; 2],
 }
 
@@ -58,8 +58,8 @@ impl Loops {
         unsafe { (self.forward)(self.formula, part) };
     }
 
-    /// Computes a part of the requested gradients. The gradient of the first input may alias that of the output, if
-    /// no other is requested.
+    /// Computes a part of the requested gradients. The gradient of the first input may alias the gradient of the
+    /// output, if no other is requested.
     ///
     /// # Safety
     /// As [`Loops::forward`].

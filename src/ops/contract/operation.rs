@@ -92,7 +92,9 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// The facts: inputs and outputs that it reads, aliases and overwrites, random numbers, epilogues.
     fn facts(&self) -> &Facts;
+    /// The arguments as shown in `info.args`, for inputs of these shapes.
     fn info(&self, x: &[&Shape]) -> Vec<(&'static str, Value)>;
+    /// The kind of input `i`.
     fn kind(&self, i: usize) -> Kind;
     /// The declared name of input `i`.
     fn input_name(&self, _: usize) -> &'static str {
@@ -100,6 +102,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     }
     /// As [`shapes`](#method.shapes), given the values of the input [`Facts::shaped_by`], if any.
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes>;
+    /// The element type of output `o`. None for the type in which the operation computes.
     fn output(&self, o: usize) -> Option<DType>;
     /// # Safety
     /// The arrays of the call must be valid, with the shapes and types that the operation declares, and nothing else
@@ -118,16 +121,19 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = call;
         None
     }
+    /// The gradients as formulas: one for each input, None for zero.
     fn gradient(&self, s: Symbols) -> Result<Vec<Option<Sym>>>;
     /// The loops that compute in `f64` (if `double`) or `f32`, if it is elementwise.
     fn loops(&self, double: bool) -> Option<Loops> {
         let _ = double;
         None
     }
+    /// Number of multiplications of a forward run, as [`Compute::products`](crate::ops::Compute::products).
     fn products(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);
         0
     }
+    /// The operation in the form that runs on arrays, if it is user-defined.
     fn on_arrays(&self) -> Option<&dyn OnArrays> {
         None
     }

@@ -34,6 +34,7 @@ impl<'a> Memory<'a> {
 #[derive(Default)]
 pub struct State(Option<Box<SavedState>>);
 
+/// The saved values and the random numbers of a function.
 #[derive(Default)]
 struct SavedState {
     value: Option<Box<dyn Any + Send>>,
@@ -78,7 +79,7 @@ impl State {
         self.0.is_none()
     }
 
-    /// The random numbers of this run: those of the last run if it is a recomputation, otherwise new ones.
+    /// The random numbers of this run. A recomputation gets the numbers of the last run, other runs get new ones.
     ///
     /// A `seed` that is not negative defines a sequence of its own, which restarts for each function.
     fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {

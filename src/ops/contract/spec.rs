@@ -45,7 +45,7 @@ pub enum Kind {
     optional,
     /// Whole numbers, read as `i64`. Never differentiated.
     index,
-    /// Levels of 8 bits, read as `u8`. Never differentiated.
+    /// 8-bit levels, read as `u8`. Never differentiated.
     uint8,
     /// Signed levels of 8 bits, read as `i8`. Never differentiated.
     int8,
@@ -85,7 +85,7 @@ pub enum Value {
     Float(f64),
     /// Whole numbers, such as a shape or axes.
     Ints(Vec<i64>),
-    /// Whole numbers, some of which are left open.
+    /// Whole numbers. Some may be left open.
     Bounds(Vec<Option<i64>>),
     /// Real numbers.
     Floats(Vec<f64>),
@@ -292,7 +292,13 @@ macro_rules! op {
             fn bind(values: &[$crate::ops::Value]) -> $crate::Result<Self> {
                 let mut values = values.iter();
                 Ok(Self {
-                    $($($arg: $crate::ops::contract::spec::read(stringify!($name), stringify!($arg), values.next())?,)+)?
+                    $($(
+                        $arg: $crate::ops::contract::spec::read(
+                            stringify!($name),
+                            stringify!($arg),
+                            values.next(),
+                        )?,
+                    )+)?
                 })
             }
 

@@ -36,6 +36,7 @@ pub trait Builder {
     fn shape(&self, v: u32) -> Shape;
 }
 
+/// One call of `build`: the builder that receives operations, and the first error.
 struct Session {
     builder: *mut dyn Builder,
     error: Option<Error>,
@@ -73,6 +74,7 @@ pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Resul
     error.map_or(Ok(result), Err)
 }
 
+/// Calls `f` with the builder of the innermost session. Returns `otherwise()` after an error.
 fn with_builder<R>(f: impl FnOnce(&mut dyn Builder) -> Result<R>, otherwise: impl FnOnce() -> R) -> R {
     let (builder, failed) = SESSIONS.with(|s| {
         let s = s.borrow();

@@ -1,4 +1,4 @@
-//! The activation that ends a fused function.
+//! The activation at the end of a fused function.
 
 use crate::kernels::{Activation, Float};
 use crate::ops::contract::elementwise::Map;
@@ -7,7 +7,7 @@ use crate::ops::pointwise::rectifier::{ELU, LeakyReLU, ReLU, ReLU6};
 use crate::ops::{Backward, Compute, Reads, Run, Sym};
 use crate::{Error, Result};
 
-/// One of the activations, with its arguments.
+/// An activation with its arguments.
 #[derive(Clone)]
 pub(super) enum FusedActivation {
     Identity,
@@ -19,10 +19,10 @@ pub(super) enum FusedActivation {
     ReLU6(Map<ReLU6>),
 }
 
-/// The names, in the order in which an error tells them.
+/// The names, in the order of error messages.
 const NAMES: &str = "identity, relu, sigmoid, tanh, leaky_relu, elu, relu6";
 
-/// What an expression is of the operation of an activation, and what of none.
+/// Evaluates an expression with the operation of the activation, or another one if there is no activation.
 macro_rules! of_operation {
     ($self:expr, $none:expr, $op:ident => $some:expr) => {
         match $self {
@@ -46,10 +46,10 @@ fn sym<C: Compute>(op: &C, x: Sym) -> Sym {
 }
 
 impl FusedActivation {
-    /// The activation of a name, of function `op`.
+    /// The activation called `name`, for messages of function `op`.
     ///
     /// # Errors
-    /// There is none of that name, or it takes another number of arguments.
+    /// If there is no activation of this name, or it takes another number of arguments.
     pub(super) fn new(op: &'static str, name: &str, args: &[f64]) -> Result<Self> {
         let takes = usize::from(matches!(name, "leaky_relu" | "elu"));
         if args.len() != takes && NAMES.split(", ").any(|each| each == name) {
@@ -72,22 +72,23 @@ impl FusedActivation {
         })
     }
 
-    /// What another kernel does of it with its result.
-    pub(super) fn in_registers(&self) -> Activation {
+    /// The activation as an epilogue of another kernel, or the identity if it cannot be one.
+    pub(super) fn as_epilogue(&self) -> Activation {
         if let Self::ReLU(_) = self { Activation::Relu } else { Activation::Identity }
     }
 
-    /// True if it changes what it is given.
-    pub(super) fn is_there(&self) -> bool {
+    /// True if it is not the identity.
+    pub(super) fn is_present(&self) -> bool {
         !matches!(self, Self::Identity)
     }
 
-    /// Whether it is a run of its own.
-    pub(super) fn is_apart(&self) -> bool {
+    /// True if it needs a pass of its own, after the other kernels.
+    pub(super) fn is_separate_pass(&self) -> bool {
         !matches!(self, Self::Identity | Self::ReLU(_))
     }
 
-    /// What its gradient reads: `inputs` is what it was given, which nobody else has.
+    /// The values that its gradient reads. `inputs` means the value before the activation, which only this function
+    /// has.
     pub(super) fn reads(&self) -> Reads {
         of_operation!(self, Reads::NOTHING, op => reads(op))
     }
@@ -100,7 +101,7 @@ impl FusedActivation {
         of_operation!(self, Ok(()), op => op.backward(run))
     }
 
-    /// Of a symbol.
+    /// Applies the activation to a symbol.
     pub(super) fn on(&self, x: Sym) -> Sym {
         of_operation!(self, x, op => sym(op, x))
     }

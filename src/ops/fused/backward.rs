@@ -1,4 +1,4 @@
-//! The layers of a fused function backward, the last one first.
+//! The backward run of a fused function: its layers, last one first.
 
 use smallvec::SmallVec;
 
@@ -20,11 +20,12 @@ struct BackwardArrays<'a> {
     y: SmallVec<[Memory<'a>; 3]>,
     gy: SmallVec<[Memory<'a>; 3]>,
     lasting: Option<Lasting<'a>>,
-    /// The type that gradients between the layers are rounded to.
+    /// The type that gradients are rounded to between layers.
     rounds: Option<DType>,
 }
 
 impl FusedSteps {
+    /// Runs all layers backward.
     pub(super) fn backward<T: Float>(&self, whole: &mut Backward<'_, T>) -> Result<()> {
         let (y, gy) = (0..whole.n_outputs()).map(|o| whole.y_and_gy(o)).unzip();
         let arrays = BackwardArrays {
@@ -48,7 +49,7 @@ impl FusedSteps {
         })
     }
 
-    /// Refuses what no forward run has saved.
+    /// Returns an error if the forward run did not save these values.
     fn check_saved<T: Copy>(&self, saved: &SavedMemory<T>, n: usize) -> Result<()> {
         if saved.len() == n {
             return Ok(());
@@ -58,7 +59,7 @@ impl FusedSteps {
 }
 
 impl BackwardArrays<'_> {
-    /// Writes the gradient of what the activation was given.
+    /// Writes the gradient of the value before the activation.
     fn of_activation<T: Float>(&self, g: &mut [T], saved: &mut SavedSteps<T>) -> Result<()> {
         let (activation, shape) = (&self.steps.activation, self.y[0].shape);
         let mut before = self.y[0];
@@ -71,7 +72,7 @@ impl BackwardArrays<'_> {
         activation.backward(&mut run_backward::<T>((&[before], 1), arrays, &to, &mut state, None))
     }
 
-    /// From the gradient `g` of the sum with `z` on.
+    /// Continues backward from the gradient `g` of the sum, which includes `z`.
     fn of_sum<T: Float>(&self, g: &[T], of_z: Option<Grad<'_, T>>, saved: &mut SavedSteps<T>) -> Result<()> {
         if let Some(of_z) = of_z {
             of_z.put_all(g);
@@ -94,7 +95,7 @@ impl BackwardArrays<'_> {
         })
     }
 
-    /// The gradients of the normalization of what the convolution gave.
+    /// The gradients of the normalization of the convolution's output.
     fn of_hidden<T: Float>(
         &self,
         g: Memory<'_>,
@@ -119,7 +120,7 @@ impl BackwardArrays<'_> {
         })
     }
 
-    /// The gradients of the normalization of `x`, which is `wanted` too or not.
+    /// The gradients of the normalization of `x`. The gradient of `x` itself is optional.
     fn of_normalization<T: Float>(
         &self,
         x: Memory<'_>,

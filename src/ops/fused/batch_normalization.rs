@@ -1,4 +1,4 @@
-//! Batch normalization, an addition and an activation.
+//! `fused_batch_normalization`: batch normalization, an addition and an activation.
 
 use crate::ops::fused::activation::FusedActivation;
 use crate::ops::fused::operation::{Fuse, Fused};
@@ -11,7 +11,8 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Fused<FusedBatchNormalization>>()];
 
 op! {
-    /// Batch normalization, an addition and an activation, as one function: `y = relu(batch_normalization(x, ...) + z)`.
+    /// Batch normalization, an addition and an activation, as one function:
+    /// `y = relu(batch_normalization(x, ...) + z)`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -19,10 +20,10 @@ op! {
     ///     gamma: Scale, as in `batch_normalization`.
     ///     mean: Running mean, overwritten with `batch_stat`.
     ///     variance: Running variance, overwritten with `batch_stat`.
-    ///     z: Array of the shape of `x` that is added; none by default.
-    ///     axes: Axes that have their own statistics.
+    ///     z: Array of the shape of `x` to add before the activation; none by default.
+    ///     axes: Axes with separate statistics for each index.
     ///     decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
-    ///     eps: Added to the variance, zero or more.
+    ///     eps: Added to the variance, not negative.
     ///     batch_stat: Use the statistics of `x`, else the running ones.
     ///     nonlinearity: The activation: `relu`.
     ///     output_stat: Return the statistics of `x` too.
@@ -32,7 +33,7 @@ op! {
     ///     Array of the shape of `x`; with `output_stat` also its mean and its variance.
     ///
     /// Raises:
-    ///     ArgumentError: If `nonlinearity` is another, or an argument of `batch_normalization` is out of range.
+    ///     ArgumentError: If `nonlinearity` is not `relu`, or an argument of `batch_normalization` is out of range.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If an input has the wrong shape.
     FusedBatchNormalization = fused_batch_normalization(
@@ -56,7 +57,7 @@ impl Fuse for FusedBatchNormalization {
         Ok(FusedSteps { name: Self::SPEC.name, convolution: None, normalization, activation })
     }
 
-    // NNabla's has no argument that says which outputs there are, nor one that says which inputs are not: all are.
+    // NNabla's function has no arguments for the outputs or for missing inputs: all are present.
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
         let args = Self::SPEC.args.iter().map(|arg| arg.info).zip(self.values());
         let missing = [(1, "no_bias"), (2, "no_scale"), (3, "no_mean"), (4, "no_variance")];

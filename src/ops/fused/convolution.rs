@@ -1,4 +1,4 @@
-//! A frame, a convolution, batch normalization, an addition and an activation.
+//! `fused_convolution`: padding, convolution, batch normalization, an addition and an activation.
 
 use crate::Result;
 use crate::ops::fused::activation::FusedActivation;
@@ -14,14 +14,14 @@ use crate::ops::{Declared, Entry, InputShapes, Value, op};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Fused<FusedConvolution>>()];
 
 op! {
-    /// Padding, convolution, batch normalization, an addition and an activation, as one function, each but the convolution if
-    /// wanted.
+    /// Padding, convolution, batch normalization, an addition and an activation, as one function. All layers but the
+    /// convolution are optional.
     ///
     /// Args:
     ///     x: Input, as of `convolution`.
     ///     weight: Weight, as of `convolution`.
     ///     bias: Bias, as of `convolution`; none by default.
-    ///     beta: Offset of the batch normalization; with `gamma`, `mean` and `variance`, or there is none.
+    ///     beta: Offset of the batch normalization. Give all of `beta`, `gamma`, `mean` and `variance`, or none.
     ///     gamma: Scale of the batch normalization.
     ///     mean: Running mean, overwritten with `batch_stat`.
     ///     variance: Running variance, overwritten with `batch_stat`.
@@ -44,8 +44,8 @@ op! {
     ///     Array of the shape of the convolution's output.
     ///
     /// Raises:
-    ///     ArgumentError: If the activation is unknown or has not the arguments that it takes, only some inputs of the
-    ///         batch normalization are given, or an argument of a layer is out of range.
+    ///     ArgumentError: If the activation is unknown or has the wrong arguments, or an argument of a layer is out of
+    ///         range. Also if only some inputs of the batch normalization are given.
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ShapeError: If the shapes do not fit together.
     FusedConvolution = fused_convolution(

@@ -1,4 +1,5 @@
-//! The forward run of a fused function whose layers round their results, as a chain of functions in 16 bits does.
+//! The forward run of a fused function for 16-bit types. Each layer rounds its result, as a chain of separate functions
+//! does.
 
 use smallvec::SmallVec;
 
@@ -11,7 +12,7 @@ use crate::ops::fused::steps::{FusedSteps, SavedSteps};
 use crate::ops::{Compute, Memory, Run, State};
 
 impl FusedSteps {
-    /// As [`FusedSteps::forward`], with the result of each layer rounded to the type `to` before the next reads it.
+    /// Like [`FusedSteps::forward`], but rounds the result of each layer to the type `to`.
     pub(super) fn forward_in_layers<T: Float>(&self, whole: &mut Run<'_, T>, to: DType) -> Result<()> {
         let (n, shape, to) = (whole.y_shape(0).size(), whole.y_shape(0), Some(to));
         let x: SmallVec<[_; 8]> = (0..=self.z()).map(|i| whole.has(i).then(|| whole.x_memory(i))).collect();
@@ -21,7 +22,7 @@ impl FusedSteps {
             Within { recompute: whole.is_recomputation(), lasting: whole.lasting(), ..Within::PLAIN };
         let (result, last) = (whole.y(0), y[0]);
         let saved = whole.state::<SavedSteps<T>>();
-        let sums: &mut [T] = if self.activation.is_there() {
+        let sums: &mut [T] = if self.activation.is_present() {
             saved.sums.resize(n, T::ZERO);
             &mut saved.sums
         } else {
@@ -55,7 +56,7 @@ impl FusedSteps {
             map::update(sums, other, |a, b| a + b);
             round(sums, to);
         }
-        if self.activation.is_there() {
+        if self.activation.is_present() {
             let (from, mut state): ([Memory<'_>; 1], _) = ([memory(sums, shape)], State::default());
             self.activation.forward(&mut run::<T>((&from, u64::MAX), &[last], &mut state, Within::PLAIN))?;
         }

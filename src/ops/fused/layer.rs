@@ -1,4 +1,4 @@
-//! How one layer of a fused function runs as a part of it.
+//! Calls of a single layer's kernels from a fused function.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::kernels::{Float, Tail};
 use crate::ops::contract::elementwise::is_double;
 use crate::ops::{Backward, Call, Memory, Run, State};
 
-/// How a layer runs within the whole.
+/// How the kernel of a layer runs inside the fused function.
 #[derive(Clone, Copy)]
 pub(super) struct Within<'a> {
     pub(super) recompute: bool,
@@ -16,17 +16,19 @@ pub(super) struct Within<'a> {
 }
 
 impl Within<'_> {
+    /// An ordinary run.
     pub(super) const PLAIN: Self = Self { recompute: false, tail: Tail::NOTHING, lasting: None };
 }
 
-/// A gradient of an input, if it is wanted, and whether to add to it.
+/// Memory for the gradient of an input, and true if it is added to. None if the gradient is not requested.
 pub(super) type WantedGradient<'a> = Option<(Memory<'a>, bool)>;
 
+/// A temporary array as an input or output of a kernel.
 pub(super) fn memory<'a, T>(of: &mut [T], shape: &'a Shape) -> Memory<'a> {
     Memory { ptr: of.as_mut_ptr().cast(), shape }
 }
 
-/// What is there of several, and a mask of which these are.
+/// The values that are present, and a mask of their positions.
 pub(super) fn given<T>(all: impl IntoIterator<Item = Option<T>>) -> (SmallVec<[T; 5]>, u64) {
     let (mut found, mut present) = (SmallVec::new(), 0);
     for (i, x) in all.into_iter().enumerate() {
@@ -36,6 +38,7 @@ pub(super) fn given<T>(all: impl IntoIterator<Item = Option<T>>) -> (SmallVec<[T
     (found, present)
 }
 
+/// Runs a layer forward.
 pub(super) fn run<'a, T: Float>(
     (x, present): (&'a [Memory<'a>], u64),
     y: &'a [Memory<'a>],
@@ -45,6 +48,7 @@ pub(super) fn run<'a, T: Float>(
     Run::new(Call { recompute, tail, lasting, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }
 
+/// Runs a layer backward.
 pub(super) fn run_backward<'a, T: Float>(
     (x, present): (&'a [Memory<'a>], u64),
     (y, gy): (&'a [Memory<'a>], &'a [Memory<'a>]),

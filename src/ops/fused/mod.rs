@@ -1,4 +1,4 @@
-//! Several layers in a row as one function of a graph: a convolution, a normalization, an addition and an activation.
+//! Several layers as one function: convolution, normalization, addition and activation.
 
 pub(crate) mod activation;
 pub(crate) mod backward;

@@ -1,4 +1,4 @@
-//! An operation that is several layers, as its author writes it and as the engine computes it.
+//! Operations that consist of several layers: the trait for authors, and the adapter for the engine.
 
 use crate::Result;
 use crate::array::Shape;
@@ -6,12 +6,12 @@ use crate::kernels::Float;
 use crate::ops::fused::steps::FusedSteps;
 use crate::ops::{Backward, Compute, Declared, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value};
 
-/// An operation that is several layers.
+/// An operation that consists of several layers.
 pub(crate) trait Fuse: Declared {
-    /// The layers, as the arguments say.
+    /// The layers that the arguments describe.
     ///
     /// # Errors
-    /// An argument is out of range, whatever the inputs are.
+    /// If an argument is out of range. Inputs are not checked here.
     fn steps(&self) -> Result<FusedSteps>;
 
     /// As [`Compute::CACHED_INPUT`].
@@ -21,7 +21,7 @@ pub(crate) trait Fuse: Declared {
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)>;
 }
 
-/// A [`Fuse`] as what the engine computes.
+/// Adapts a [`Fuse`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Fused<C> {
     op: C,

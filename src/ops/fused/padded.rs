@@ -1,4 +1,4 @@
-//! A convolution of an input that may get a frame first.
+//! A convolution whose input may be padded first.
 
 use crate::Result;
 use crate::array::{DType, Shape};
@@ -10,7 +10,7 @@ use crate::ops::fused::layer::{Within, memory, run};
 use crate::ops::spatial::convolution::Convolution;
 use crate::ops::{Compute, InputShapes, Memory, State};
 
-/// A convolution, of an input that may get a frame first.
+/// A convolution whose input may be padded first.
 #[derive(Clone)]
 pub(super) struct PaddedConvolution {
     pub(super) convolution: Convolution,
@@ -19,7 +19,7 @@ pub(super) struct PaddedConvolution {
 }
 
 impl PaddedConvolution {
-    /// The frame, and the convolution without one of its own; none where zeros of the convolution do.
+    /// The padding and the convolution without padding. None if the convolution's own zero padding suffices.
     pub(super) fn frame(&self, x: &Shape) -> Option<(Rearranged<Pad>, Convolution)> {
         let Self { convolution, pad_mode: mode, constant_value } = self;
         let spatial = x.ndim().saturating_sub(x.axis("", convolution.base_axis).ok()? + 1);
@@ -38,8 +38,8 @@ impl PaddedConvolution {
         Some((frame, Convolution { pad: None, ..convolution.clone() }))
     }
 
-    /// Calls `work` with the convolution, with what it takes in the place of `x`, whose elements are there if it `reads` them
-    /// (rounded to a type, if one is given), and with the frame.
+    /// Calls `work` with the convolution, its input and the padding. If there is padding, the input is a padded copy of
+    /// `x` in scratch memory. Its elements are written only if `reads`, and rounded to the type `rounds`.
     pub(super) fn framed<T: Float>(
         &self,
         x: Memory<'_>,

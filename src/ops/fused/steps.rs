@@ -1,4 +1,4 @@
-//! The layers of a fused function, one after the other, forward and backward.
+//! The forward run and the formula of a fused function.
 
 use smallvec::SmallVec;
 
@@ -13,19 +13,21 @@ use crate::ops::normalizations::batch_normalization::BatchNormalization;
 use crate::ops::{Compute, InputShapes, Memory, Op, Reads, Run, Shapes, State, Sym, Symbols, symbol::Tape};
 use crate::{Error, Result};
 
-/// The layers: what is not asked for is left out. The inputs are those of the convolution, if there is one (or else `x`), then
-/// `beta`, `gamma`, `mean` and `variance`, and `z` at last.
+/// The layers of a fused function. Some may be missing.
+///
+/// The inputs are the inputs of the convolution (or only `x` without one), then `beta`, `gamma`, `mean`, `variance`,
+/// and last `z`.
 #[derive(Clone)]
 pub(crate) struct FusedSteps {
     pub(super) name: &'static str,
     pub(super) convolution: Option<PaddedConvolution>,
-    /// Runs where `beta` is given, or where nothing else does.
+    /// The normalization. It runs if `beta` is given, or if there is no other layer.
     pub(super) normalization: BatchNormalization,
     pub(super) activation: FusedActivation,
 }
 
-/// What runs leave: the state of each layer, what the convolution gave to a normalization by the batch, and what the activation was
-/// given, if its gradient reads that.
+/// Values saved by forward runs: the state of each layer, and for gradients the output of the convolution (if batch
+/// statistics normalize it) and the value before the activation.
 #[derive(Default)]
 pub(super) struct SavedSteps<T> {
     pub(super) convolution: State,
@@ -35,22 +37,22 @@ pub(super) struct SavedSteps<T> {
 }
 
 impl FusedSteps {
-    /// The number of `beta`; `gamma`, `mean` and `variance` follow.
+    /// Index of the input `beta`. `gamma`, `mean` and `variance` follow.
     pub(super) fn beta(&self) -> usize {
         if self.convolution.is_some() { 3 } else { 1 }
     }
 
-    /// The number of `z`.
+    /// Index of the input `z`.
     pub(super) fn z(&self) -> usize {
         self.beta() + 4
     }
 
-    /// Whether there is a normalization, by which inputs there are.
+    /// True if there is a normalization. `has` says which inputs are given.
     pub(super) fn normalizes(&self, has: impl Fn(usize) -> bool) -> bool {
         self.convolution.is_none() || has(self.beta())
     }
 
-    /// Whether what the convolution gives may be normalised on its way to memory.
+    /// Returns the normalization as an epilogue of the convolution, if it can be one.
     fn normalizes_in_place<'a>(
         &'a self,
         shape: &'a Shape,
@@ -69,11 +71,12 @@ impl FusedSteps {
         std::iter::once(Some(x)).chain((self.beta()..self.z()).map(input))
     }
 
+    /// True if forward runs overwrite input `i`, a running statistic.
     pub(super) fn overwrites(&self, i: usize) -> bool {
         self.normalization.batch_stat && (self.beta() + 2..self.z()).contains(&i)
     }
 
-    /// The shape of what the convolution gives.
+    /// The shape of the convolution's output.
     fn convolved(&self, padded: &PaddedConvolution, x: &InputShapes<'_>) -> Result<Shape> {
         let statistics = (self.beta()..self.z()).filter(|i| x.find(*i).is_some()).count();
         if !matches!(statistics, 0 | 4) {
@@ -91,6 +94,7 @@ impl FusedSteps {
         Ok(convolution.shapes(&InputShapes { x: &inputs, present, values: None })?.swap_remove(0))
     }
 
+    /// The shapes of the outputs.
     pub(super) fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let y = match &self.convolution {
             Some(padded) => self.convolved(padded, x)?,
@@ -109,6 +113,7 @@ impl FusedSteps {
         }
     }
 
+    /// Runs the convolution with its padding.
     pub(super) fn convolve<T: Float>(
         padded: &PaddedConvolution,
         x: &[Option<Memory<'_>>],
@@ -124,6 +129,7 @@ impl FusedSteps {
         })
     }
 
+    /// Runs all layers forward.
     pub(super) fn forward<T: Float>(&self, whole: &mut Run<'_, T>) -> Result<()> {
         if let Some(to) = whole.rounds() {
             return self.forward_in_layers(whole, to);
@@ -142,7 +148,7 @@ impl FusedSteps {
         }
         let to = y[0];
         let finish =
-            |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.in_registers());
+            |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.as_epilogue());
         let normalize = |from: Memory<'_>, state: &mut State| {
             let (rows, (inputs, present)) = (finish(None), given(self.of_normalization(from, |i| x[i])));
             let within = Within { recompute, tail: rows.tail(), lasting: None };
@@ -177,17 +183,17 @@ impl FusedSteps {
             }
             (_, None) => {}
         }
-        if self.activation.is_apart() {
+        if self.activation.is_separate_pass() {
             let mut state = State::default();
             self.activation.forward(&mut run::<T>((&[to], u64::MAX), &[last], &mut state, Within::PLAIN))?;
         }
         Ok(())
     }
 
-    /// What the backward kernel reads, if all inputs are given.
+    /// The values that the backward kernel reads if all inputs are given.
     pub(super) fn reads(&self, gx: usize) -> Reads {
         let beta = self.beta();
-        // The hidden output of the convolution is saved, or computed again.
+        // The hidden output of the convolution is saved or recomputed.
         let first = match &self.convolution {
             None => 1,
             Some(_) if self.normalization.batch_stat => 0,
@@ -206,12 +212,12 @@ impl FusedSteps {
         Reads { inputs, outputs: self.activation.reads().outputs & 1 }
     }
 
-    /// What the formula reads: all but what the forward run overwrites.
+    /// The values that the formula reads: all except those overwritten by the forward run.
     pub(super) fn symbol_reads(&self) -> Reads {
         Reads::inputs((0..=self.z()).filter(|i| !self.overwrites(*i)).fold(0, |mask, i| mask | 1 << i))
     }
 
-    /// The outputs, composed of other operations.
+    /// The outputs as a composition of other operations.
     fn compose(&self, s: &Symbols) -> SmallVec<[Sym; 3]> {
         let input = |i: usize| s.has(i).then(|| s.x(i));
         let mut y = s.x(0);
@@ -239,6 +245,7 @@ impl FusedSteps {
         all
     }
 
+    /// The gradients as formulas, derived from the composition.
     pub(super) fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let (outputs, tape) = Tape::of(|| self.compose(s));
         let outputs: Vec<_> = outputs.into_iter().enumerate().map(|(o, y)| (y, s.gy(o))).collect();

@@ -1,4 +1,4 @@
-//! Rows of a table, chosen by index.
+//! `embed`: lookup of table rows by index.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Embed>()];
 
 op! {
-    /// Rows of a table: `y[i, ...] = w[x0[i], ...]`. The usual first layer over words.
+    /// Lookup of table rows: `y[i, ...] = w[x0[i], ...]`. The usual first layer for words.
     ///
     /// Args:
     ///     x0: Indices of rows, whole numbers from 0 on, of any shape.
@@ -28,7 +28,7 @@ op! {
     Embed = embed(x0: index, w)
 }
 
-/// The rows that the indices name, or an error that tells which one does not exist.
+/// The row numbers that the indices select. An error names an index that does not exist.
 fn rows(index: &[i64], shape: &Shape, table: &Shape) -> Result<List<usize>> {
     let row = |(at, i): (usize, &i64)| match usize::try_from(*i) {
         Ok(row) if row < table[0] => Ok(row),

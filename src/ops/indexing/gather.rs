@@ -1,4 +1,4 @@
-//! Taking and putting elements by index: one_hot, gather, scatter_add.
+//! Indexing along one axis: one_hot, gather.
 
 use crate::array::Shape;
 use crate::kernels::map::{self, GRAIN};
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<OneHot>(), Entry::of::<Gather>()];
 
-/// The position along an axis of length `n` that `index` names, counting from the end if it is negative.
+/// The position along an axis of length `n` for `index`, which counts from the end if it is negative.
 pub(crate) fn position(op: &str, index: i64, axis: usize, n: usize) -> Result<usize> {
     let at = if index < 0 { index.saturating_add(n as i64) } else { index };
     if (0..n as i64).contains(&at) {
@@ -24,15 +24,15 @@ pub(crate) fn position(op: &str, index: i64, axis: usize, n: usize) -> Result<us
     Err(Error::Index(format!("{op}: expected an index within the length {n} of axis {axis}, got {index}")))
 }
 
-/// The positions that `index` names along one axis.
+/// The positions along one axis for all indices.
 pub(crate) fn positions(op: &str, index: &[i64], axis: usize, n: usize) -> Result<List<usize>> {
     List::of(index.iter().map(|i| position(op, *i, axis, n)))
 }
 
 op! {
-    /// Ones at the places that indices name, zeros elsewhere. Its gradient is zero.
+    /// One-hot encoding: ones at the given indices, zeros elsewhere. Its gradient is zero.
     ///
-    /// An index that is out of range names no place: where one of the n is, as where a label is to be ignored, all is zero.
+    /// If one of the n indices is out of range, all elements are zero. This can mark a label to ignore.
     ///
     /// Args:
     ///     x: Indices, shape (..., n); negative ones count from the end.
@@ -95,8 +95,8 @@ impl Compute for OneHot {
     }
 }
 
-/// How the indices of [`Gather`] meet the axis of its input: for each of `batch` matrices of `outer` lines of `n` rows
-/// of `inner` elements, `each` rows are taken.
+/// The loops of [`Gather`]: in each of `batch` matrices and each of `outer` lines of `n` rows, it takes `each` rows of
+/// `inner` elements.
 struct Lines {
     axis: usize,
     batch: usize,
@@ -129,11 +129,12 @@ impl Lines {
         self.batch * self.outer
     }
 
-    /// Where in its line each row is that is taken, for one matrix after the other.
+    /// The positions of the rows to take in a line, matrix by matrix.
     pub(crate) fn positions(&self, op: &str, index: &[i64]) -> Result<List<usize>> {
         positions(op, &index[..self.batch * self.each], self.axis, self.n)
     }
 
+    /// Copies the selected rows to `y`.
     fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
         let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
         if self.count() == 1 {
@@ -153,6 +154,7 @@ impl Lines {
         Ok(())
     }
 
+    /// Adds the rows of `gy` to the rows of `gx` that they were read from.
     fn add<T: Float>(&self, op: &str, gy: &[T], index: &[i64], gx: &mut [T]) -> Result<()> {
         let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
         if self.count() == 1 {
@@ -170,32 +172,32 @@ impl Lines {
 }
 
 op! {
-    /// Rows of an array by their index along an axis.
+    /// Selects slices of an array by index along an axis.
     ///
     /// Args:
     ///     x: Input with one axis at least.
     ///     Indices: Indices along `axis`; negative ones count from the end.
     ///     axis: The axis; a negative one counts from the end.
-    ///     batch_dims: Number of leading axes that both inputs share, each part having indices of its own.
+    ///     batch_dims: Number of leading batch axes of both inputs. Each batch element has its own indices.
     ///
     /// Returns:
-    ///     Array in whose shape `axis` is replaced by the shape of `Indices` without its shared axes.
+    ///     Array of the shape of `x` with `axis` replaced by the shape of `Indices` without its batch axes.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
-    ///     ShapeError: If the shared axes differ.
+    ///     ShapeError: If the batch axes differ.
     ///     IndexError: If an index is out of range or not a whole number.
     Gather = gather(x, Indices: index; axis: Option<i64> = None, batch_dims: Option<i64> = None)
 }
 
 op! {
-    /// Sums of the rows that `gather` took from an array, each at its place: its gradient.
+    /// The gradient of `gather`: adds each row at its index.
     ///
     /// Args:
-    ///     gy: Rows.
-    ///     Indices: Where they were taken from.
+    ///     gy: Gradient of the output of `gather`.
+    ///     Indices: As given to `gather`.
     ///     axis: The axis.
-    ///     batch_dims: Number of shared axes.
+    ///     batch_dims: Number of batch axes.
     ///     shape: Shape of the array.
     ///
     /// Returns:
@@ -204,7 +206,7 @@ op! {
 }
 
 impl Gather {
-    /// The axis and the number of shared ones.
+    /// The axis, and the number of batch axes.
     fn place(&self) -> (i64, i64) {
         (self.axis.unwrap_or(0), self.batch_dims.unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! Taking and putting elements by the index along several axes at once: gather_nd, scatter_nd.
+//! Indexing along several axes together: gather_nd, scatter_nd.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -15,15 +15,15 @@ use crate::{Error, Result};
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<GatherNd>(), Entry::of::<ScatterNd>()];
 
-/// Elements of an array that one index names, and how many indices there are.
+/// The number of indices, and the part of the array that one index selects.
 struct Places {
-    /// Elements inside of the axes that are indexed.
+    /// Elements of the part that one index selects.
     inner: usize,
     n: usize,
 }
 
 impl Places {
-    /// For indices of shape (axes that are indexed, ...) into an array of shape `x`.
+    /// Takes an array of shape `x`, and indices of shape (indexed axes, ...).
     fn new(op: &str, x: &Shape, index: &Shape) -> Result<Self> {
         match index.first() {
             Some(axes) if *axes <= x.ndim() => Ok(Self { inner: x.size_from(*axes), n: index.size_from(1) }),
@@ -31,7 +31,7 @@ impl Places {
         }
     }
 
-    /// The first element that each index names.
+    /// The offset of the first element that each index selects.
     fn offsets(&self, op: &str, x: &Shape, index: &[i64]) -> Result<List<usize>> {
         let mut offsets = List::repeat(0, self.n);
         let Some(axes) = index.len().checked_div(self.n) else { return Ok(offsets) };
@@ -47,17 +47,17 @@ impl Places {
 }
 
 op! {
-    /// Elements of an array by their index along its first axes: `y[j] = data[indices[0][j], indices[1][j], ...]`.
+    /// Selects elements of an array by index along its first axes: `y[j] = data[indices[0][j], indices[1][j], ...]`.
     ///
     /// Args:
-    ///     data: Input with n axes at least.
+    ///     data: Input with at least n axes.
     ///     indices: Indices, shape (n, ...); negative ones count from the end.
     ///
     /// Returns:
     ///     Array of the shape of `indices` without its first axis and of `data` without its first n.
     ///
     /// Raises:
-    ///     ShapeError: If `indices` asks for more axes than `data` has.
+    ///     ShapeError: If `indices` refers to more axes than `data` has.
     ///     IndexError: If an index is out of range or not a whole number.
     GatherNd = gather_nd(data, indices: index)
 }
@@ -101,25 +101,25 @@ impl Compute for GatherNd {
     }
 }
 
-/// `data` scattered into zeros.
+/// Scatters `data` into zeros.
 fn scatter(data: Sym, index: Sym, shape: Vec<i64>, add: bool) -> Sym {
-    // `out` is not given.
+    // The optional input `out` is missing.
     Sym::apply_op(crate::ops::Op::with_inputs(ScatterNd { shape: Some(shape), add }, 0b011), &[data, index])
         [0]
 }
 
 op! {
-    /// Zeros, or an array, with others put or added at indices along the first axes:
+    /// Writes or adds elements to zeros, or to an array, at indices along the first axes:
     /// `y[indices[0][j], indices[1][j], ...] = data[j]`.
     ///
-    /// Where an index occurs several times and `add` is off, the last one stays, and each gets its gradient.
+    /// If an index occurs several times without `add`, the last element is written, but each gets the gradient.
     ///
     /// Args:
-    ///     data: What to put there.
+    ///     data: The elements to write.
     ///     indices: Indices, shape (n, ...); negative ones count from the end.
-    ///     out: Array to put it into, in place; zeros where it is not given.
-    ///     shape: Shape of the zeros.
-    ///     add: Add to what is there.
+    ///     out: Array to write to in place. Zeros by default.
+    ///     shape: Shape of the output if `out` is not given.
+    ///     add: Add to the present elements.
     ///
     /// Returns:
     ///     Array of shape `shape`, or `out`.

@@ -1,4 +1,4 @@
-//! Choosing elements by a mask: bool_fill, bool_gather, bool_scatter, nonzero.
+//! Selection of elements by a mask: bool_fill, bool_gather, bool_scatter, nonzero.
 
 use crate::array::{DType, Shape};
 use crate::kernels::map::GRAIN;
@@ -14,11 +14,11 @@ pub(crate) const OPS: &[Entry] =
     &[Entry::of::<BoolFill>(), Entry::of::<BoolGather>(), Entry::of::<BoolScatter>(), Entry::of::<NonZero>()];
 
 op! {
-    /// The array with a number where a mask is not zero.
+    /// Replaces elements by a number where a mask is not zero.
     ///
     /// Args:
     ///     data: Input of any shape.
-    ///     mask: Where to put the number; its shape broadcasts to that of `data`.
+    ///     mask: Mask of the elements to replace. Its shape broadcasts to the shape of `data`.
     ///     value: The number.
     ///
     /// Returns:
@@ -73,7 +73,7 @@ impl Compute for BoolFill {
     }
 }
 
-/// That the shape of `mask` is the leading part of that of `x`.
+/// Returns an error unless the shape of `mask` is a prefix of the shape of `x`.
 fn check_mask(op: &str, x: &Shape, mask: &Shape) -> Result<()> {
     if mask.ndim() <= x.ndim() && x[..mask.ndim()] == mask[..] {
         return Ok(());
@@ -81,7 +81,7 @@ fn check_mask(op: &str, x: &Shape, mask: &Shape) -> Result<()> {
     Err(Error::shape(op, "a mask whose shape is the leading part of that of input", [x, mask]))
 }
 
-/// Places that a mask chooses.
+/// The positions where a mask is not zero.
 fn chosen<T: Float>(mask: &[T]) -> impl Iterator<Item = usize> {
     let chooses = |(i, m): &(usize, &T)| {
         if i.is_multiple_of(GRAIN) {
@@ -92,7 +92,7 @@ fn chosen<T: Float>(mask: &[T]) -> impl Iterator<Item = usize> {
     mask.iter().enumerate().filter(chooses).map(|(i, _)| i)
 }
 
-/// An error if a mask chooses another number of places than when the shapes were made.
+/// Returns an error unless a mask selects `n` positions, as when the shapes were inferred.
 fn check_count<T: Float>(op: &str, mask: &[T], n: usize) -> Result<()> {
     match chosen(mask).count() {
         found if found == n => Ok(()),
@@ -102,7 +102,7 @@ fn check_count<T: Float>(op: &str, mask: &[T], n: usize) -> Result<()> {
     }
 }
 
-/// Number of elements other than zero, of which the shape of an output follows.
+/// Number of nonzero elements, which decides the shape of an output.
 fn count(op: &str, x: &InputShapes<'_>) -> Result<usize> {
     let values = x.values.ok_or_else(|| {
         Error::Graph(format!(
@@ -113,15 +113,15 @@ fn count(op: &str, x: &InputShapes<'_>) -> Result<usize> {
 }
 
 op! {
-    /// The parts of an array that a mask chooses, in order. The shape of the result depends on the values of the mask,
-    /// which must be known when the function is built.
+    /// The elements or slices of an array that a mask selects, in order. The shape of the result depends on the values
+    /// of the mask, which must be known when the function is built.
     ///
     /// Args:
     ///     input: Input of any shape.
-    ///     mask: What to take (not zero); its shape is the leading part of that of `input`.
+    ///     mask: Mask (not zero to select). Its shape is a prefix of the shape of `input`.
     ///
     /// Returns:
-    ///     Array of shape (n, ...), n being the number of parts.
+    ///     Array of shape (n, ...), where n is the number of selected elements.
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
@@ -129,26 +129,26 @@ op! {
 }
 
 op! {
-    /// As `bool_gather`, their number being known: the gradient of `bool_scatter`.
+    /// Like `bool_gather` with a known number of selected elements: the gradient of `bool_scatter`.
     ///
     /// Args:
     ///     input: Input of any shape.
-    ///     mask: What to take.
-    ///     n: How many parts.
+    ///     mask: As in `bool_gather`.
+    ///     n: Number of selected elements.
     ///
     /// Returns:
     ///     Array of shape (n, ...).
     BoolTake = bool_take(input, mask; n: i64)
 }
 
-/// Copies the parts of `n` elements that the mask chooses.
+/// Copies the selected blocks of `n` elements to consecutive positions.
 fn take<T: Float>(x: &[T], mask: &[T], n: usize, y: &mut [T]) {
     for (i, at) in chosen(mask).enumerate() {
         y[i * n..][..n].copy_from_slice(&x[at * n..][..n]);
     }
 }
 
-/// Copies parts of `n` elements to where the mask chooses.
+/// Copies consecutive blocks of `n` elements to the selected positions.
 fn put<T: Float>(x: &[T], mask: &[T], n: usize, y: &mut [T]) {
     for (i, at) in chosen(mask).enumerate() {
         y[at * n..][..n].copy_from_slice(&x[i * n..][..n]);
@@ -212,19 +212,19 @@ take_by_mask!(BoolGather, Some(1), |_: &BoolGather, x: &InputShapes<'_>| count("
 take_by_mask!(BoolTake, None, |op: &BoolTake, _: &InputShapes<'_>| Ok::<_, Error>(op.n as usize));
 
 op! {
-    /// Zeros, or an array, with parts of another in order where a mask chooses.
+    /// Writes elements or slices in order to the positions that a mask selects, in zeros or in an array.
     ///
     /// Args:
-    ///     input: What to put there, shape (n, ...), one part for each place that the mask chooses.
-    ///     mask: Where to put it (not zero).
-    ///     output: Array whose parts are replaced, in place; zeros where it is not given.
+    ///     input: The slices to write, shape (n, ...), one for each selected position.
+    ///     mask: Mask of the positions (not zero to select).
+    ///     output: Array to write to in place. Zeros by default.
     ///
     /// Returns:
     ///     Array of shape (*mask.shape, ...), or `output`.
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
-    ///     ValueError: If the mask chooses another number of places than n.
+    ///     ValueError: If the mask does not select n positions.
     BoolScatter = bool_scatter(input, mask, output: optional)
 }
 
@@ -294,14 +294,14 @@ impl Compute for BoolScatter {
 }
 
 op! {
-    /// The indices of the elements that are not zero, row by row. The shape of the result depends on the values of `x`,
-    /// which must be known when the function is built. Its gradient is zero.
+    /// The indices of the nonzero elements, row by row. The shape of the result depends on the values of `x`, which
+    /// must be known when the function is built. Its gradient is zero.
     ///
     /// Args:
     ///     x: Input with one axis at least.
     ///
     /// Returns:
-    ///     Indices, shape (number of axes, number of elements that are not zero).
+    ///     Indices, shape (number of axes, number of nonzero elements).
     ///
     /// Raises:
     ///     ShapeError: If `x` is a scalar.

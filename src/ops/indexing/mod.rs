@@ -1,4 +1,4 @@
-//! Elements chosen by indices or masks, and put back.
+//! Operations that select elements by index or mask, or write to them.
 
 pub(crate) mod embed;
 pub(crate) mod gather;

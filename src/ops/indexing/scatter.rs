@@ -1,4 +1,4 @@
-//! Adding at indices, and taking by an index for each element.
+//! `scatter_add`: addition to elements selected by an index, and its gradient.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ScatterAdd>()];
 
 op! {
-    /// The array with others added at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
+    /// Adds elements to an array at indices along an axis: `y[indices[i][j]][j] += x1[i][j]` for the first axis.
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     indices: Indices along `axis`, one axis for each of `x0` and no longer than it along those other than `axis`;
-    ///         negative ones count from the end.
-    ///     x1: What to add, at least as long along each axis as `indices`. What lies beyond them is left out.
+    ///     indices: Indices along `axis`, with as many axes as `x0`, and no longer than it along other axes. Negative
+    ///         ones count from the end.
+    ///     x1: The elements to add, at least as long along each axis as `indices`. Further elements are ignored.
     ///     axis: The axis, the first by default; a negative one counts from the end.
     ///
     /// Returns:
@@ -39,7 +39,7 @@ op! {
 }
 
 op! {
-    /// Elements of an array by an index along an axis for each: the gradient of `scatter_add`.
+    /// Reads one element of an array for each index along an axis: the gradient of `scatter_add`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -48,12 +48,12 @@ op! {
     ///     shape: Shape of the output.
     ///
     /// Returns:
-    ///     Array of shape `shape`, zero beyond the indices.
+    ///     Array of shape `shape`. Elements without an index are zero.
     TakeAlong = take_along(x, indices: index; axis: i64, shape: Vec<i64>)
 }
 
-/// Calls `f(element of other, element of x)` for each index: what stands in `other` where the index does, and where in
-/// `x` it points to. Those with an element of `x` in common come one after the other.
+/// Calls `f(element of other, element of x)` for each index. Indices that select the same element of `x` are visited
+/// one after the other, on one thread.
 fn along(
     op: &str,
     x: &Shape,
@@ -66,7 +66,7 @@ fn along(
     let at = positions(op, index, axis, x[axis])?;
     let rows = at.len().checked_div(shape[last]).filter(|rows| *rows > 0);
     let Some(rows) = rows else { return Ok(()) };
-    // Where a row begins in both, but for what its indices say.
+    // The start of a row in both arrays, apart from the index.
     let start = |mut row: usize| {
         let (mut from, mut to) = (0, 0);
         for a in (0..last).rev() {
@@ -86,7 +86,7 @@ fn along(
     if axis == last {
         threads::ranges(rows, (GRAIN / n).max(1), |rows| rows.for_each(|row| run(row, 0..n)));
     } else {
-        // Columns never meet.
+        // Different columns never select the same element.
         threads::ranges(n, (GRAIN / rows).max(16), |columns| {
             (0..rows).for_each(|row| run(row, columns.clone()));
         });
@@ -120,7 +120,7 @@ impl Compute for ScatterAdd {
         let (x1, y, axis) = (run.x(2), run.y(0), self.axis(run.x_shape(0))?);
         let index = (run.index(1), run.x_shape(1));
         if run.x_shape(1)[axis] > MANY && size_of::<T>() < size_of::<f64>() {
-            // Very many may be added to one element.
+            // Many numbers may be added to one element, so the sum is in double precision.
             let mut sums: List<f64> = run.x(0).iter().map(|x| x.real()).collect();
             let to = SharedCells::of(&mut sums);
             along("scatter_add", run.x_shape(0), index, run.x_shape(2), axis, |i, at| {

@@ -1,18 +1,19 @@
-//! Decomposition of positive definite matrices.
+//! `batch_cholesky`: decomposition of positive definite matrices.
 
 use crate::Result;
 use crate::kernels::{Float, triangular};
-use crate::ops::linear_algebra::inverse::{BatchInv, matmul, of_each, side, transposed};
+use crate::ops::linear_algebra::inverse::{BatchInv, for_each_matrix, matmul, side, transposed};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<BatchCholesky>()];
 
 op! {
-    /// Triangular matrices `y` with `y y' = x`, or `y' y = x` with `upper`, of symmetric positive definite ones.
+    /// Cholesky decomposition of symmetric positive definite matrices: triangular `y` with `y y' = x`, or `y' y = x`
+    /// with `upper`.
     ///
-    /// Only the elements of `x` on the diagonal and below it are looked at; where it is not positive definite the result is
-    /// not a number. The gradient is a symmetric matrix.
+    /// Reads only the lower triangle of `x`. The result is NaN if `x` is not positive definite. The gradient is a
+    /// symmetric matrix.
     ///
     /// Args:
     ///     x: Matrices, shape (batch..., n, n).
@@ -22,7 +23,7 @@ op! {
     ///     Array of the shape of `x`.
     ///
     /// Raises:
-    ///     ShapeError: If the last two axes are not of one length.
+    ///     ShapeError: If the matrices are not square.
     ///
     /// Source:
     ///     Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
@@ -30,11 +31,11 @@ op! {
 }
 
 op! {
-    /// The lower triangles of matrices, their diagonals multiplied by a number: a part of gradients.
+    /// The lower triangles of matrices, with their diagonals multiplied by a number. Used in gradients.
     ///
     /// Args:
     ///     x: Matrices, shape (batch..., n, n).
-    ///     diagonal: What the diagonals are multiplied by.
+    ///     diagonal: The factor of the diagonals.
     ///
     /// Returns:
     ///     Array of the shape of `x`, zero above the diagonals.
@@ -52,8 +53,8 @@ impl Compute for BatchCholesky {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = side("batch_cholesky", run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
-        of_each(y, n * n, n, |i, y| {
-            // The lower half counts, as the upper one.
+        for_each_matrix(y, n * n, n, |i, y| {
+            // Reads only the lower triangle, and copies it to the upper one.
             let x = &x[i * n * n..(i + 1) * n * n];
             for (row, y) in y.chunks_exact_mut(n.max(1)).enumerate() {
                 y[row..].iter_mut().zip(row..).for_each(|(y, column)| *y = x[column * n + row]);

@@ -15,7 +15,7 @@ pub(crate) const OPS: &[Entry] =
 op! {
     /// Determinants of square matrices: `y[i] = det(x[i])`.
     ///
-    /// The gradient goes by the inverse: of a singular matrix it is not a number.
+    /// The gradient uses the inverse: it is NaN for a singular matrix.
     ///
     /// Args:
     ///     x: Matrices, shape (batch..., n, n).
@@ -24,14 +24,12 @@ op! {
     ///     Array of shape (batch...).
     ///
     /// Raises:
-    ///     ShapeError: If the last two axes are not of one length.
+    ///     ShapeError: If the matrices are not square.
     BatchDet = batch_det(x)
 }
 
 op! {
-    /// Inverses of square matrices.
-    ///
-    /// That of a singular matrix is infinite, or not a number.
+    /// Inverses of square matrices. The inverse of a singular matrix is infinite or NaN.
     ///
     /// Args:
     ///     x: Matrices, shape (batch..., n, n).
@@ -40,7 +38,7 @@ op! {
     ///     Array of the shape of `x`.
     ///
     /// Raises:
-    ///     ShapeError: If the last two axes are not of one length.
+    ///     ShapeError: If the matrices are not square.
     BatchInv = batch_inv(x)
 }
 
@@ -54,11 +52,11 @@ op! {
     ///     Array of shape (batch...), negative infinity for a singular matrix.
     ///
     /// Raises:
-    ///     ShapeError: If the last two axes are not of one length.
+    ///     ShapeError: If the matrices are not square.
     BatchLogdet = batch_logdet(x)
 }
 
-/// The length of the sides of square matrices.
+/// The side length of square matrices.
 pub(super) fn side(op: &str, x: &Shape) -> Result<usize> {
     match x[..] {
         [.., rows, columns] if rows == columns => Ok(rows),
@@ -66,22 +64,28 @@ pub(super) fn side(op: &str, x: &Shape) -> Result<usize> {
     }
 }
 
-/// Multiplications that are worth handing over.
+/// Multiplications per task below which work is not split over threads.
 const GRAIN: usize = 1 << 16;
 
-/// Calls `each` with the number of each matrix of `n` x `n`, and the part of `y` that is made of it, on several threads: `size`
-/// elements.
-pub(super) fn of_each<T: Float>(y: &mut [T], size: usize, n: usize, each: impl Fn(usize, &mut [T]) + Sync) {
+/// Calls `each` with the index of each `n` x `n` matrix and its part of `y`, which has `size` elements. Runs on several
+/// threads.
+pub(super) fn for_each_matrix<T: Float>(
+    y: &mut [T],
+    size: usize,
+    n: usize,
+    each: impl Fn(usize, &mut [T]) + Sync,
+) {
     threads::rows_mut(y, size, (GRAIN / (n * n * n).max(1)).max(1), each);
 }
 
-/// As [`of_each`], for matrices in `x`, with the decomposition of each, the order of its rows, and whether that is odd.
+/// Like [`for_each_matrix`], for the matrices in `x`. Also passes the LU decomposition of each, the order of its rows,
+/// and true if that order is an odd permutation.
 fn decomposed<T: Float>(
     (x, n): (&[T], usize),
     (y, size): (&mut [T], usize),
     f: impl Fn(&mut [T], &[T], &[usize], bool) + Sync,
 ) {
-    of_each(y, size, n, |i, y| {
+    for_each_matrix(y, size, n, |i, y| {
         scratch::with(n * n, |lu: &mut [T]| {
             lu.copy_from_slice(&x[i * n * n..(i + 1) * n * n]);
             let mut order: List<usize> = (0..n).collect();
@@ -91,7 +95,7 @@ fn decomposed<T: Float>(
     });
 }
 
-/// One number for each matrix, made of the diagonal of its decomposition and the sign of the order of rows.
+/// Computes one number for each matrix from the diagonal of its decomposition and the parity of the row order.
 fn by_diagonal<T: Float>(
     run: &mut Run<'_, T>,
     n: usize,
@@ -103,27 +107,27 @@ fn by_diagonal<T: Float>(
     });
 }
 
-/// The shape of one number for each matrix.
-fn of_matrices(op: &str, x: &Shape) -> Result<Shapes> {
+/// The shape with one number for each matrix.
+fn one_per_matrix(op: &str, x: &Shape) -> Result<Shapes> {
     side(op, x)?;
     one(Shape::from(&x[..x.ndim() - 2]))
 }
 
-/// A number for each matrix, times its transposed inverse.
+/// A number for each matrix times its transposed inverse.
 fn along_inverse(factor: Sym, x: Sym) -> Sym {
     let n = x.shape().ndim();
     let lifted: Vec<usize> = x.shape()[..n - 2].iter().copied().chain([1, 1]).collect();
     factor.reshape(&lifted) * transposed(Sym::apply(BatchInv {}, &[x]))
 }
 
-/// Each matrix transposed.
+/// The transpose of each matrix.
 pub(super) fn transposed(x: Sym) -> Sym {
     let n = x.shape().ndim();
     let axes: Vec<usize> = (0..n - 2).chain([n - 1, n - 2]).collect();
     x.transpose(&axes)
 }
 
-/// Products of matrices, either of them transposed.
+/// Products of matrices, with each side optionally transposed.
 pub(crate) fn matmul(a: Sym, transpose_a: bool, b: Sym, transpose_b: bool) -> Sym {
     Sym::apply(BatchMatmul { transpose_a, transpose_b }, &[a, b])
 }
@@ -132,7 +136,7 @@ impl Compute for BatchDet {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        of_matrices("batch_det", x.get(0))
+        one_per_matrix("batch_det", x.get(0))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
@@ -150,7 +154,7 @@ impl Compute for BatchLogdet {
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        of_matrices("batch_logdet", x.get(0))
+        one_per_matrix("batch_logdet", x.get(0))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Decompositions of square matrices and what follows from them.
+//! Decompositions, inverses and determinants of square matrices.
 
 pub(crate) mod cholesky;
 pub(crate) mod inverse;

@@ -16,7 +16,7 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::binary::<BinaryError>(),
 ];
 
-/// The shape of labels of `x`, which have length one along `axis`.
+/// Checks that the labels have the shape of `x` with length one along `axis`.
 pub(crate) fn labels(op: &str, x: &Shape, target: &Shape, axis: Option<i64>) -> Result<Shapes> {
     let (axis, _) = along(op, x, axis)?;
     let mut expected = x.clone();
@@ -27,7 +27,7 @@ pub(crate) fn labels(op: &str, x: &Shape, target: &Shape, axis: Option<i64>) -> 
     one(expected)
 }
 
-/// The class that a label names among `n`; `None` for a negative one, whose sample is ignored.
+/// The class of a label, less than `n`. None for a negative label, whose sample is ignored.
 #[inline(always)]
 pub(crate) fn class(op: &str, label: i64, n: usize) -> Result<Option<usize>> {
     match usize::try_from(label) {
@@ -38,10 +38,10 @@ pub(crate) fn class(op: &str, label: i64, n: usize) -> Result<Option<usize>> {
 }
 
 op! {
-    /// One where a label names the class along `axis`, else zero: the constant part of gradients by labels.
+    /// One-hot mask of labels along `axis`. The constant part of gradients of losses.
     ///
     /// Args:
-    ///     target: Labels, with length one along `axis`; a negative one is ignored.
+    ///     target: Labels, with length one along `axis`. A negative label gives zeros.
     ///     axis: Axis of the classes.
     ///     n: Number of classes.
     ///
@@ -51,7 +51,7 @@ op! {
 }
 
 impl LabelMask {
-    /// The mask of `target`, and its sum along the classes: zero where a sample is ignored.
+    /// The one-hot mask of `target`, and its sum along the classes: zero if a sample is ignored.
     fn symbols(target: Sym, axis: usize, n: usize) -> (Sym, Sym) {
         let mask = Sym::apply(Self { axis: axis as i64, n: n as i64 }, &[target]);
         (mask, mask.sum(&[axis], true))
@@ -90,26 +90,26 @@ impl Compute for LabelMask {
 }
 
 op! {
-    /// Cross entropy of labels and the softmax of scores: `y = -log(softmax(x)[target])`, for each sample.
+    /// Cross entropy of the softmax of scores and labels, for each sample: `y = -log(softmax(x)[target])`.
     ///
-    /// Takes scores as they leave the last layer: softmax and logarithm are computed together, without overflow.
+    /// Takes the output of the last layer: softmax and logarithm are computed together, without overflow.
     ///
     /// Args:
     ///     x: Scores of the classes along `axis`.
     ///     target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
-    ///         negative label is ignored: it has no loss and no gradient.
+    ///         negative label is ignored: its loss and its gradient are zero.
     ///     axis: Axis of the classes, the last one by default.
     ///
     /// Returns:
     ///     Loss of each sample, array of the shape of `target`.
     ///
     /// Raises:
-    ///     ShapeError: If the shape of `target` does not fit that of `x`.
-    ///     IndexError: If a label is not a whole number, or there is no class of it.
+    ///     ShapeError: If the shapes of `target` and `x` do not fit together.
+    ///     IndexError: If a label is not a whole number or not less than the number of classes.
     SoftmaxCrossEntropy = softmax_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
-/// What [`SoftmaxCrossEntropy`] keeps: of each line its largest element and the logarithm of its sum.
+/// Values saved by [`SoftmaxCrossEntropy`]: the largest element and the logarithm of the sum of each line.
 type LogSums<T> = SavedMemory<(T, T)>;
 
 impl Compute for SoftmaxCrossEntropy {
@@ -136,12 +136,12 @@ impl Compute for SoftmaxCrossEntropy {
         let (add, gx) = (gx.accumulate, gx.data);
         let logs = run.state::<LogSums<T>>();
         if logs.len() != lines.count() {
-            // The function has not run forward in this arithmetic.
+            // No forward run in this type has saved them.
             kernels::log_sums(lines, x, logs);
         }
         let mut weight = Zeros::new(gy.len());
         for ((weight, (_, log)), (label, g)) in weight.iter_mut().zip(&**logs).zip(target.iter().zip(gy)) {
-            // A weight of zero leaves the row out. A row of NaN that counts stays NaN.
+            // A weight of zero excludes the row. A row of NaN that counts stays NaN.
             let is_lost = *g == T::ZERO && log.is_nan();
             *weight = if *label < 0 {
                 T::ZERO
@@ -191,20 +191,20 @@ impl Compute for SoftmaxCrossEntropy {
 }
 
 op! {
-    /// Cross entropy of labels and probabilities: `y = -log(x[target])`, for each sample.
+    /// Cross entropy of probabilities and labels, for each sample: `y = -log(x[target])`.
     ///
     /// Args:
     ///     x: Probabilities of the classes along `axis`, for instance from `softmax`.
     ///     target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
-    ///         negative label is ignored: it has no loss and no gradient.
+    ///         negative label is ignored: its loss and its gradient are zero.
     ///     axis: Axis of the classes, the last one by default.
     ///
     /// Returns:
     ///     Loss of each sample, array of the shape of `target`.
     ///
     /// Raises:
-    ///     ShapeError: If the shape of `target` does not fit that of `x`.
-    ///     IndexError: If a label is not a whole number, or there is no class of it.
+    ///     ShapeError: If the shapes of `target` and `x` do not fit together.
+    ///     IndexError: If a label is not a whole number or not less than the number of classes.
     CategoricalCrossEntropy = categorical_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
@@ -252,22 +252,22 @@ impl Compute for CategoricalCrossEntropy {
 }
 
 op! {
-    /// Whether the labelled class is not among the `n` highest scores: 1 if so, else 0. A tie counts as an error.
+    /// Top-n error: 1 if the labelled class is not among the `n` highest scores, else 0. A tie counts as an error.
     ///
     /// Args:
     ///     x: Scores of the classes along `axis`.
     ///     target: Index of the class of each sample, of the shape of `x` with length one along `axis`. A sample with a
     ///         negative label is no error.
     ///     axis: Axis of the classes, the last one by default.
-    ///     n: How many classes may be named.
+    ///     n: Number of highest scores to consider.
     ///
     /// Returns:
     ///     0 or 1 for each sample, array of the shape of `target`.
     ///
     /// Raises:
-    ///     ShapeError: If the shape of `target` does not fit that of `x`.
+    ///     ShapeError: If the shapes of `target` and `x` do not fit together.
     ///     ArgumentError: If `n` is less than one.
-    ///     IndexError: If a label is not a whole number, or there is no class of it.
+    ///     IndexError: If a label is not a whole number or not less than the number of classes.
     TopNError = top_n_error(x, target: index; axis: Option<i64> = None, n: i64 = 1)
 }
 
@@ -291,7 +291,7 @@ impl Compute for TopNError {
             };
             let score = x[lines.at(line, class)];
             let below = (0..lines.n).filter(|k| x[lines.at(line, *k)] < score).count();
-            // Counted from below, so that a score which is not a number is no good guess.
+            // Counts lower scores, so that a NaN score is never a correct guess.
             *y = if (lines.n - below) as i64 > self.n { T::ONE } else { T::ZERO };
         }
         Ok(())
@@ -307,7 +307,8 @@ impl Compute for TopNError {
 }
 
 op! {
-    /// Whether a probability is on the other side of one half than its target: 1 if so or if one is NaN, else 0.
+    /// Error of a binary classification: 1 if probability and target are on different sides of one half, or if one is
+    /// NaN; else 0.
     ///
     /// Args:
     ///     x: Probabilities of any shape.

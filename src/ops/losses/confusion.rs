@@ -1,4 +1,4 @@
-//! Which classes are taken for which.
+//! `confusion_matrix`: counts of predicted classes for each true class.
 
 use crate::Result;
 use crate::array::DType;
@@ -11,8 +11,8 @@ use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, 
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ConfusionMatrix>()];
 
 op! {
-    /// How often each class is taken for each other: `y[i, j]` samples of class `i` have their highest score at class `j`.
-    /// Where several are highest, the first one counts. Its gradient is zero.
+    /// Confusion matrix: `y[i, j]` is the number of samples of class `i` with the highest score at class `j`. Of equal
+    /// scores, the first counts. Its gradient is zero.
     ///
     /// Args:
     ///     x: Scores of the classes along `axis`.
@@ -25,8 +25,8 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
-    ///     ShapeError: If the shape of `target` does not fit that of `x`.
-    ///     IndexError: If a label is not a whole number, or there is no class of it.
+    ///     ShapeError: If the shapes of `target` and `x` do not fit together.
+    ///     IndexError: If a label is not a whole number or not less than the number of classes.
     ConfusionMatrix = confusion_matrix(x, target: index; axis: Option<i64> = None)
 }
 

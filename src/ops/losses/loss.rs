@@ -1,4 +1,4 @@
-//! Losses of two arrays of real numbers.
+//! Losses between two arrays of real numbers.
 
 use crate::array::Shape;
 use crate::kernels::{Float, Number, softmax::SoftmaxLines};
@@ -19,14 +19,14 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::of::<KLMultinomial>(),
 ];
 
-/// The smallest probability that logarithms are taken of: the smallest normal number in float32, as in NNabla.
+/// The smallest probability whose logarithm is taken: the smallest normal number in float32, as in NNabla.
 pub(crate) const TINY: f64 = f32::MIN_POSITIVE as f64;
 
 op! {
     /// Cross entropy of targets and the logistic function of scores, elementwise:
     /// `y = -(target * log(sigmoid(x)) + (1 - target) * log(1 - sigmoid(x)))`.
     ///
-    /// Takes scores as they leave the last layer: logistic function and logarithm are computed together.
+    /// Takes the output of the last layer: logistic function and logarithm are computed together.
     ///
     /// Args:
     ///     x: Scores of any shape.
@@ -47,7 +47,7 @@ impl Binary for SigmoidCrossEntropy {
     fn f<N: Number>(&self, x: N, target: N) -> N {
         let (zero, positive) = (N::all(0.0), x.gt(N::all(0.0)));
         let size = N::select(positive, x, -x);
-        // How much of the score is against the target: an infinite score for it costs nothing.
+        // The weight of the score against the target. An infinite score in favour of the target costs nothing.
         let against = N::select(positive, N::all(1.0) - target, target);
         let cost = N::select(against.eq(zero), zero, size * against);
         cost + (-size).exp().ln_1p()
@@ -75,7 +75,7 @@ op! {
 }
 
 impl BinaryCrossEntropy {
-    /// Logarithms of `x` and `1 - x`, neither of them infinite.
+    /// The logarithms of `x` and `1 - x`, clamped to finite values.
     #[inline(always)]
     fn logs<N: Number>(x: N) -> (N, N) {
         (x.max(N::all(TINY)).ln(), (N::all(1.0) - x).max(N::all(TINY)).ln())
@@ -129,7 +129,7 @@ impl Binary for SquaredError {
 }
 
 op! {
-    /// Absolute error, elementwise: `y = |x0 - x1|`. Where they are equal the derivative by `x0` is -1.
+    /// Absolute error, elementwise: `y = |x0 - x1|`. The derivative by `x0` is -1 where they are equal.
     ///
     /// Args:
     ///     x0: Input of any shape.
@@ -165,7 +165,7 @@ op! {
     /// Args:
     ///     x0: Input of any shape.
     ///     x1: Input with as many axes as `x0`.
-    ///     delta: Difference from which on the loss grows linearly, zero or more.
+    ///     delta: Difference above which the loss is linear, not negative.
     ///
     /// Returns:
     ///     Loss of each element.
@@ -206,7 +206,7 @@ op! {
     /// Args:
     ///     x0: Input of any shape.
     ///     x1: Input with as many axes as `x0`.
-    ///     epsilon: Difference that costs nothing, zero or more.
+    ///     epsilon: Difference up to which the loss is zero, not negative.
     ///
     /// Returns:
     ///     Loss of each element.
@@ -246,10 +246,10 @@ op! {
     /// Args:
     ///     p: Probabilities.
     ///     q: Probabilities, of the shape of `p`.
-    ///     base_axis: First axis that is summed over; those before it are samples.
+    ///     base_axis: First axis of a sample. The axes before it are the batch.
     ///
     /// Returns:
-    ///     Divergence of each sample, with the axes before `base_axis` and one of length one.
+    ///     Divergence of each sample: the batch axes, followed by an axis of length one.
     ///
     /// Raises:
     ///     AxisError: If `p` has no such axis.
@@ -257,11 +257,11 @@ op! {
     KLMultinomial = kl_multinomial(p, q; base_axis: i64 = 1)
 }
 
-/// What keeps logarithms and quotients of [`KLMultinomial`] finite at zero, as in NNabla.
+/// Added to avoid infinite logarithms and quotients in [`KLMultinomial`], as in NNabla.
 const KL_EPSILON: f64 = 1e-8;
 
 impl KLMultinomial {
-    /// Each sample as a line.
+    /// The loops over samples as lines.
     fn lines(&self, p: &Shape) -> Result<SoftmaxLines> {
         let axis = p.axis("kl_multinomial", self.base_axis)?;
         Ok(SoftmaxLines { outer: p.size_to(axis), n: p.size_from(axis), inner: 1 })

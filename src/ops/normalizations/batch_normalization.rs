@@ -17,32 +17,32 @@ op! {
     /// Batch normalization: `y = (x - mean) / sqrt(variance + eps) * gamma + beta`, with a mean and a variance for each
     /// index of `axes`.
     ///
-    /// With `batch_stat` they are those of `x`, and each forward run moves the running statistics towards them:
-    /// `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, by its unbiased estimate.
-    /// Without, the running statistics are used as they are.
+    /// With `batch_stat`, mean and variance are computed from `x`, and each forward run updates the running statistics:
+    /// `mean = decay_rate * mean + (1 - decay_rate) * mean(x)`, and likewise the variance, with its unbiased estimate.
+    /// Without `batch_stat`, the running statistics are used and do not change.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
-    ///     gamma: Scale, of the same shape; none if left out.
-    ///     mean: Running mean, of the same shape; overwritten with `batch_stat`, where it may be left out.
-    ///     variance: Running variance, of the same shape; overwritten with `batch_stat`, where it may be left out.
-    ///     axes: Axes that have their own statistics.
-    ///     decay_rate: Share of the running statistics that stays in each run, from 0 to 1.
-    ///     eps: Added to the variance, zero or more.
-    ///     batch_stat: Use the statistics of `x`, else the running ones.
+    ///     beta: Offset, of the shape of `x` with length one along all other axes; none by default.
+    ///     gamma: Scale, of the same shape; none by default.
+    ///     mean: Running mean, of the same shape. With `batch_stat` it is updated, and optional.
+    ///     variance: Running variance, of the same shape. With `batch_stat` it is updated, and optional.
+    ///     axes: Axes with separate statistics for each index.
+    ///     decay_rate: Weight of the old running statistics in an update, from 0 to 1.
+    ///     eps: Added to the variance, not negative.
+    ///     batch_stat: Use the statistics of `x`; if off, the running statistics.
     ///     output_stat: Return the statistics of `x` too.
     ///     n_outputs: Number of outputs, 1 or 3: 3 is the same as `output_stat`.
     ///
     /// Returns:
-    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
-    ///     axes. They can be differentiated.
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all
+    ///     other axes. Gradients flow through them.
     ///
     /// Raises:
     ///     ArgumentError: If `decay_rate` or `eps` is out of range.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If another input has the wrong shape.
-    ///     ValueError: If running statistics are needed and not there, or `output_stat` is set without `batch_stat`.
+    ///     ValueError: If running statistics are needed and missing, or `output_stat` is set without `batch_stat`.
     ///
     /// Source:
     ///     Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
@@ -57,13 +57,13 @@ impl BatchNormalization {
     fn form(&self, x: &Shape) -> Result<Form> {
         let axes = x.axes("batch_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
-        // NNabla's operation always offers three outputs and its function asks for one or three of them.
+        // NNabla's operation always has three outputs, and its function requests one or three of them.
         let output_stat = self.output_stat || self.n_outputs == Some(3);
         Ok(Form::new(x, kept.clone(), kept, self.eps, output_stat))
     }
 
-    /// What normalises elements where they are, by the running statistics, as they come; none where those of a channel lie too
-    /// scattered.
+    /// The kernel that normalizes elements in place by the running statistics, as an epilogue of another kernel. None
+    /// if the elements of a channel are too scattered in memory.
     pub(crate) fn in_place<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a InPlace<T>> {
         let form = self.form(run.x_shape(0)).ok()?;
         let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
@@ -71,6 +71,7 @@ impl BatchNormalization {
         form.in_place_by(run, &mean, &variance)
     }
 
+    /// The error for an argument out of range.
     fn refuse(arg: &str, expected: &str, got: impl std::fmt::Display) -> Error {
         Error::argument("batch_normalization", arg, expected, got)
     }
@@ -117,7 +118,7 @@ impl Compute for BatchNormalization {
         if run.is_recomputation() || count == 0 {
             return Ok(());
         }
-        // One element has no unbiased variance: its own, zero, stands in.
+        // One element has no unbiased variance. Its own variance, zero, is used instead.
         let unbiased = count as f64 / (count - 1).max(1) as f64;
         for (i, batch, factor) in [(3, &moments.mean, 1.0), (4, &moments.variance, unbiased)] {
             if run.has(i) {
@@ -145,7 +146,7 @@ impl Compute for BatchNormalization {
         self.form(&s.gy(0).shape()).map_or_else(|_| vec![None], |form| form.gradient(s, !self.batch_stat))
     }
 
-    // The kernel has kept what the statistics are needed for; the formula reads them themselves.
+    // The kernel has saved values that depend on the statistics. The formula reads the statistics themselves.
     fn reads(&self, gx: usize) -> Reads {
         match (gx, self.batch_stat) {
             (_, true) => reads(gx),
@@ -171,15 +172,15 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Offset, of the shape of `x` with length one along all other axes; none if left out.
-    ///     gamma: Scale, of the same shape; none if left out.
-    ///     axes: Axes that have their own statistics.
-    ///     eps: Added to the variance, zero or more.
+    ///     beta: Offset, of the shape of `x` with length one along all other axes; none by default.
+    ///     gamma: Scale, of the same shape; none by default.
+    ///     axes: Axes with separate statistics for each index.
+    ///     eps: Added to the variance, not negative.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
-    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all other
-    ///     axes.
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance, with length one along all
+    ///     other axes.
     ///
     /// Raises:
     ///     ArgumentError: If `eps` is negative or NaN.
@@ -276,7 +277,7 @@ mod tests {
             let memory = held.each_ref().map(|(ptr, shape)| Memory { ptr: *ptr, shape });
             let output = [Memory { ptr: y.as_mut_ptr().cast(), shape: &shape }];
             let call = Call { recompute, ..Call::new(&memory, &output, &mut state, true) };
-            // SAFETY: the arrays were made for this operation, of the shapes that it names.
+            // SAFETY: the arrays were made for this operation and have its shapes.
             unsafe { op.forward(call) }.expect("forward runs");
             for (got, expected) in x[3..].iter().zip(&expected) {
                 assert!(

@@ -1,4 +1,4 @@
-//! Arrays as they are, whose gradients are clipped.
+//! Identity functions that clip the gradient.
 
 use crate::array::Shape;
 use crate::kernels::simd::vectorised;
@@ -13,8 +13,8 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ClipGradByValue>(), Entry::of::<ClipGradByNorm>()];
 
 op! {
-    /// The array as it is, whose gradient is clipped to a range: `gx` is `max` where `gy` is above it, else `min` where `gy`
-    /// is below that, else `gy`.
+    /// Identity that clips its gradient to a range: `gx = max` where `gy > max`, else `min` where `gy < min`, else
+    /// `gy`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -30,7 +30,7 @@ op! {
 }
 
 op! {
-    /// The array as it is, whose gradient is given a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is.
+    /// Identity that scales its gradient to a norm: `gx = clip_norm * gy / norm(gy)`, and zero where `gy` is zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -88,7 +88,7 @@ impl Compute for ClipGradByValue {
 }
 
 impl ClipGradByNorm {
-    /// The shape of the norms.
+    /// The axes of the norms, and the shape of the norms.
     fn norms(&self, x: &Shape) -> Result<(smallvec::SmallVec<[usize; 4]>, Shape)> {
         let axes = x.axes("clip_grad_by_norm", self.axes.as_deref())?;
         let shape = x.iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect();
@@ -118,7 +118,7 @@ impl Compute for ClipGradByNorm {
             let (places, gy) = (piece.of(0), &gy[piece.range]);
             let put = |to: &mut T, g: T| *to = if accumulate { *to + g } else { g };
             if !is_plain {
-                // Norms that the type of the elements may not hold.
+                // The norms may exceed the range of the element type.
                 let places = places.cycle().take(gy.len());
                 for ((to, g), i) in to.iter_mut().zip(gy).zip(places) {
                     let [unit, root] = squares.root(i);

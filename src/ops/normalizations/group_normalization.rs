@@ -13,7 +13,7 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::of::<WeightStandardization>(),
 ];
 
-/// Which of `n` axes are among `axes`.
+/// For each of `n` axes, true if it is in `axes`.
 fn among(n: usize, axes: &[usize]) -> Axes {
     (0..n).map(|i| axes.contains(&i)).collect()
 }
@@ -24,10 +24,10 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Offset, of the shape of `x` with length one along `batch_axis`; none if left out.
-    ///     gamma: Scale, of the same shape; none if left out.
+    ///     beta: Offset, of the shape of `x` with length one along `batch_axis`; none by default.
+    ///     gamma: Scale, of the same shape; none by default.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance, zero or more.
+    ///     eps: Added to the variance, not negative.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -60,12 +60,12 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Offset, with the length of `x` along `channel_axis` and, if wanted, along `batch_axis`, and length one
-    ///         along all other axes; none if left out.
-    ///     gamma: Scale, of the same shape; none if left out.
+    ///     beta: Offset, with the length of `x` along `channel_axis` and optionally along `batch_axis`, and length one
+    ///         along all other axes; none by default.
+    ///     gamma: Scale, of the same shape; none by default.
     ///     channel_axis: Axis of the channels.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance, zero or more.
+    ///     eps: Added to the variance, not negative.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -104,23 +104,23 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Offset, of the shape of `x` with length one along all axes but `channel_axis`; none if left out.
-    ///     gamma: Scale, of the same shape; none if left out.
-    ///     num_groups: Number of groups, which divides the number of channels.
+    ///     beta: Offset, of the shape of `x` with length one along all axes but `channel_axis`; none by default.
+    ///     gamma: Scale, of the same shape; none by default.
+    ///     num_groups: Number of groups. It must divide the number of channels.
     ///     channel_axis: Axis of the channels.
     ///     batch_axis: Axis or axes of the samples.
-    ///     eps: Added to the variance, zero or more.
+    ///     eps: Added to the variance, not negative.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
-    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels becomes
-    ///     two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
+    ///     Array of the shape of `x`; with `output_stat` also its mean and its variance: the axis of the channels
+    ///     becomes two, of length `num_groups` and one, and all axes but `batch_axis` have length one.
     ///
     /// Raises:
     ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
-    ///     ValueError: If the channels do not fall into that many groups.
+    ///     ValueError: If `num_groups` does not divide the number of channels.
     ///
     /// Source:
     ///     Wu and He, Group Normalization, 2018, arXiv:1803.08494.
@@ -140,7 +140,7 @@ impl GroupNormalization {
             let expected = format!("a divisor of the number of channels, {}", x[channel]);
             return Err(Error::argument("group_normalization", "num_groups", expected, self.num_groups));
         }
-        // The axis of the channels is looked at as two: the groups, and the channels of each.
+        // The channel axis is split in two: the groups, and the channels of each group.
         let groups_of = [groups, x[channel] / groups];
         let view: Shape = x[..channel].iter().chain(&groups_of).chain(&x[channel + 1..]).copied().collect();
         let batch = |i: usize| {
@@ -160,7 +160,7 @@ op! {
     /// Args:
     ///     w: Weight of any shape.
     ///     channel_axis: Axis of the output maps: 0 for a convolution, 1 for an affine layer.
-    ///     eps: Added to the variance, zero or more.
+    ///     eps: Added to the variance, not negative.
     ///     output_stat: Return the statistics too.
     ///
     /// Returns:
@@ -199,7 +199,7 @@ mod tests {
         find(name).expect("is registered").bind(values, present).expect("binds")
     }
 
-    /// `x` normalized, `group(i)` naming the statistics of element `i`, and those statistics.
+    /// Normalizes `x`, where `group(i)` is the index of the statistics of element `i`. Also returns those statistics.
     fn normalized(x: &Tensor, n: usize, group: &dyn Fn(usize) -> usize) -> [Vec<f64>; 3] {
         let all = 0..x.data.len();
         let mean_of = |f: &dyn Fn(usize) -> f64, g: usize| {
@@ -216,7 +216,7 @@ mod tests {
         Tensor { shape: Shape::from(shape), data }
     }
 
-    /// Checks an operation on x of shape (2, 6, 3) with parameters of shape `params`.
+    /// Checks an operation on an input of shape (2, 6, 3), with parameters of shape `params`.
     fn check(
         name: &str,
         values: &[Value],

@@ -1,4 +1,4 @@
-//! What normalizations by mean and variance have in common.
+//! The shared implementation of normalizations by mean and variance.
 
 use smallvec::SmallVec;
 
@@ -16,16 +16,16 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// Which axes of an array.
+/// For each axis of an array, true if it belongs to a selection.
 pub(crate) type Axes = SmallVec<[bool; 8]>;
 
-/// A normalisation of an array of a certain shape. Inputs 1 and 2, where there are such, are beta and gamma.
+/// The geometry of a normalization for an array of a certain shape. Inputs 1 and 2, if present, are beta and gamma.
 pub(crate) struct Form {
-    /// Shape of the array as it is looked at.
+    /// Shape of the array for the normalization. It may split axes.
     pub(crate) view: Shape,
-    /// Which axes of the view have their own statistics.
+    /// The axes of the view with separate statistics.
     pub(crate) kept: Axes,
-    /// Which axes of the view have their own scale and offset.
+    /// The axes of the view with separate scale and offset.
     pub(crate) scaled: Axes,
     /// Shape of beta and gamma.
     pub(crate) params: Shape,
@@ -33,17 +33,17 @@ pub(crate) struct Form {
     pub(crate) stats: Shape,
     /// Added to the variance.
     pub(crate) eps: f64,
-    /// Whether means and variances are outputs 1 and 2.
+    /// True if means and variances are outputs 1 and 2.
     pub(crate) output_stat: bool,
 }
 
-/// The shape in which only the axes that are `kept` have a length.
+/// The shape with length one along all axes that are not `kept`.
 pub(crate) fn only(shape: &[usize], kept: &[bool]) -> Shape {
     shape.iter().zip(kept).map(|(d, kept)| if *kept { *d } else { 1 }).collect()
 }
 
 impl Form {
-    /// Statistics for each index of the axes that are `kept`, a scale for each of those that are `scaled`.
+    /// Creates a form with separate statistics along the `kept` axes, and separate scales along the `scaled` axes.
     pub(crate) fn new(x: &Shape, kept: Axes, scaled: Axes, eps: f64, output_stat: bool) -> Self {
         let (params, stats) = (only(x, &scaled), only(x, &kept));
         Self { view: x.clone(), kept, scaled, params, stats, eps, output_stat }
@@ -68,7 +68,7 @@ impl Form {
         Ok(shapes)
     }
 
-    /// Normalises by the statistics of the elements, which are returned.
+    /// Normalizes by the statistics of the elements, and returns them.
     pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Moments {
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
         let moments = normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.tail());
@@ -80,7 +80,7 @@ impl Form {
         moments
     }
 
-    /// Normalises by the statistics that are given.
+    /// Normalizes by given statistics.
     pub(crate) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
         let (x, y, tail) = (run.x(0), run.y(0), run.tail());
         let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
@@ -89,8 +89,8 @@ impl Form {
         normalize_by(&self.layout(), stats, x, gamma, beta, y, tail);
     }
 
-    /// As [`Form::forward_by`], in place of elements that are not there yet; none where elements of a channel lie too
-    /// scattered.
+    /// Returns the kernel of [`Form::forward_by`] for elements that another kernel is still computing. None if the
+    /// elements of a channel are too scattered in memory.
     pub(crate) fn in_place_by<'a, T: Float>(
         &self,
         run: Run<'a, T>,
@@ -103,14 +103,15 @@ impl Form {
         in_place.set(&self.layout(), stats, gamma, beta).then_some(&*in_place)
     }
 
-    /// The gradients of all inputs; `given` says that the statistics are inputs 3 and 4.
+    /// Computes the gradients of all inputs. `given` means that the statistics are inputs 3 and 4.
     pub(crate) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
         let layout = self.layout();
         if run.state::<SavedStatistics<T>>().stats.len() != layout.n_stats {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
         let stats = std::mem::take(&mut run.state::<SavedStatistics<T>>().stats);
-        // What is not read may be gone: the gradient of the output stands in for it.
+        // The output is not read in this case and may have been freed. The gradient of the output replaces it as a
+        // placeholder.
         let by_stats = given && (run.wants(3) || run.wants(4));
         let reads_gamma = run.wants(0) || by_stats;
         let reads_x = run.wants(2) || run.wants(if given { 4 } else { 0 });
@@ -147,9 +148,9 @@ impl Form {
             false => Sym::apply(Mean { axis: Some(over.clone()), keepdims: true }, &[v]),
         };
         let gy = s.gy(0).reshape(&self.view);
-        // Nothing may be built on an input that the gradients which are wanted do not read.
+        // A formula must not mention an input that the requested gradients do not read.
         let x = || s.x(0).reshape(&self.view);
-        // One over the deviation that was given; NaN where that is infinite.
+        // One over the given deviation. NaN if the deviation is infinite.
         let scale_given = || {
             let variance = s.x(4).reshape(&stats);
             let same = variance;
@@ -189,15 +190,17 @@ impl Form {
     }
 }
 
-/// `x` without its mean and divided by its deviation, with statistics for each index of the axes that are `kept`.
+/// Normalizes `x` to zero mean and unit deviation, with separate statistics along the axes that are `kept`.
 fn unit(x: Sym, kept: &[bool], eps: f64) -> Sym {
     let axes = (0..kept.len()).filter(|i| kept[*i]).map(|i| i as i64).collect();
     let op = Op::with_inputs(TensorNormalization { axes, eps, output_stat: false }, 1);
     Sym::apply_op(op, &[x])[0]
 }
 
-/// `sqrt(variance + eps)`, for each index of the axes that are kept. Gradients of normalizations are made of it and of what is
-/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the variance.
+/// `sqrt(variance + eps)` for each index of the `kept` axes.
+///
+/// The gradients of normalizations are formulas of this deviation and the normalized elements. The deviation is no
+/// larger than the elements or `eps`, so the element type can represent it, unlike the variance.
 #[derive(Clone)]
 struct Deviation {
     kept: Axes,
@@ -238,19 +241,19 @@ impl Compute for Deviation {
 
 impl<T: Float> Pieces for InPlace<T> {
     unsafe fn run(&self, at: *mut u8, start: usize, n: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.normalize(at.cast(), start, n) };
     }
 }
 
-/// What a run leaves: the statistics for the gradients, and what takes elements through in place.
+/// Values saved by a run: the statistics for gradients, and the kernel that normalizes elements in place.
 #[derive(Default)]
 struct SavedStatistics<T> {
     stats: Stats<T>,
     in_place: InPlace<T>,
 }
 
-/// What gradients read where the statistics are those of the elements.
+/// The values that gradients read if the statistics are computed from the elements.
 pub(crate) fn reads(gx: usize) -> Reads {
     match gx {
         0 => Reads::inputs(0b101),
@@ -259,7 +262,7 @@ pub(crate) fn reads(gx: usize) -> Reads {
     }
 }
 
-/// `info.args` as NNabla has it, which says of beta and gamma whether they are missing, and nothing of the outputs.
+/// The arguments as in NNabla's `info.args`: whether beta and gamma are missing, but nothing about outputs.
 pub(crate) fn info(spec: &Spec, values: Vec<Value>, x: &InputShapes<'_>) -> Vec<(&'static str, Value)> {
     let ours = |name: &&str| matches!(*name, "output_stat" | "n_outputs");
     let mut args: Vec<_> =

@@ -20,17 +20,17 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Subtracting>()];
 
 op! {
-    /// The array without its running mean: `y = x - mean`, after `t = t + 1` and `mean = mean + (mean(x) - mean) / t`, the mean
-    /// over the axes before `base_axis`.
+    /// Subtraction of a running mean over the axes before `base_axis`: `y = x - mean`, after the update `t = t + 1` and
+    /// `mean = mean + (mean(x) - mean) / t`.
     ///
-    /// The gradient is that of the last run alone: what went into the mean before is constant.
+    /// The gradient takes the mean of earlier runs as constant.
     ///
     /// Args:
-    ///     x: Input with `base_axis` axes of samples.
-    ///     mean: Running mean, of the shape of `x` from `base_axis` on; overwritten.
-    ///     t: Number of runs that went into it, one element; overwritten.
-    ///     base_axis: First axis that has means of its own.
-    ///     update_running_mean: Let this run go into the mean, else use it as it is.
+    ///     x: Input with `base_axis` batch axes.
+    ///     mean: Running mean, of the shape of `x` from `base_axis` on. Updated by forward runs.
+    ///     t: Number of runs in the mean, one element. Updated by forward runs.
+    ///     base_axis: First axis of a sample.
+    ///     update_running_mean: Update the mean in each run; if off, use it as it is.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -44,7 +44,7 @@ op! {
 /// Columns whose means are computed together.
 const WIDTH: usize = 512;
 
-/// The operation as the engine computes it: it knows what share the last run had in the mean.
+/// The operation with its state: the weight of each sample of the last batch in the mean that was subtracted.
 #[derive(Clone)]
 pub(crate) struct Subtracting {
     of: MeanSubtraction,
@@ -61,11 +61,12 @@ impl Declared for Subtracting {
     }
 }
 
-/// The share of each sample in the mean that the last run of a [`Subtracting`] took off, whose output it takes to run after it.
+/// The weight of each sample in the mean that the last run of a [`Subtracting`] subtracted. Takes the output of that
+/// run as input, so that it runs afterwards.
 #[derive(Clone)]
 struct SampleShare(Subtracting);
 only_in_gradients! {
-    SampleShare = "sample_share", " The share of a sample in a running mean.";
+    SampleShare = "sample_share", " The weight of a sample in a running mean.";
 }
 
 impl Subtracting {
@@ -78,7 +79,7 @@ impl Subtracting {
     }
 }
 
-/// Sums of some columns of samples of `n`.
+/// Sums of a range of columns over samples of `n` elements.
 fn sums<T: Float>(x: &[T], n: usize, some: Range<usize>) -> Zeros<f64> {
     let mut sums = Zeros::new(some.len());
     for sample in x.chunks_exact(n) {

@@ -1,4 +1,4 @@
-//! The norm of the elements along axes.
+//! `norm`: the p-norm of the elements along axes.
 
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Norm>()];
 
 op! {
-    /// Norm along axes: `y = (sum |x|^p)^(1 / p)`. Its gradient where the norm is zero is zero.
+    /// Norm along axes: `y = (sum |x|^p)^(1 / p)`. The gradient is zero where the norm is zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -37,7 +37,7 @@ impl Norm {
     }
 }
 
-/// The derivative of the norm `y`, of order `p`, by its element `x`; `y` is not zero.
+/// The derivative of the p-norm `y` by its element `x`, for nonzero `y`.
 #[inline(always)]
 fn slope<N: Number>(x: N, y: N, p: f64) -> N {
     if p == 2.0 {
@@ -47,7 +47,7 @@ fn slope<N: Number>(x: N, y: N, p: f64) -> N {
     if p == 1.0 { sign } else { sign * power(x.abs() / y, p - 1.0) }
 }
 
-/// The derivative of the norm of order `p` by an element that is `unit` after division by the norm.
+/// The derivative of the p-norm by an element. `unit` is the element divided by the norm.
 pub(crate) fn slope_of_unit(unit: Sym, p: f64) -> Sym {
     // Even powers are written without |x|, which cannot be differentiated twice at zero.
     if p == 2.0 {
@@ -58,9 +58,9 @@ pub(crate) fn slope_of_unit(unit: Sym, p: f64) -> Sym {
     if p == 1.0 { sign } else { unit.abs().pow(Sym::Const(p - 1.0)) * sign }
 }
 
-/// The sums of `|x|^p` over `axes`, to which `eps` will be added.
+/// The sums of `|x|^p` over `axes`, before `eps` is added.
 pub(crate) fn powers<T: Float>(x: &[T], shape: &Shape, axes: &[usize], p: f64, eps: f64) -> PowerSums {
-    // The loop of each order is one of its own.
+    // A separate loop for each common order.
     match p {
         2.0 => reduce::power_sums(
             x,
@@ -86,7 +86,7 @@ pub(crate) fn powers<T: Float>(x: &[T], shape: &Shape, axes: &[usize], p: f64, e
     }
 }
 
-/// Writes or adds `gy` times the derivative of the norm, in float64.
+/// Writes or adds `gy` times the derivative of the norm. Computes in float64.
 #[cold]
 fn put_slopes<T: Float>(
     Grad { data, accumulate }: Grad<'_, T>,
@@ -141,13 +141,13 @@ impl Compute for Norm {
         let kept = reduced("norm", shape, self.axis.as_deref(), true)?;
         let axes = ascending("norm", shape, self.axis.as_deref())?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        // A norm beyond the range of its type, or with few digits, does not say by what to divide.
+        // A norm near the limits of its type is too inexact to divide by.
         let least = T::all(4096.0) * T::MIN_POSITIVE;
         if y.iter().any(|y| *y > T::MAX || (*y < least && *y != T::ZERO)) {
             put_slopes(gx, (x, shape), (gy, &kept), &powers(x, shape, &axes, self.p(), 0.0));
             return Ok(());
         }
-        // The loop of each order is one of its own.
+        // A separate loop for each common order.
         macro_rules! by {
             ($p:expr) => {
                 spread_each(
@@ -175,7 +175,8 @@ impl Compute for Norm {
         if p == 1.0 {
             return vec![Some(gy * slope(s.x(0), Sym::Const(1.0), p))];
         }
-        // Not by the norm itself, which may be beyond the range of its type; a direction never is, and is zero at zero.
+        // The norm itself may be out of range, so the formula uses the normalized elements. They are always in range,
+        // and zero at zero.
         let unit = NormNormalization { p: self.p, axes: self.axis.clone(), eps: 0.0 };
         let unit = Sym::apply(unit, &[s.x(0)]);
         vec![Some(gy * slope_of_unit(unit, p))]

@@ -15,29 +15,28 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// Iterations that find any norm; more of them are a mistake.
+/// The most iterations accepted. No matrix needs more.
 const MOST: i64 = 10_000;
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Normalizing>()];
 
 op! {
-    /// Spectral normalization: `y = w / s`, with `s = u' w v` near to the largest singular value of `w` taken as a matrix of
-    /// `w.shape[dim]` rows.
+    /// Spectral normalization: `y = w / s`, where `s = u' w v` approximates the largest singular value of `w` as a
+    /// matrix of `w.shape[dim]` rows.
     ///
-    /// The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one. The
-    /// gradient takes them as constant.
-    /// Weights that are all zero stay so, with a gradient of zero.
+    /// The singular vectors are found by power iteration: `itr` times `v = w' u`, `u = w v`, each scaled to length one.
+    /// The gradient takes them as constant. Zero weights stay zero and have a gradient of zero.
     ///
     /// Args:
     ///     w: Weights of any shape with one axis at least.
-    ///     u: Where the iteration begins, shape (w.shape[dim],); overwritten with where it ends unless `test` is set, or it
-    ///         ends in zeros.
+    ///     u: Start vector of the iteration, shape `(w.shape[dim],)`. Overwritten by the final vector, unless `test` is
+    ///         set or the final vector is zero.
     ///     dim: Axis of the rows.
     ///     itr: Number of iterations, 1 to 10,000.
-    ///     eps: Added to squared lengths before the root, zero or more.
-    ///     test: Leave `u` as it is.
-    ///     output_u: Return the `u` that the iteration began with too.
+    ///     eps: Added to squared lengths before the root, not negative.
+    ///     test: Do not overwrite `u`.
+    ///     output_u: Return the start vector too.
     ///
     /// Returns:
     ///     Array of the shape of `w`; with `output_u` also the old `u`.
@@ -53,7 +52,7 @@ op! {
         output_u: bool = false)
 }
 
-/// The operation as the engine computes it: it knows the singular vectors of its last run.
+/// The operation with its state: the singular vectors of its last run.
 #[derive(Clone)]
 pub(crate) struct Normalizing {
     of: SpectralNorm,
@@ -77,27 +76,28 @@ impl Declared for Normalizing {
     }
 }
 
-/// The derivative of the singular value by the weights in the last run of a [`Normalizing`], whose output it takes to run after
-/// it: the product of the two vectors.
+/// The derivative of the singular value by the weights in the last run of a [`Normalizing`]: the outer product of the
+/// two vectors. Takes the output of that run as input, so that it runs afterwards.
 #[derive(Clone)]
 struct SingularDirection(Normalizing);
 only_in_gradients! {
     SingularDirection = "singular_direction", " The derivative of a singular value by the weights.";
 }
 
-/// How a matrix lies in an array: column `o * inner + k` of row `r` is element `(o * rows + r) * inner + k`.
-struct Lies {
+/// The layout of a matrix in an array: column `o * inner + k` of row `r` is element `(o * rows + r) * inner + k`.
+struct MatrixAxes {
     outer: usize,
     rows: usize,
     inner: usize,
 }
 
-impl Lies {
+impl MatrixAxes {
+    /// Number of columns of the matrix.
     fn columns(&self) -> usize {
         self.outer * self.inner
     }
 
-    /// The matrices of `rows` x `inner` that it is made of, with the columns that they have.
+    /// The array as blocks of `rows` x `inner`, each with the columns of the matrix that it holds.
     fn blocks<'a, T>(&self, w: &'a [T]) -> impl Iterator<Item = (Matrix<'a, T>, std::ops::Range<usize>)> {
         let (rows, inner) = (self.rows, self.inner);
         let whole = w.chunks_exact((rows * inner).max(1)).take(self.outer).enumerate();
@@ -106,15 +106,15 @@ impl Lies {
 }
 
 impl Normalizing {
-    fn lies(&self, w: &Shape) -> Result<Lies> {
+    fn layout(&self, w: &Shape) -> Result<MatrixAxes> {
         let dim = w.axis("spectral_norm", self.of.dim)?;
-        Ok(Lies { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })
+        Ok(MatrixAxes { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })
     }
 
     /// Scales a vector to length one.
     fn scale<T: Float>(&self, v: &mut [T]) {
         let squares: f64 = v.iter().map(|v| v.real() * v.real()).sum();
-        // Zeros have no direction: they stay zeros, also without an `eps`.
+        // A zero vector has no direction and stays zero, even if `eps` is zero.
         let factor = if squares == 0.0 { T::ZERO } else { T::of(1.0 / (squares + self.of.eps).sqrt()) };
         for v in v.iter_mut() {
             *v = *v * factor;
@@ -130,7 +130,7 @@ impl Compute for Normalizing {
         if !(1..=MOST).contains(&self.of.itr) {
             return Err(Error::argument("spectral_norm", "itr", "1 to 10,000", self.of.itr));
         }
-        let rows = self.lies(x.get(0))?.rows;
+        let rows = self.layout(x.get(0))?.rows;
         if **x.get(1) != [rows] {
             return Err(Error::shape("spectral_norm", format!("u of shape ({rows},)"), [x.get(0), x.get(1)]));
         }
@@ -142,7 +142,7 @@ impl Compute for Normalizing {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (w, lies) = (run.x(0), self.lies(run.x_shape(0))?);
+        let (w, layout) = (run.x(0), self.layout(run.x_shape(0))?);
         let again = run.is_recomputation();
         let given = run.x(1);
         let began = run.state::<SavedMemory<T>>();
@@ -151,33 +151,38 @@ impl Compute for Normalizing {
         }
         let (mut u, mut v) = (SavedMemory::<T>::default(), SavedMemory::<T>::default());
         u.set(began.iter().copied());
-        v.resize(lies.columns(), T::ZERO);
+        v.resize(layout.columns(), T::ZERO);
         if self.of.output_u {
             run.y(1).copy_from_slice(&u);
         }
         for _ in 0..self.of.itr {
-            for (w, columns) in lies.blocks(w) {
+            for (w, columns) in layout.blocks(w) {
                 let n = columns.len();
-                gemm(MatrixMut::of_rows(&mut v[columns], 1, n), false, Matrix::of_rows(&u, 1, lies.rows), w);
+                gemm(
+                    MatrixMut::of_rows(&mut v[columns], 1, n),
+                    false,
+                    Matrix::of_rows(&u, 1, layout.rows),
+                    w,
+                );
             }
             self.scale(&mut v);
             u.iter_mut().for_each(|u| *u = T::ZERO);
-            for (w, columns) in lies.blocks(w) {
+            for (w, columns) in layout.blocks(w) {
                 let n = columns.len();
-                gemm(MatrixMut::of_rows(&mut u, lies.rows, 1), true, w, Matrix::of_rows(&v[columns], n, 1));
+                gemm(MatrixMut::of_rows(&mut u, layout.rows, 1), true, w, Matrix::of_rows(&v[columns], n, 1));
             }
             self.scale(&mut u);
         }
         let mut sigma = 0.0;
-        for (o, block) in w.chunks_exact((lies.rows * lies.inner).max(1)).enumerate() {
-            for (r, row) in block.chunks_exact(lies.inner.max(1)).enumerate() {
-                let v = &v[o * lies.inner..(o + 1) * lies.inner];
+        for (o, block) in w.chunks_exact((layout.rows * layout.inner).max(1)).enumerate() {
+            for (r, row) in block.chunks_exact(layout.inner.max(1)).enumerate() {
+                let v = &v[o * layout.inner..(o + 1) * layout.inner];
                 sigma += u[r].real() * row.iter().zip(v).map(|(w, v)| w.real() * v.real()).sum::<f64>();
             }
         }
         let factor = T::of(1.0 / sigma);
         run.y(0).iter_mut().zip(w).for_each(|(y, w)| *y = if *w == T::ZERO { *w } else { *w * factor });
-        // The iteration could not leave zeros again.
+        // A zero vector cannot become nonzero by iteration.
         let is_lost = u.iter().all(|u| *u == T::ZERO);
         if !self.of.test && !again && !is_lost {
             run.overwrite(1).copy_from_slice(&u);
@@ -194,7 +199,7 @@ impl Compute for Normalizing {
             let axes: Vec<usize> = (0..w.shape().ndim()).collect();
             let direction = Sym::apply(SingularDirection(self.clone()), &[s.y(0)]);
             let sigma = (w * direction).sum(&axes, true);
-            // Weights of zero have a slope of zero.
+            // Zero weights have a zero gradient.
             let sigma = Sym::select(sigma.eq(Sym::Const(0.0)), Sym::Const(f64::INFINITY), sigma);
             let along = (gy * w).sum(&axes, true) / sigma;
             (gy - along * direction) / sigma
@@ -219,15 +224,15 @@ impl Compute for SingularDirection {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (lies, last) = (self.0.lies(run.x_shape(0))?, self.0.last.lock());
-        if last.u.len() != lies.rows || last.v.len() != lies.columns() {
+        let (layout, last) = (self.0.layout(run.x_shape(0))?, self.0.last.lock());
+        if last.u.len() != layout.rows || last.v.len() != layout.columns() {
             return Err(Error::Graph(
                 "spectral_norm: expected a forward run before backward, got none".into(),
             ));
         }
         let y = run.y(0);
-        for (i, row) in y.chunks_exact_mut(lies.inner.max(1)).enumerate() {
-            let (u, first) = (last.u[i % lies.rows], i / lies.rows * lies.inner);
+        for (i, row) in y.chunks_exact_mut(layout.inner.max(1)).enumerate() {
+            let (u, first) = (last.u[i % layout.rows], i / layout.rows * layout.inner);
             row.iter_mut().zip(&last.v[first..]).for_each(|(y, v)| *y = T::of(u * v));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Normalizations by a norm.
+//! Normalizations by a norm: weight_normalization, norm_normalization.
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<WeightNormalization>(), Entry::of::<NormNormalization>()];
 
-/// `x` with each element times `factor(i) / (sum(|x|^p) + eps)^(1 / p)`, zero where that sum is: sums run along `axes`, and `i`
-/// numbers them. `scale` is the same of a sum in the precision of the elements.
+/// Computes `x * factor(i) / (sum(|x|^p) + eps)^(1 / p)`, or zero if the sum is zero. The sums run along `axes`, and
+/// `i` is the index of a sum. `scale` computes the same factor in the type of the elements.
 fn scaled<T: Float>(
     run: &mut Run<'_, T>,
     axes: &[usize],
@@ -55,7 +55,7 @@ fn scaled<T: Float>(
     );
 }
 
-/// `sum^(-1 / p)`, and zero of zero: zeros have no direction.
+/// `sum^(-1 / p)`, but zero for a zero sum, because a zero vector has no direction.
 #[inline(always)]
 fn inverse_root<T: Float>(sum: T, p: f64) -> T {
     if sum == T::ZERO {
@@ -64,9 +64,11 @@ fn inverse_root<T: Float>(sum: T, p: f64) -> T {
     sum.pow(T::all(-1.0 / p))
 }
 
-/// The power mean that `norm_normalization` divides by but for a factor, `((sum(|x|^p) + eps) / n)^(1 / p)`, with length one along
-/// the axes; infinity where that is zero, since zeros stay zeros. The gradients of both are made of it and of what is
-/// normalized. It is no larger than the elements or `eps`, so that their type can hold it, unlike the norm and its inverse.
+/// The power mean `((sum(|x|^p) + eps) / n)^(1 / p)` along axes, which keep length one. It is the divisor of
+/// `norm_normalization` up to a constant factor. It is infinite for a zero sum, so that zeros stay zeros.
+///
+/// The gradients of both operations are formulas of this mean and the normalized elements. The mean is no larger than
+/// the elements or `eps`, so the element type can represent it, unlike the norm and its inverse.
 #[derive(Clone)]
 struct PowerMean {
     p: f64,
@@ -78,14 +80,14 @@ only_in_gradients! {
 }
 
 impl PowerMean {
-    /// Of `x`, and its share of the norm.
+    /// The power mean of `x`, and its ratio to the norm.
     fn of(x: Sym, p: f64, axes: &[usize], eps: f64) -> (Sym, Sym) {
         let op = Self { p, axes: axes.iter().map(|a| *a as i64).collect(), eps };
         let share = op.share(&x.shape());
         (Sym::apply(op, &[x]), Sym::Const(share))
     }
 
-    /// By how much the mean is smaller than the norm.
+    /// The ratio of the power mean to the norm.
     fn share(&self, x: &Shape) -> f64 {
         let axes = x.axes("power_mean", Some(&self.axes)).unwrap_or_default();
         (axes.iter().map(|a| x[*a]).product::<usize>().max(1) as f64).powf(-1.0 / self.p)
@@ -128,7 +130,7 @@ op! {
     /// Args:
     ///     w: Weight of any shape.
     ///     g: Scale, of shape (n,) for the length n of `w` along `dim`.
-    ///     dim: Axis that is not summed over: that of the output maps.
+    ///     dim: Axis of the output maps, which the norm does not sum over.
     ///     eps: Added to the sum of squares.
     ///
     /// Returns:
@@ -145,7 +147,7 @@ op! {
 }
 
 impl WeightNormalization {
-    /// The axes that are summed over, and the shape of the norms beside `w`.
+    /// The axes of the sums, and the shape in which the norms broadcast to `w`.
     fn axes(&self, w: &Shape) -> Result<(Vec<usize>, Shape)> {
         let dim = w.axis("weight_normalization", self.dim)?;
         let axes = (0..w.ndim()).filter(|i| *i != dim).collect();
@@ -201,7 +203,8 @@ impl Compute for WeightNormalization {
 }
 
 op! {
-    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, also without `eps`.
+    /// Normalization by the p-norm along axes: `y = x / (sum(|x|^p) + eps)^(1 / p)`. Zeros stay zeros, even if `eps` is
+    /// zero.
     ///
     /// Args:
     ///     x: Input of any shape.

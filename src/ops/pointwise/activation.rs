@@ -18,23 +18,23 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::unary::<Sinc>(),
 ];
 
-/// `exp(-|x|)`, which cannot overflow, and where `x` is positive.
+/// Returns `exp(-|x|)`, which cannot overflow, and a mask of positive `x`.
 ///
-/// Not by way of `abs`: it has no derivative at zero, and what is made of this has.
+/// Does not use `abs`, which has no derivative at zero, although functions of this pair do.
 #[inline(always)]
 fn decay<N: Number>(x: N) -> (N, N::Mask) {
     let positive = x.gt(N::all(0.0));
     (N::select(positive, -x, x).exp(), positive)
 }
 
-/// `x`, but no smaller than -1e30: where a factor that is zero there may be multiplied by it.
+/// `x` clamped to at least -1e30, so that multiplying it by a factor of zero gives zero.
 #[inline(always)]
 fn above<N: Number>(x: N) -> N {
     let least = N::all(-1e30);
     N::select(x.lt(least), least, x)
 }
 
-/// `x` within `[-most, most]`, NaN where `x` is.
+/// `x` clamped to `[-most, most]`. NaN stays NaN.
 #[inline(always)]
 fn within<N: Number>(x: N, most: f64) -> N {
     let (low, high) = (N::all(-most), N::all(most));
@@ -121,7 +121,7 @@ impl Unary for Swish {
 }
 
 op! {
-    /// Gaussian error linear unit, elementwise, in its usual approximation:
+    /// Gaussian error linear unit, elementwise, approximated by the hyperbolic tangent:
     /// `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
     ///
     /// Args:
@@ -143,13 +143,13 @@ impl Unary for GELU {
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its digits where tanh nears -1.
+        // (1 + tanh(u)) / 2 = sigmoid(2 u), which is exact where tanh approaches -1.
         above(x) * (x * (N::all(TWICE) + N::all(TWICE * 0.044_715) * x * x)).sigmoid()
     }
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        // Beyond 30 the logistic function is exactly 0 or 1 in float64 too.
+        // Beyond 30 the logistic function is exactly 0 or 1, in float64 too.
         let (x, one) = (within(x, 30.0), N::all(1.0));
         let bend = N::all(TWICE * 0.044_715) * x * x;
         let (s, left) = (x * (N::all(TWICE) + bend)).sigmoids();
@@ -172,10 +172,11 @@ op! {
 }
 
 impl Mish {
-    /// `tanh(log(1 + exp(x)))`, what it lacks of 1, and the logistic function. None of them loses digits near its limits.
+    /// Returns `tanh(log(1 + exp(x)))`, its difference to 1, and the logistic function. All are exact near their
+    /// limits.
     #[inline(always)]
     fn parts<N: Number>(x: N) -> (N, N, N) {
-        // tanh(log(1 + t)) = (t^2 + 2t) / (t^2 + 2t + 2), written in exp(-|x|) on either side.
+        // tanh(log(1 + t)) = (t^2 + 2t) / (t^2 + 2t + 2), expressed by exp(-|x|) for either sign.
         let (e, positive) = decay(x);
         let (one, two) = (N::all(1.0), N::all(2.0));
         let over = N::select(positive, one + two * e, e * (e + two));
@@ -206,7 +207,7 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     beta: Sharpness, not zero: the larger, the closer to `relu`.
+    ///     beta: Sharpness, not zero. A larger one is closer to `relu`.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -290,7 +291,7 @@ impl Unary for SoftSign {
 }
 
 op! {
-    /// What the hyperbolic tangent takes away, elementwise: `y = x - tanh(x)`.
+    /// Difference to the hyperbolic tangent, elementwise: `y = x - tanh(x)`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -303,9 +304,9 @@ op! {
 impl Unary for TanhShrink {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
-        // The difference cancels near zero. There it is that of `x` and eight terms of the continued fraction
-        // x / (1 + x^2 / (3 + x^2 / (5 + ...))), in which nothing is taken away. Each side is kept from overflowing where the
-        // other one holds.
+        // The difference cancels near zero. There the result is `x` times eight terms of the continued fraction x / (1
+        // + x^2 / (3 + ...)). That has no subtraction. Each branch is clamped so that it does not overflow where the
+        // other one is selected.
         let c = |v: f64| N::all(v);
         let near = x.abs().lt(c(1.0));
         let close = N::select(near, x, c(0.0));
@@ -336,17 +337,17 @@ op! {
 }
 
 impl Sinc {
-    /// The quotient of `sin(x)`, which is what `sin` says, and `x`.
+    /// `sin(x) / x`. `sin` is the sine to use.
     #[inline(always)]
     fn by<N: Number>(x: N, sin: impl Fn(N) -> N) -> N {
-        // The derivatives of the quotient cancel near zero, those of the series do not.
-        // Each side is kept from overflowing where the other one holds.
+        // The derivatives of the quotient cancel near zero; the derivatives of the series do not. Each branch is
+        // clamped so that it does not overflow where the other one is selected.
         let one = N::all(1.0);
         let near = x.abs().lt(one);
         let close = N::select(near, x, N::all(0.0));
         let square = close * close;
         let mut series = one;
-        // Without a loop: so it becomes a line of vectors.
+        // Unrolled, so that the compiler vectorizes it.
         macro_rules! terms {
             ($($k:literal)+) => {$(
                 series = one - square * series * N::all(1.0 / f64::from(2 * $k * (2 * $k + 1)));

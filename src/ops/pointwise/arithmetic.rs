@@ -1,4 +1,4 @@
-//! Sums, products and powers of two arrays, or of an array and a number.
+//! Arithmetic of two arrays, or of an array and a number.
 
 use crate::kernels::Number;
 use crate::ops::{Binary, Entry, Reads, Unary, op};
@@ -23,8 +23,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -53,8 +53,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -83,8 +83,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -113,8 +113,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -141,8 +141,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -160,7 +160,7 @@ impl Binary for Div2 {
 
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
-        // Not by `1 / b` nor by `b * b`, which may be out of range where the gradient is a number.
+        // Neither `1 / b` nor `b * b` is computed: they may overflow although the gradient is finite.
         (gy / b, -(gy * (a / b)) / b)
     }
 }
@@ -170,8 +170,8 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     x1: Input whose shape broadcasts with `x0`.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -194,7 +194,7 @@ op! {
     /// Args:
     ///     x: Input of any shape.
     ///     val: The number.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -221,7 +221,7 @@ op! {
     /// Args:
     ///     x: Input of any shape.
     ///     val: The number.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -313,7 +313,7 @@ impl Unary for RPowScalar {
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
         if self.val == 0.0 {
-            // A step at zero: nothing is multiplied by its logarithm where it is flat.
+            // At a step the derivative is zero: nothing is multiplied by an infinite logarithm.
             let step = N::select(x.is_nan(), x, N::all(f64::NEG_INFINITY));
             return N::select(x.gt(N::all(0.0)), N::all(0.0), step);
         }

@@ -1,4 +1,4 @@
-//! Comparisons with arrays and numbers. Truth is a number: 1 or 0.
+//! Comparisons. The result is a number: 1 for true, 0 for false.
 
 use crate::kernels::Number;
 use crate::ops::{Binary, Entry, Reads, Unary, op};
@@ -24,7 +24,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -71,7 +71,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -118,7 +118,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -165,7 +165,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -212,7 +212,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -259,7 +259,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -301,7 +301,7 @@ impl Unary for LessEqualScalar {
     }
 }
 
-/// A mask as a number: 1 where it holds, else 0.
+/// A mask as a number: 1 for true, 0 for false.
 #[inline(always)]
 pub(crate) fn truth<N: Number>(mask: N::Mask) -> N {
     N::select(mask, N::all(1.0), N::all(0.0))

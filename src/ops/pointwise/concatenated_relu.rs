@@ -1,4 +1,4 @@
-//! Activation functions that concatenate what they make of `x` and of `-x`.
+//! Activations that concatenate a function of `x` and the function of `-x`.
 
 use std::ops::Range;
 
@@ -17,24 +17,24 @@ use crate::ops::{
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<CReLU>(), Entry::of::<CELU>()];
 
-/// Two functions of each element, the second of which follows the first along an axis.
-trait Doubled: Declared {
+/// Two functions of each element. Their results are concatenated along an axis.
+trait TwoSided: Declared {
     /// Axis of the concatenation, as given.
     fn axis(&self) -> i64;
-    /// The functions.
+    /// The two results.
     fn f<N: Number>(&self, x: N) -> (N, N);
-    /// The gradient of `x`, given those of both.
+    /// The gradient of `x` for the gradients of both results.
     fn gx<N: Number>(&self, first: N, second: N, x: N) -> N;
 
-    /// How many elements from the axis on belong to one sample.
+    /// Elements of one sample, from the axis of concatenation on.
     fn block(&self, x: &Shape) -> Result<usize> {
         Ok(x.size_from(x.axis(Self::SPEC.name, self.axis())?))
     }
 }
 
-/// Parts of a range, none of them of two samples of `block` elements, and where the first half of what becomes of each begins;
-/// the second is `block` further on.
-fn pieces(range: Range<usize>, block: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
+/// Splits a range at the boundaries of samples of `block` elements. For each piece, also returns the offset of its
+/// first result. The second result is `block` elements further on.
+fn split_at_samples(range: Range<usize>, block: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
         let start = at;
@@ -43,7 +43,7 @@ fn pieces(range: Range<usize>, block: usize) -> impl Iterator<Item = (Range<usiz
     })
 }
 
-macro_rules! doubled {
+macro_rules! two_sided {
     ($($op:ty)+) => {$(
         impl Compute for $op {
             fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
@@ -78,7 +78,7 @@ macro_rules! doubled {
                 let adds = gx.accumulate;
                 threads::row_ranges_mut(gx.data, 1, GRAIN, |range, gx| {
                     let start = range.start;
-                    for (from, to) in pieces(range, block) {
+                    for (from, to) in split_at_samples(range, block) {
                         let gx = &mut gx[from.start - start..from.end - start];
                         let (x, first, second) = (&x[from], &gy[to..], &gy[to + block..]);
                         vectorised(
@@ -86,7 +86,7 @@ macro_rules! doubled {
                             move || {
                                 let all = gx.iter_mut().zip(x).zip(first).zip(second);
                                 for (((gx, x), first), second) in all {
-                                    let g = Doubled::gx(self, *first, *second, *x);
+                                    let g = TwoSided::gx(self, *first, *second, *x);
                                     *gx = if adds { *gx + g } else { g };
                                 }
                             },
@@ -105,7 +105,7 @@ macro_rules! doubled {
                     let slice = Slice { start: bounds(k), stop: bounds(k + 1), step: None };
                     Sym::rearrange(slice, gy).reshape(&shape)
                 };
-                vec![Some(Doubled::gx(self, half(0), half(1), x))]
+                vec![Some(TwoSided::gx(self, half(0), half(1), x))]
             }
 
             fn reads(&self, _: usize) -> Reads {
@@ -114,11 +114,11 @@ macro_rules! doubled {
         }
     )+};
 }
-doubled!(CReLU CELU);
+two_sided!(CReLU CELU);
 
 op! {
-    /// Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, one after the other along `axis`. At zero the
-    /// derivative is that of the second.
+    /// Concatenated rectified linear unit: `y = (max(x, 0), max(-x, 0))`, concatenated along `axis`. At zero the
+    /// derivative is the one of the second part.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -135,7 +135,7 @@ op! {
     CReLU = crelu(x; axis: i64 = 1)
 }
 
-impl Doubled for CReLU {
+impl TwoSided for CReLU {
     fn axis(&self) -> i64 {
         self.axis
     }
@@ -154,7 +154,7 @@ impl Doubled for CReLU {
 }
 
 op! {
-    /// Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, one after the other along `axis`.
+    /// Concatenated exponential linear unit: `y = (elu(x), elu(-x))`, concatenated along `axis`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -175,7 +175,7 @@ impl CELU {
     }
 }
 
-impl Doubled for CELU {
+impl TwoSided for CELU {
     fn axis(&self) -> i64 {
         self.axis
     }
@@ -187,7 +187,7 @@ impl Doubled for CELU {
 
     #[inline(always)]
     fn gx<N: Number>(&self, first: N, second: N, x: N) -> N {
-        // The gradient of `elu` does not read its value.
+        // The gradient of `elu` does not read its output.
         self.elu().gx(first, x, x) - self.elu().gx(second, -x, x)
     }
 }

@@ -1,4 +1,4 @@
-//! Logic with arrays and constants. Truth is a number: 1 or 0.
+//! Logic. The result is a number: 1 for true, 0 for false.
 
 use crate::kernels::Number;
 use crate::ops::pointwise::comparison::truth;
@@ -20,7 +20,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -67,7 +67,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -114,7 +114,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -181,7 +181,7 @@ impl Unary for LogicalNot {
     }
 }
 
-/// 1 where a number is not zero, else 0.
+/// 1 for a nonzero number, else 0.
 #[inline(always)]
 fn is_true<N: Number>(x: N) -> N {
     N::select(x.eq(N::all(0.0)), N::all(0.0), N::all(1.0))

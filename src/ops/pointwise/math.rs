@@ -1,4 +1,4 @@
-//! Functions of mathematics beside the trigonometric ones: exponential, sign, rounding, what is no finite number.
+//! Mathematical functions other than trigonometric ones: exponential, sign, rounding, tests for infinity and NaN.
 
 use crate::kernels::Number;
 use crate::ops::{Entry, Reads, Unary, op};
@@ -44,8 +44,8 @@ impl Unary for Abs {
 }
 
 op! {
-    /// Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is. Its gradient passes
-    /// straight through.
+    /// Sign, elementwise: 1 where `x > 0`, -1 where `x < 0`, `alpha` where `x = 0`, NaN where `x` is NaN. Its gradient
+    /// passes straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -139,7 +139,7 @@ impl Unary for Erf {
 }
 
 op! {
-    /// Largest whole number that is not above, elementwise. Its gradient passes straight through.
+    /// Rounding down, elementwise: the largest whole number `y <= x`. Its gradient passes straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -164,7 +164,7 @@ impl Unary for Floor {
 }
 
 op! {
-    /// Smallest whole number that is not below, elementwise. Its gradient passes straight through.
+    /// Rounding up, elementwise: the smallest whole number `y >= x`. Its gradient passes straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -189,7 +189,7 @@ impl Unary for Ceil {
 }
 
 op! {
-    /// Nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
+    /// Rounding to the nearest whole number, halves away from zero, elementwise. Its gradient passes straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -214,7 +214,7 @@ impl Unary for Round {
 }
 
 op! {
-    /// 1 where `x0` is not a number, else 0. Its gradient is zero.
+    /// 1 where `x0` is NaN, else 0. Its gradient is zero.
     ///
     /// Args:
     ///     x0: Input of any shape.
@@ -256,11 +256,11 @@ impl Unary for IsInf {
 }
 
 op! {
-    /// Replaces what is not a number, elementwise: `y = val` there, else `x0`.
+    /// Replaces NaN, elementwise: `y = val` where `x0` is NaN, else `x0`.
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     val: What comes in its place.
+    ///     val: The replacement.
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
@@ -280,11 +280,11 @@ impl Unary for ResetNaN {
 }
 
 op! {
-    /// Replaces what is infinite, elementwise: `y = val` there, else `x0`.
+    /// Replaces infinity, elementwise: `y = val` where `x0` is infinite, else `x0`.
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     val: What comes in its place.
+    ///     val: The replacement.
     ///
     /// Returns:
     ///     Array of the shape of `x0`.

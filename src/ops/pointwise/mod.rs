@@ -1,4 +1,4 @@
-//! Operations on each element, or on elements at one place of several arrays.
+//! Elementwise operations.
 
 pub(crate) mod activation;
 pub(crate) mod arithmetic;

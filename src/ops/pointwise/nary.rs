@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<AddN>(), Entry::of::<MulN>()];
 
-/// The one shape of all inputs.
+/// The common shape of all inputs.
 fn same<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
     let shape = first(op, x)?;
     if x.iter().all(|s| s == shape) {
@@ -18,7 +18,7 @@ fn same<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
     Err(Error::shape(op, "inputs of one shape", x.iter()))
 }
 
-/// `y` is the first input, and then each of the others combined with it.
+/// Combines the inputs one by one, elementwise, starting with the first.
 fn combine<T: Float>(run: &mut Run<'_, T>, f: impl Fn(T, T) -> T + Sync) {
     let y = run.y(0);
     y.copy_from_slice(run.x(0));

@@ -1,4 +1,5 @@
-//! Powers with a number: those of halves are products, quotients and square roots.
+//! `pow_scalar`: powers with a constant exponent. Multiples of one half are computed by products, quotients and square
+//! roots.
 
 use crate::Result;
 use crate::kernels::Number;
@@ -14,7 +15,7 @@ op! {
     /// Args:
     ///     x: Input of any shape.
     ///     val: The number.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -47,7 +48,7 @@ impl Unary for PowScalar {
     }
 }
 
-/// The power with so many halves, which the compiler knows.
+/// The power with exponent `N / 2`, which is known at compile time.
 #[derive(Clone, Copy)]
 struct Halves<const N: i32>;
 
@@ -75,7 +76,7 @@ impl<const HALVES: i32> Unary for Halves<HALVES> {
     }
 }
 
-/// The most halves that [`Number::halves`] takes.
+/// The most halves that [`Number::halves`] accepts.
 const MOST: f64 = 8.0;
 
 /// `x` to the power of `val`.

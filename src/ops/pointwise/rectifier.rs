@@ -1,4 +1,4 @@
-//! Activation functions with a kink.
+//! Piecewise activation functions, such as `relu`.
 
 use crate::array::Shape;
 use crate::kernels::{Float, Number, map, pairing::Pairing, reduce, scratch};
@@ -21,18 +21,18 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::unary::<HardSwish>(),
 ];
 
-/// `x` where it is not positive, else zero: what may be put into `exp`.
+/// `x` if it is not positive, else zero: a safe argument for `exp`.
 #[inline(always)]
 fn negative<N: Number>(x: N) -> N {
     N::select(x.gt(N::all(0.0)), N::all(0.0), x)
 }
 
 op! {
-    /// Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is. The derivative at zero is zero.
+    /// Rectified linear unit, elementwise: `y = max(x, 0)`, NaN where `x` is NaN. The derivative at zero is zero.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -61,7 +61,7 @@ op! {
     /// Args:
     ///     x: Input of any shape.
     ///     alpha: Slope of the negative side.
-    ///     inplace: Accepted for NNabla programs and ignored: memory is shared where nobody can tell.
+    ///     inplace: Ignored; exists for NNabla programs. Memory is reused if that changes no result.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -101,7 +101,7 @@ op! {
 }
 
 impl PReLU {
-    /// The shape that the slopes have beside `x`.
+    /// The shape in which the slopes broadcast to `x`.
     fn slopes(&self, x: &Shape, slopes: &Shape) -> Result<Shape> {
         if slopes.size() == 1 && slopes.ndim() <= 1 {
             return Ok(x.iter().map(|_| 1).collect());
@@ -176,7 +176,7 @@ op! {
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     alpha: The value that is approached far to the left, negated.
+    ///     alpha: The negated limit for large negative `x`.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -254,7 +254,7 @@ impl Unary for ReLU6 {
 }
 
 op! {
-    /// Logistic function made of three lines, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
+    /// Piecewise linear logistic function, elementwise: `y = min(max(0.2 * x + 0.5, 0), 1)`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -279,7 +279,7 @@ impl Unary for HardSigmoid {
 }
 
 op! {
-    /// Hyperbolic tangent made of three lines, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
+    /// Piecewise linear hyperbolic tangent, elementwise: `y = min(max(x, -1), 1)`. The derivative at -1 and 1 is 1.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -303,7 +303,7 @@ impl Unary for HardTanh {
 }
 
 op! {
-    /// Swish with a gate made of three lines, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
+    /// Swish with a piecewise linear gate, elementwise: `y = x * min(max(x + 3, 0), 6) / 6`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -326,7 +326,7 @@ impl Unary for HardSwish {
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
         let (zero, low, high) = (N::all(0.0), x.le(N::all(-3.0)), x.ge(N::all(3.0)));
-        // Zero where it is not used: the derivative of the slope must not see an infinite `gy`.
+        // Zero outside of the linear part, so that the derivative of the slope never sees an infinite `gy`.
         let bent = N::select(N::or(low, high), zero, gy);
         let slope = x * N::all(1.0 / 3.0) + N::all(0.5);
         N::select(low, zero, N::select(high, gy, bent * slope))

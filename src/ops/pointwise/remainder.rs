@@ -1,4 +1,4 @@
-//! Arithmetic of whole numbers: remainders and shifts of bits.
+//! Integer arithmetic: remainders and bit shifts.
 
 use crate::array::DType;
 use crate::kernels::Float;
@@ -14,14 +14,15 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<Mod2>(), Entry::of::<BitShift>()]
 op! {
     /// Remainder of a division, elementwise.
     ///
-    /// With `fmod` it has the sign of `x0`, as `numpy.fmod` has it, else that of `x1`, as `numpy.mod`. Called by its name
-    /// on an `x0` of real numbers it is always `numpy.fmod`, and on one of whole numbers float64 whatever the context is, so
-    /// that those up to 2^53 are exact. The remainder of a division by zero is NaN.
+    /// With `fmod` it has the sign of `x0`, like `numpy.fmod`; else it has the sign of `x1`, like `numpy.mod`. The
+    /// remainder of a division by zero is NaN. | | As a function of Python, it always acts like `numpy.fmod` if `x0`
+    /// has real numbers. If `x0` has whole numbers, it computes in float64 in any context, so that integers up to 2^53
+    /// are exact.
     ///
     /// Args:
-    ///     x0: What is divided, of any shape.
-    ///     x1: What it is divided by; its shape broadcasts against that of `x0`.
-    ///     fmod: Round the quotient towards zero, else down.
+    ///     x0: The dividend, of any shape.
+    ///     x1: The divisor. Its shape broadcasts with `x0`.
+    ///     fmod: Round the quotient towards zero; if off, round it down.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -32,15 +33,15 @@ op! {
 }
 
 op! {
-    /// Whole numbers with their bits shifted, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down. Its gradient
-    /// is zero.
+    /// Bit shift of whole numbers, elementwise: `y = x * 2^shift`, or `y = x / 2^shift` rounded down. Its gradient is
+    /// zero.
     ///
     /// Args:
     ///     x: Whole numbers, none of them negative, of any shape.
-    ///     shift: By how many bits, zero or more; its shape broadcasts against that of `x`.
+    ///     shift: Number of bits to shift by, not negative. Its shape broadcasts with `x`.
     ///     direction: `LEFT` or `RIGHT`.
-    ///     bits: Number of bits of a number, from 1 to 63: what is shifted further is lost. Called by its name, it is that
-    ///         of the type of `x`.
+    ///     bits: Number of bits of a number, from 1 to 63. Bits shifted beyond are lost. The function of Python takes
+    ///         it from the type of `x`.
     ///
     /// Returns:
     ///     Whole numbers, of the shape that the two broadcast to.
@@ -53,16 +54,16 @@ op! {
     BitShift = bit_shift(x: index, shift: index; direction: String = "LEFT", bits: i64 = 63)
 }
 
-/// The shape in which two arrays meet.
+/// The broadcast shape of two arrays.
 fn met(op: &str, x: &InputShapes<'_>) -> Result<Shapes> {
     let fits = Pairing::shape(x.get(0), x.get(1));
     one(fits.ok_or_else(|| Error::shape(op, "shapes that broadcast together", [x.get(0), x.get(1)]))?)
 }
 
-/// `a % b` of two `f32` without a call, so that loops of it become loops over registers; NaN if the quotient is 2^28 or more.
+/// `a % b` of two `f32` without a call, so that loops over it are vectorized. NaN if the quotient is 2^28 or more.
 ///
-/// Below that, `a / b` in double precision is further from the next whole number than it is rounded, and the product has at
-/// most 52 bits: the result is exact.
+/// Smaller quotients give an exact result. In double precision, the rounding error of `a / b` is less than its distance
+/// from the next whole number. The product has at most 52 bits.
 #[inline(always)]
 fn remainder_by_quotient(a: f64, b: f64) -> f64 {
     let quotient = (a / b).trunc();
@@ -205,7 +206,7 @@ mod tests {
         for _ in 0..200_000 {
             let (a, b) = (bits(), bits());
             check(f32::from_bits(a), f32::from_bits(b));
-            // Exponents near each other, and quotients next to whole numbers.
+            // Random pairs with similar exponents, and quotients near whole numbers.
             let near = f32::from_bits((a & 0x87FF_FFFF) | 0x3800_0000);
             let divisor = f32::from_bits((b & 0x87FF_FFFF) | 0x3800_0000);
             decided += usize::from(check(near, divisor));

@@ -1,4 +1,4 @@
-//! Choices between elements: the larger, the smaller, or as a condition says.
+//! Elementwise selection: the larger, the smaller, or by a condition.
 
 use crate::array::Shape;
 use crate::kernels::pairing::Pairing;
@@ -18,12 +18,12 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// The larger one, elementwise: `y = max(x0, x1)`, NaN where either is. The gradient goes to the larger input, to `x1` where
-    /// both are equal.
+    /// Maximum of two arrays, elementwise: `y = max(x0, x1)`, NaN where either is NaN. The gradient goes to the larger
+    /// input, to `x1` where both are equal.
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -47,12 +47,12 @@ impl Binary for Maximum2 {
 }
 
 op! {
-    /// The smaller one, elementwise: `y = min(x0, x1)`, NaN where either is. The gradient goes to the smaller input, to `x1` where
-    /// both are equal.
+    /// Minimum of two arrays, elementwise: `y = min(x0, x1)`, NaN where either is NaN. The gradient goes to the smaller
+    /// input, to `x1` where both are equal.
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.
@@ -76,8 +76,8 @@ impl Binary for Minimum2 {
 }
 
 op! {
-    /// The larger of it and a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal,
-    /// or where `x` is NaN.
+    /// Maximum with a number, elementwise: `y = max(x, val)`. The derivative is zero where both are equal, or where `x`
+    /// is NaN.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -102,8 +102,8 @@ impl Unary for MaximumScalar {
 }
 
 op! {
-    /// The smaller of it and a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal,
-    /// or where `x` is NaN.
+    /// Minimum with a number, elementwise: `y = min(x, val)`. The derivative is zero where both are equal, or where `x`
+    /// is NaN.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -128,12 +128,12 @@ impl Unary for MinimumScalar {
 }
 
 op! {
-    /// Choice, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
+    /// Selection, elementwise: `y = x_true` where `condition` is not zero, else `x_false`.
     ///
     /// Args:
-    ///     condition: Input that chooses. Its shape is that of the other inputs, or the leading part of it.
-    ///     x_true: What is taken where `condition` is not zero.
-    ///     x_false: What is taken elsewhere, of the shape of `x_true`.
+    ///     condition: The condition. Its shape is the shape of the other inputs, or a prefix of it.
+    ///     x_true: The values where `condition` is not zero.
+    ///     x_false: The values elsewhere, of the shape of `x_true`.
     ///
     /// Returns:
     ///     Array of the shape of `x_true`.
@@ -144,7 +144,7 @@ op! {
 }
 
 impl Where {
-    /// How an array of shape `y` meets a condition, which is repeated along the axes that it lacks.
+    /// Broadcasting of an array of shape `y` with a condition, which is repeated along the axes that it lacks.
     fn pairing(y: &Shape, condition: &Shape) -> Pairing {
         let kept = (0..y.ndim()).map(|i| if i < condition.ndim() { condition[i] } else { 1 });
         Pairing::new(y, &kept.collect())

@@ -1,4 +1,4 @@
-//! What has a special place in the graph: unlink, sink, assign.
+//! Operations with a special role in the graph: unlink, sink, assign.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Unlink>(), Entry::of::<Sink>(), Entry::of::<Assign>()];
 
 op! {
-    /// The same array, through which no gradient flows: `y = x`. Shares memory with its input.
+    /// The same array without a gradient: `y = x`. Shares memory with its input.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -51,16 +51,16 @@ impl Compute for Unlink {
 }
 
 op! {
-    /// The end of several branches, through which all of them run forward and backward with one call. What it took in
-    /// is not cleared.
+    /// Joins the ends of several branches, so that one call runs all of them forward or backward. Runs do not clear its
+    /// inputs.
     ///
     /// Args:
     ///     x: Inputs of any shapes.
-    ///     one_input_grad: Start the backward run with ones as the gradients of the inputs; otherwise with the
-    ///         gradients that they hold.
+    ///     one_input_grad: Start a backward run with ones as gradients of the inputs; if off, with the gradients that
+    ///         the inputs have.
     ///
     /// Returns:
-    ///     A scalar of no meaning.
+    ///     A scalar without meaning.
     ///
     /// Raises:
     ///     TypeError: If there is no input.
@@ -101,8 +101,7 @@ impl Compute for Sink {
 }
 
 op! {
-    /// Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, as if that were what
-    /// the result was made of.
+    /// Overwrites an array with another: `dst = src`, and `y = src`. The gradient goes to `dst`, not to `src`.
     ///
     /// Args:
     ///     dst: Array to overwrite.

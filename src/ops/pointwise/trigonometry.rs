@@ -279,7 +279,7 @@ op! {
     ///
     /// Args:
     ///     x0: Input of any shape.
-    ///     x1: Input whose shape broadcasts against that of `x0`.
+    ///     x1: Input whose shape broadcasts with `x0`.
     ///
     /// Returns:
     ///     Array of the shape that the two broadcast to.

@@ -1,4 +1,4 @@
-//! Affine maps: fully connected layers.
+//! `affine`: fully connected layers.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -12,11 +12,12 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Affine>()];
 
 op! {
-    /// Affine map, a fully connected layer: `y = x W + b`, where the axes of `x` from `base_axis` on count as one.
+    /// Affine map, a fully connected layer: `y = x W + b`, where the axes of `x` from `base_axis` on are flattened to
+    /// one.
     ///
     /// Args:
     ///     x: Input, shape (batch..., features...); the axes before `base_axis` are the batch.
-    ///     weight: Weight matrix `W`, shape (inputs, outputs...), inputs being the number of features.
+    ///     weight: Weight matrix `W`, shape (inputs, outputs...), where inputs is the number of features.
     ///     bias: Bias `b`, shape (outputs...); none by default.
     ///     base_axis: First axis of the features; a negative one counts from the end.
     ///
@@ -29,7 +30,7 @@ op! {
     Affine = affine(x, weight, bias: optional; base_axis: i64 = 1)
 }
 
-/// The sizes of an [`Affine`]: `rows` products of `inputs` numbers for each of `outputs`.
+/// The sizes of an [`Affine`]: `rows` rows of `inputs` numbers become rows of `outputs` numbers.
 struct AffineSizes {
     rows: usize,
     inputs: usize,
@@ -43,7 +44,7 @@ impl Affine {
     }
 }
 
-/// Shape of the output of an affine map of this input by this weight, with a bias or without.
+/// The output shape of an affine map for this input and weight, with an optional bias.
 pub(crate) fn shapes(op: &str, base_axis: i64, [x, w]: [&Shape; 2], bias: Option<&Shape>) -> Result<Shapes> {
     let base = x.axis(op, base_axis)?;
     let inputs = x.size_from(base);

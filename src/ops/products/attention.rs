@@ -1,4 +1,4 @@
-//! Attention.
+//! `scaled_dot_product_attention`: attention with masks and dropout.
 
 use std::sync::Arc;
 
@@ -25,22 +25,22 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Attending>()];
 
 op! {
-    /// Attention: `y = softmax(scale q k' + mask) v` for each head, the softmax over the keys.
+    /// Scaled dot-product attention for each head, with a softmax over the keys: `y = softmax(scale q k' + mask) v`.
     ///
-    /// The weights are never held as a whole: memory grows with the number of queries and of keys, not with their product, in the
-    /// backward run too. (A gradient that is to be differentiated again holds them.)
+    /// The matrix of weights is never stored: memory grows with the number of queries and of keys, not with their
+    /// product. This holds for the backward run too, unless its gradient is differentiated again.
     ///
     /// Args:
     ///     query: Queries, shape (batch..., queries, width).
     ///     key: Keys, shape (batch..., keys, width).
     ///     value: Values, shape (batch..., keys, depth).
-    ///     mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a key. A
-    ///         query from which all are hidden gives zero, and so are its gradients.
+    ///     mask: Added to the products; its shape broadcasts to (batch..., queries, keys). Negative infinity hides a
+    ///         key. If all keys are hidden from a query, its output and its gradients are zero.
     ///     causal: Hide from each query the keys that come after it.
-    ///     dropout: Probability with which a weight is set to zero, from 0 up to but not including 1. The others are divided by
+    ///     dropout: Probability of setting a weight to zero, at least 0 and less than 1. Other weights are divided by
     ///         `1 - dropout`.
-    ///     scale: What products are multiplied by, `1 / sqrt(width)` by default.
-    ///     seed: Start of a sequence of random numbers of its own for `dropout`; if negative, the library's is used.
+    ///     scale: Factor of the products, `1 / sqrt(width)` by default.
+    ///     seed: Seed of a separate random sequence for `dropout`; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape (batch..., queries, depth).
@@ -50,12 +50,13 @@ op! {
     ///     ShapeError: If the shapes do not fit together.
     ///
     /// Source:
-    ///     Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022, arXiv:2205.14135.
+    ///     Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022,
+    ///     arXiv:2205.14135.
     ScaledDotProductAttention = scaled_dot_product_attention(query, key, value, mask: optional; causal: bool = false,
         dropout: f64 = 0.0, scale: Option<f64> = None, seed: i64 = -1)
 }
 
-/// The operation as the engine computes it: it knows which random numbers its last forward run used.
+/// The operation with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Attending {
     of: ScaledDotProductAttention,
@@ -72,29 +73,30 @@ impl Declared for Attending {
     }
 }
 
-/// The factors by which the last run of an [`Attending`] multiplied weights, whose output it takes to run after it.
+/// The dropout factors of the last run of an [`Attending`]. Takes the output of that run as input, so that it runs
+/// afterwards.
 #[derive(Clone)]
 struct KeptWeights {
     weights: Attending,
     shape: Shape,
 }
 only_in_gradients! {
-    KeptWeights = "kept_weights", " The factors by which a dropout multiplies weights.";
+    KeptWeights = "kept_weights", " The dropout factors of attention weights.";
 }
 
 op! {
-    /// Products of queries and keys with a number where the key comes after the query.
+    /// Causal mask: replaces the product of a query and a key by a number if the key comes after the query.
     ///
     /// Args:
     ///     x: Products, shape (batch..., queries, keys).
-    ///     value: The number.
+    ///     value: The replacement.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
     HideLater = hide_later(x; value: f64)
 }
 
-/// What a forward run leaves.
+/// Values saved by a forward run.
 struct KeptScores<T> {
     logs: SavedMemory<T>,
     key: Option<PhiloxKey>,
@@ -139,7 +141,7 @@ impl Attending {
         self.of.scale.unwrap_or_else(|| 1.0 / (width.max(1) as f64).sqrt())
     }
 
-    /// The shape of all weights.
+    /// The shape of the attention weights.
     fn weights(q: &Shape, k: &Shape) -> Shape {
         let mut shape = q.clone();
         let n = q.ndim();
@@ -147,7 +149,7 @@ impl Attending {
         shape
     }
 
-    /// A mask as kernels read it.
+    /// A mask in the form that kernels read.
     fn mask<'a, T: Float>(mask: &'a [T], shape: &Shape, weights: &Shape) -> Mask<'a, T> {
         let n = weights.ndim();
         let (lead, strides) = (n - shape.ndim(), shape.strides());
@@ -254,7 +256,7 @@ impl Compute for Attending {
             if self.of.causal { Sym::apply(HideLater { value }, &[x]) } else { x }
         };
         let (zero, none) = (Sym::Const(0.0), Sym::Const(f64::NEG_INFINITY));
-        // Where the mask hides every key from a query. Its row is replaced by zeros before and after each product.
+        // Queries for which the mask hides every key. Their rows are replaced by zeros before and after each product.
         let hidden = (s.has(3) && shape[last] > 0).then(|| {
             let mask = if self.of.causal { s.x(3).broadcast(&shape) } else { s.x(3) };
             let mask = if mask.shape().ndim() == 0 { mask.reshape(&[1]) } else { mask };
@@ -262,7 +264,7 @@ impl Compute for Attending {
             largest(mask, mask.shape().ndim() - 1).eq(none)
         });
         let seen = |x: Sym| hidden.map_or(x, |hidden| Sym::select(hidden.broadcast(&x.shape()), zero, x));
-        // Scaled first, as in the kernel: the products of large numbers leave the range later.
+        // Scaled before the product, as in the kernel, so that large numbers overflow later.
         let (q, gy) = (seen(q) * scale, seen(gy));
         let mut products = matmul(q, false, k, true);
         if s.has(3) {

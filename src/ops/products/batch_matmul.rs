@@ -1,4 +1,4 @@
-//! Products of matrices, many at a time.
+//! `batch_matmul`: products of many matrices.
 
 use crate::array::{Lasting, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
@@ -10,13 +10,14 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<BatchMatmul>()];
 
 op! {
-    /// Products of matrices in the last two axes: `y[i] = a[i] b[i]` for each `i` of the axes before.
+    /// Matrix products over the last two axes: `y[i] = a[i] b[i]` for each index `i` of the batch axes.
     ///
     /// Args:
     ///     a: Left matrices, shape (batch..., m, k).
-    ///     b: Right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
-    ///     transpose_a: Take each matrix of `a` transposed: it has shape (k, m).
-    ///     transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
+    ///     b: Right matrices, shape (batch..., k, n); each batch axis has the length of `a`, or one of the two has
+    ///         length one.
+    ///     transpose_a: The matrices of `a` are transposed, with shape (k, m).
+    ///     transpose_b: The matrices of `b` are transposed, with shape (n, k).
     ///
     /// Returns:
     ///     Array of shape (batch..., m, n).
@@ -26,7 +27,7 @@ op! {
     BatchMatmul = batch_matmul(a, b; transpose_a: bool = false, transpose_b: bool = false)
 }
 
-/// The sizes of products of matrices and the batch axes of either side.
+/// The sizes of batched matrix products, and the batch axes of both sides.
 pub(crate) struct Products {
     pub(crate) m: usize,
     pub(crate) k: usize,
@@ -36,7 +37,7 @@ pub(crate) struct Products {
 }
 
 impl Products {
-    /// Those of an operation on two arrays, each matrix of which may be transposed.
+    /// The sizes for two arrays of matrices, each optionally transposed.
     pub(crate) fn new(op: &str, [a, b]: [&Shape; 2], transposed: [bool; 2]) -> Result<Self> {
         let fail = |expected: &str| Err(Error::shape(op, expected, [a, b]));
         let n = a.ndim();
@@ -56,13 +57,13 @@ impl Products {
         Ok(products)
     }
 
-    /// The shape of the products.
+    /// The shape of the output.
     pub(crate) fn shape(&self) -> Shape {
         let batch = Pairing::shape(&self.a, &self.b).unwrap_or_default();
         batch.iter().copied().chain([self.m, self.n]).collect()
     }
 
-    /// The numbers of the matrices of `a` and of `b` for each product.
+    /// The indices of the left and the right matrix for each product.
     pub(crate) fn sides(&self) -> Vec<(usize, usize)> {
         let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
         let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
@@ -79,12 +80,12 @@ impl Products {
         (0..batch).map(of).collect()
     }
 
-    /// How far apart neighbours along each batch axis are, in matrices; an axis that is repeated stands still.
+    /// The stride of each batch axis, in matrices. Zero for an axis that is repeated.
     fn steps(side: &Shape) -> Vec<usize> {
         side.strides().iter().zip(side.iter()).map(|(s, d)| if *d == 1 { 0 } else { *s }).collect()
     }
 
-    /// The right side, if it is a single matrix.
+    /// The right side, if it is a single matrix. Its packed form can then be cached.
     fn lasting<'a>(&self, b: Option<Lasting<'a>>) -> Option<Lasting<'a>> {
         b.filter(|_| self.b.size() == 1)
     }
@@ -98,13 +99,13 @@ impl Products {
     }
 }
 
-/// Matrix number `i` of `rows` x `cols`, stored transposed if so told.
+/// Matrix number `i` of size `rows` x `cols`, stored transposed if `transposed`.
 fn matrix<T>(x: &[T], i: usize, rows: usize, cols: usize, transposed: bool) -> Matrix<'_, T> {
     let x = &x[i * rows * cols..(i + 1) * rows * cols];
     if transposed { Matrix::of_rows(x, cols, rows).t() } else { Matrix::of_rows(x, rows, cols) }
 }
 
-/// As [`matrix`], for writing.
+/// Like [`matrix`], for writing.
 fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bool) -> MatrixMut<'_, T> {
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
     MatrixMut::new(&mut x[i * rows * cols..(i + 1) * rows * cols], rows, cols, row_stride, col_stride)
@@ -194,7 +195,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Compute, Op};
 
-    /// `shape` with its last two axes swapped where told.
+    /// `shape` with its last two axes swapped if `transposed`.
     fn stored(shape: &[usize], transposed: bool) -> Shape {
         let mut shape = Shape::from(shape);
         let n = shape.ndim();
@@ -271,7 +272,8 @@ mod tests {
         refused(
             matmul(),
             &[&[3, 4], &[5, 2]],
-            "batch_matmul: expected as many columns of `a` as rows of `b`, which are 4 and 5, got shapes (3, 4), (5, 2)",
+            "batch_matmul: expected as many columns of `a` as rows of `b`, which are 4 and 5, \
+             got shapes (3, 4), (5, 2)",
         );
         refused(
             matmul(),

@@ -1,4 +1,5 @@
-//! Layers of binary weights: each weight is its sign, or its sign times the mean size of the weights of its output.
+//! Layers with binary weights: the sign of each weight, optionally times the mean magnitude of the weights of its
+//! output.
 
 use smallvec::SmallVec;
 
@@ -21,17 +22,17 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Affine map by the signs of a weight: `y = x @ sign(w) + b`.
+    /// Affine map with the signs of a weight: `y = x @ sign(w) + b`.
     ///
-    /// The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
-    /// `binary_weight`, which has no gradient.
+    /// The gradient by the signs is used for the weight: it passes straight through. Each forward run writes the signs
+    /// to `binary_weight`, which has no gradient.
     ///
     /// Args:
     ///     x: Input, shape (batch..., inputs...).
     ///     weight: Weight `w`, shape (inputs, outputs...).
     ///     binary_weight: Array of the shape of `weight`; overwritten.
     ///     bias: Bias `b`, shape (outputs...); none by default.
-    ///     base_axis: The axes from this one on are the inputs of the map.
+    ///     base_axis: First axis of the inputs of the map.
     ///     quantize_zero_to: The sign of zero.
     ///
     /// Returns:
@@ -48,10 +49,10 @@ op! {
 }
 
 op! {
-    /// Convolution by the signs of a weight.
+    /// Convolution with the signs of a weight.
     ///
-    /// The gradient by the weight is that by its signs: it passes straight through. Each forward run writes the signs into
-    /// `binary_weight`, which has no gradient.
+    /// The gradient by the signs is used for the weight: it passes straight through. Each forward run writes the signs
+    /// to `binary_weight`, which has no gradient.
     ///
     /// Args:
     ///     x: Input, shape (batch..., channels, spatial...).
@@ -81,11 +82,11 @@ op! {
 }
 
 op! {
-    /// Affine map by the signs of a weight, times for each output the mean size of its weights: `y = x @ (alpha sign(w)) + b`
-    /// with `alpha[j] = mean over i of |w[i, j]|`.
+    /// Affine map with the signs of a weight, scaled by the mean magnitude of the weights of each output:
+    /// `y = x @ (alpha sign(w)) + b` with `alpha[j] = mean over i of |w[i, j]|`.
     ///
-    /// The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
-    /// signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    /// The gradient by the binary weight is used for the weight: it passes straight through. Each forward run writes
+    /// the signs to `binary_weight` and the means to `alpha`, which have no gradient.
     ///
     /// Args:
     ///     x: Input, shape (batch..., inputs...).
@@ -93,7 +94,7 @@ op! {
     ///     binary_weight: Array of the shape of `weight`; overwritten.
     ///     alpha: Array of as many elements as there are outputs; overwritten.
     ///     bias: Bias `b`, shape (outputs...); none by default.
-    ///     base_axis: The axes from this one on are the inputs of the map.
+    ///     base_axis: First axis of the inputs of the map.
     ///     quantize_zero_to: The sign of zero.
     ///
     /// Returns:
@@ -110,10 +111,10 @@ op! {
 }
 
 op! {
-    /// Convolution by the signs of a weight, times for each map the mean size of its weights.
+    /// Convolution with the signs of a weight, scaled by the mean magnitude of the weights of each map.
     ///
-    /// The gradient by the weight is that by what takes its place: it passes straight through. Each forward run writes the
-    /// signs into `binary_weight` and the means into `alpha`, which have no gradient.
+    /// The gradient by the binary weight is used for the weight: it passes straight through. Each forward run writes
+    /// the signs to `binary_weight` and the means to `alpha`, which have no gradient.
     ///
     /// Args:
     ///     x: Input, shape (batch..., channels, spatial...).
@@ -143,22 +144,22 @@ op! {
         dilation: Option<Vec<i64>> = None, group: i64 = 1, quantize_zero_to: f64 = 1.0)
 }
 
-/// A layer with a weight, which another operation computes from what takes the place of the weight.
+/// A layer that computes another operation with a modified weight.
 pub(crate) trait Weighted: Declared {
-    /// That operation.
+    /// The other operation.
     type Plain: Compute;
-    /// It, with the arguments of the layer.
+    /// The other operation, with the arguments of the layer.
     fn plain(&self) -> Self::Plain;
-    /// Shape of the output for an input and a weight, with a bias or without.
+    /// Shape of the output for an input and a weight, with an optional bias.
     ///
     /// # Errors
-    /// If they do not fit together.
+    /// If the shapes do not fit together.
     fn output(&self, x: [&Shape; 2], bias: Option<&Shape>) -> Result<Shapes>;
     /// As [`Compute::open`].
     fn open(&self, arg: &str, x: &Shape) -> Value;
 }
 
-/// Makes an operation a [`Weighted`] one, by the arguments that it has in common with `affine` or `convolution`.
+/// Implements [`Weighted`] for an operation with the arguments of `affine` or `convolution`.
 macro_rules! weighted {
     (affine: $($ty:ident)+) => {$(
         impl $crate::ops::quantization::binary_layers::Weighted for $ty {
@@ -171,7 +172,8 @@ macro_rules! weighted {
                 x: [&$crate::array::Shape; 2],
                 bias: Option<&$crate::array::Shape>,
             ) -> $crate::Result<$crate::ops::Shapes> {
-                $crate::ops::products::affine::shapes(<Self as $crate::ops::Declared>::SPEC.name, self.base_axis, x, bias)
+                let name = <Self as $crate::ops::Declared>::SPEC.name;
+                $crate::ops::products::affine::shapes(name, self.base_axis, x, bias)
             }
             fn open(&self, _: &str, _: &$crate::array::Shape) -> $crate::ops::Value {
                 $crate::ops::Value::None
@@ -218,25 +220,25 @@ pub(crate) use weighted;
 weighted!(affine: BinaryConnectAffine BinaryWeightAffine);
 weighted!(convolution: BinaryConnectConvolution BinaryWeightConvolution);
 
-/// A weight as a matrix whose rows or columns are its outputs.
+/// The position of outputs in a weight matrix: its rows or its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BinaryOutputs {
     Rows,
     Columns,
 }
 
-/// What takes the place of a weight: signs, or signs times the mean size for each output.
+/// The binary form of a weight: signs, or signs times the mean magnitude for each output.
 #[derive(Clone, Copy)]
 struct Signs {
     zero: f64,
     scaled: Option<BinaryOutputs>,
 }
 only_in_gradients! {
-    Signs = "signs", " The signs of a weight, or what has its size on average.";
+    Signs = "signs", " The signs of a weight, or its signs times mean magnitudes.";
 }
 
 impl Signs {
-    /// The mean size of the weights of each output.
+    /// The mean magnitude of the weights of each output.
     fn alpha<T: Float>(w: &[T], rows: usize, outputs: BinaryOutputs) -> List<T> {
         let columns = w.len() / rows.max(1);
         let n = if outputs == BinaryOutputs::Rows { rows } else { columns };
@@ -251,6 +253,7 @@ impl Signs {
         sums.iter().map(|sum| T::of(sum / each)).collect()
     }
 
+    /// The sign of a number, or the given value for zero.
     fn sign<T: Float>(self, v: T) -> T {
         match () {
             () if v > T::ZERO => T::ONE,
@@ -260,7 +263,7 @@ impl Signs {
         }
     }
 
-    /// Writes what takes the place of `w`.
+    /// Writes the binary form of `w`.
     fn write<T: Float>(self, w: &[T], rows: usize, y: &mut [T]) {
         map::put(y, false, |i| self.sign(w[i]));
         let Some(outputs) = self.scaled else { return };
@@ -296,12 +299,14 @@ impl Compute for Signs {
     }
 }
 
-/// A [`Weighted`] layer of binary weights.
+/// A [`Weighted`] layer with binary weights.
 pub(crate) trait BinaryLayer: Weighted {
-    /// What takes the place of the weight.
+    /// The value for a zero weight, and how weights are scaled: by the mean magnitude of rows (true), of columns
+    /// (false), or not (None).
     fn signs(&self) -> (f64, Option<bool>);
 }
 
+/// Implements [`BinaryLayer`] for layers and their scaling.
 macro_rules! binary {
     ($($ty:ident: $scaled:expr;)+) => {$(
         impl BinaryLayer for $ty {
@@ -318,7 +323,7 @@ binary! {
     BinaryWeightConvolution: Some(true);
 }
 
-/// A [`BinaryLayer`] as what the engine computes.
+/// Adapts a [`BinaryLayer`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct BinarizedLayer<C>(C);
 
@@ -339,12 +344,12 @@ impl<C: BinaryLayer> BinarizedLayer<C> {
         Signs { zero, scaled: rows.map(outputs) }
     }
 
-    /// The input that is the bias.
+    /// Index of the input that is the bias.
     fn bias(&self) -> usize {
         3 + usize::from(self.signs().scaled.is_some())
     }
 
-    /// Memory for what takes the place of the weight.
+    /// Memory with the binary form of the weight.
     fn weight<T: Float>(&self, w: &[T], shape: &Shape) -> Zeros<T> {
         let mut weight = Zeros::new(w.len());
         self.signs().write(w, shape[0], &mut weight);
@@ -352,7 +357,7 @@ impl<C: BinaryLayer> BinarizedLayer<C> {
     }
 }
 
-/// What is made in memory of its own, as an input.
+/// A temporary array as an input of a kernel.
 pub(crate) fn memory<'a, T: Float>(values: &'a mut [T], shape: &'a Shape) -> Memory<'a> {
     assert!(values.len() == shape.size());
     Memory { ptr: values.as_mut_ptr().cast(), shape }

@@ -1,4 +1,5 @@
-//! Layers whose weights become powers of two, one half of them after the other.
+//! Incremental network quantization (INQ): layers whose weights become powers of two, half of the remaining ones at a
+//! time.
 
 use smallvec::SmallVec;
 
@@ -19,22 +20,22 @@ pub(crate) const OPS: &[Entry] =
 op! {
     /// Affine map whose weights become powers of two during training, by incremental network quantization.
     ///
-    /// The function counts its forward runs. In those that `inq_iterations` lists, one half of the weights that are still
-    /// learned is fixed, in the last of them all. A fixed weight is the nearest power of two, or zero, and keeps that value
-    /// whatever is written into it; the function writes it back into `weight`, and what is fixed into
-    /// `indicator_fixedweights`. The gradient is that of an affine map by the weights as they are then.
+    /// The function counts its forward runs. In each run listed in `inq_iterations`, half of the remaining weights
+    /// become fixed; in the last one, all of them. A fixed weight is the nearest power of two, or zero. It never
+    /// changes again: forward runs write it back to `weight`, and the mask of fixed weights to
+    /// `indicator_fixedweights`. The gradient is the gradient of an affine map with these weights.
     ///
     /// Args:
     ///     x: Input, shape (batch..., inputs...).
-    ///     weight: Weight, shape (inputs, outputs...); what is fixed of it is overwritten.
-    ///     indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+    ///     weight: Weight, shape (inputs, outputs...); forward runs overwrite fixed weights.
+    ///     indicator_fixedweights: Array of the shape of `weight`, 1 for fixed weights and 0 elsewhere; overwritten.
     ///     bias: Bias, shape (outputs...); none by default.
-    ///     base_axis: The axes from this one on are the inputs of the map.
-    ///     num_bits: Bits of a fixed weight, two at least: the largest power is that next to the largest weight, and
-    ///         there are `2 ** (num_bits - 2)` of them.
+    ///     base_axis: First axis of the inputs of the map.
+    ///     num_bits: Bits of a fixed weight, at least two. There are `2 ** (num_bits - 2)` powers, the largest one next
+    ///         to the largest weight.
     ///     inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
-    ///     selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     selection_algorithm: How the half is selected: `largest_abs`, the larger weights, or `random`.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape (batch..., outputs...).
@@ -51,31 +52,31 @@ op! {
 }
 
 op! {
-    /// Convolution whose weights become powers of two during training, by incremental network quantization: as
+    /// Convolution whose weights become powers of two during training, by incremental network quantization, as in
     /// `inq_affine`.
     ///
     /// Args:
     ///     x: Input, shape (batch..., channels, spatial...).
-    ///     weight: Weight, shape (maps, channels / group, kernel...); what is fixed of it is overwritten.
-    ///     indicator_fixedweights: Array of the shape of `weight`, 1 where it is fixed and 0 elsewhere; overwritten.
+    ///     weight: Weight, shape (maps, channels / group, kernel...); forward runs overwrite fixed weights.
+    ///     indicator_fixedweights: Array of the shape of `weight`, 1 for fixed weights and 0 elsewhere; overwritten.
     ///     bias: Bias, shape (maps,); none by default.
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: As in `convolution`.
     ///     stride: As in `convolution`.
     ///     dilation: As in `convolution`.
     ///     group: As in `convolution`.
-    ///     num_bits: Bits of a fixed weight, two at least.
+    ///     num_bits: Bits of a fixed weight, at least two.
     ///     inq_iterations: Numbers of the forward runs, counted from 0, in which weights are fixed.
-    ///     selection_algorithm: Which half is fixed: `largest_abs`, the larger weights, or `random`.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     selection_algorithm: How the half is selected: `largest_abs`, the larger weights, or `random`.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape (batch..., maps, out...), as by `convolution`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for each
-    ///         spatial axis.
+    ///     ArgumentError: If `num_bits` or `selection_algorithm` is out of range, or an argument has not one number for
+    ///         each spatial axis.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     ///
     /// Source:
@@ -89,26 +90,27 @@ op! {
 weighted!(affine: INQAffine);
 weighted!(convolution: INQConvolution);
 
-/// When and how weights are fixed.
+/// The schedule and the form of quantization.
 #[derive(Clone, Copy)]
-pub(crate) struct Fixing<'a> {
+pub(crate) struct WeightSchedule<'a> {
     bits: i64,
     iterations: &'a [i64],
     algorithm: &'a str,
     seed: i64,
 }
 
-/// A [`Weighted`] layer that fixes weights.
-pub(crate) trait Fixes: Weighted {
-    /// When and how.
-    fn fixing(&self) -> Fixing<'_>;
+/// A [`Weighted`] layer that quantizes its weights step by step.
+pub(crate) trait IncrementalLayer: Weighted {
+    /// The schedule and the form of quantization.
+    fn schedule(&self) -> WeightSchedule<'_>;
 }
 
-macro_rules! fixes {
+/// Implements [`IncrementalLayer`] for layers with these arguments.
+macro_rules! incremental_layers {
     ($($ty:ident)+) => {$(
-        impl Fixes for $ty {
-            fn fixing(&self) -> Fixing<'_> {
-                Fixing {
+        impl IncrementalLayer for $ty {
+            fn schedule(&self) -> WeightSchedule<'_> {
+                WeightSchedule {
                     bits: self.num_bits,
                     iterations: &self.inq_iterations,
                     algorithm: &self.selection_algorithm,
@@ -118,9 +120,9 @@ macro_rules! fixes {
         }
     )+};
 }
-fixes!(INQAffine INQConvolution);
+incremental_layers!(INQAffine INQConvolution);
 
-/// A [`Fixes`] layer as what the engine computes.
+/// Adapts an [`IncrementalLayer`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Incremental<C>(C);
 
@@ -134,12 +136,12 @@ impl<C: Declared> Declared for Incremental<C> {
     }
 }
 
-/// What a function knows of its runs.
+/// The state of a function between runs.
 struct Runs<T> {
     count: i64,
     /// The weights of the last run.
     weight: SavedMemory<T>,
-    /// Which of them were fixed.
+    /// The weights that were fixed already.
     fixed: SavedMemory<bool>,
 }
 
@@ -149,10 +151,10 @@ impl<T> Default for Runs<T> {
     }
 }
 
-/// The bits above which a number of 64 bits has none of its own.
+/// The most bits for exponents. More bits describe no further numbers of 64 bits.
 const MOST_BITS: i64 = 16;
 
-impl Fixing<'_> {
+impl WeightSchedule<'_> {
     /// Marks the weights that become fixed in run number `count`.
     fn choose<T: Float>(self, count: i64, w: &[T], fixed: &mut [T], draw: impl FnOnce() -> PhiloxKey) {
         if !self.iterations.contains(&count) {
@@ -171,15 +173,15 @@ impl Fixing<'_> {
         let size = |i: usize| w[i].abs().real();
         left.sort_unstable_by(|a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
         let half = left.len() / 2;
-        // As in the original, one is fixed at least.
+        // As in the original, at least one weight is fixed.
         left.iter().take(half.max(1)).for_each(|i| fixed[*i] = T::ONE);
     }
 
-    /// Makes powers of two of the weights that are fixed.
+    /// Rounds the fixed weights to powers of two.
     fn quantize<T: Float>(self, w: &mut [T], fixed: &[T]) {
         let most = w.iter().fold(0.0, |most: f64, v| most.max(v.abs().real()));
         let most = if most == 0.0 { 1.0 } else { most };
-        // To the power that is nearer, not to that of the nearer exponent.
+        // Rounds to the nearer power, not to the nearer exponent.
         let exponent = |size: f64| {
             let log = size.log2();
             log.floor() + f64::from(u8::from(log - log.floor() >= 1.5_f64.log2()))
@@ -198,15 +200,15 @@ impl Fixing<'_> {
     }
 }
 
-/// The first input, once the second is computed.
+/// Returns its first input. The second input makes it run after the function that computes that input.
 #[derive(Clone)]
-struct RestOfSteps;
+struct OrderedAfter;
 
-impl Declared for RestOfSteps {
+impl Declared for OrderedAfter {
     const SPEC: Spec = Spec {
         name: "after",
         type_name: "After",
-        raw_doc: " An array as it is once another is computed.",
+        raw_doc: " The first input, once the second is computed.",
         inputs: &[Input { name: "x", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
         args: &[],
     };
@@ -218,7 +220,7 @@ impl Declared for RestOfSteps {
     }
 }
 
-impl Compute for RestOfSteps {
+impl Compute for OrderedAfter {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         like(x)
     }
@@ -239,7 +241,7 @@ impl Compute for RestOfSteps {
     }
 }
 
-impl<C: Fixes> Compute for Incremental<C> {
+impl<C: IncrementalLayer> Compute for Incremental<C> {
     const HOSTS_EPILOGUE: bool = true;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
@@ -247,16 +249,16 @@ impl<C: Fixes> Compute for Incremental<C> {
     }
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        let (name, fixing) = (C::SPEC.name, self.0.fixing());
-        if !(2..=64).contains(&fixing.bits) {
-            return Err(Error::argument(name, "num_bits", "from 2 to 64", fixing.bits));
+        let (name, schedule) = (C::SPEC.name, self.0.schedule());
+        if !(2..=64).contains(&schedule.bits) {
+            return Err(Error::argument(name, "num_bits", "from 2 to 64", schedule.bits));
         }
-        if !["largest_abs", "random"].contains(&fixing.algorithm) {
+        if !["largest_abs", "random"].contains(&schedule.algorithm) {
             return Err(Error::argument(
                 name,
                 "selection_algorithm",
                 "largest_abs or random",
-                fixing.algorithm,
+                schedule.algorithm,
             ));
         }
         let (x0, w) = (x.get(0), x.get(1));
@@ -273,24 +275,25 @@ impl<C: Fixes> Compute for Incremental<C> {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (fixing, shape) = (self.0.fixing(), run.x_shape(1));
+        let (schedule, shape) = (self.0.schedule(), run.x_shape(1));
         let known = run.state::<Runs<T>>().weight.len() == shape.size();
         if !(run.is_recomputation() && known) {
-            let key = run.random(fixing.seed, if fixing.algorithm == "random" { shape.size() } else { 0 });
+            let key =
+                run.random(schedule.seed, if schedule.algorithm == "random" { shape.size() } else { 0 });
             let (w, fixed) = (run.overwrite(1), run.overwrite(2));
             let runs = run.state::<Runs<T>>();
             if known {
                 let old = w.iter_mut().zip(runs.weight.iter().zip(runs.fixed.iter()));
                 old.filter(|(_, (_, fixed))| **fixed).for_each(|(w, (old, _))| *w = *old);
             }
-            fixing.choose(runs.count, w, fixed, || key);
-            fixing.quantize(w, fixed);
+            schedule.choose(runs.count, w, fixed, || key);
+            schedule.quantize(w, fixed);
             runs.count += 1;
             runs.weight.set(w.iter().copied());
             runs.fixed.set(fixed.iter().map(|v| *v == T::ONE));
         }
         let weight = memory(&mut run.state::<Runs<T>>().weight, shape);
-        // SAFETY: only the borrow is given up: what is kept stays where it is for the time of the run.
+        // SAFETY: only the borrow ends. The saved memory stays in place during the run.
         let weight = Memory { ptr: weight.ptr, shape };
         let mut inputs: SmallVec<[Memory<'_>; 3]> = SmallVec::new();
         inputs.extend([run.x_memory(0), weight]);
@@ -317,8 +320,8 @@ impl<C: Fixes> Compute for Incremental<C> {
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let mut inputs: SmallVec<[Sym; 3]> = SmallVec::new();
-        // The weight as the forward run has left it.
-        inputs.extend([s.x(0), Sym::apply(RestOfSteps, &[s.x(1), s.y(0)])]);
+        // The weight after the forward run.
+        inputs.extend([s.x(0), Sym::apply(OrderedAfter, &[s.x(1), s.y(0)])]);
         inputs.extend(s.has(3).then(|| s.x(3)));
         let wanted = [0, 1, 3].map(|i| s.wants(i));
         let found = self.0.plain().gradient(&Symbols::new(&inputs, &[], &[s.gy(0)], &wanted));

@@ -1,4 +1,4 @@
-//! Arrays of 8-bit levels element by element: from numbers and to numbers, sums, tables, other orders of axes.
+//! Elementwise operations on 8-bit levels: quantization, dequantization, sums, lookup tables, transposition.
 
 use crate::array::DType;
 use crate::kernels::integer::{Rounding, Scale, levels};
@@ -21,8 +21,8 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Levels of 8 bits of numbers: `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. Unlike
-    /// `quantize_linear` it gives `uint8`, and has no gradient.
+    /// Quantization to 8-bit levels: `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number.
+    /// Unlike `quantize_linear`, it returns `uint8` and has no gradient.
     ///
     /// Args:
     ///     x: Numbers, of any shape.
@@ -41,7 +41,7 @@ op! {
 }
 
 op! {
-    /// The numbers that 8-bit levels stand for: `y = (x - zero_point) * scale`. Unlike `dequantize_linear` it reads `uint8`, and
+    /// Dequantization of 8-bit levels: `y = (x - zero_point) * scale`. Unlike `dequantize_linear`, it reads `uint8` and
     /// has no gradient.
     ///
     /// Args:
@@ -59,9 +59,9 @@ op! {
 }
 
 op! {
-    /// Sum of two arrays of 8-bit levels as levels of a third scale:
-    /// `y = saturate(round((a - a_zero) * a_scale + (b - b_zero) * b_scale) + y_zero)`, halves rounded to the even number. There
-    /// is no gradient.
+    /// Sum of two arrays of 8-bit levels, quantized with a third scale:
+    /// `y = saturate(round((a - a_zero) * a_scale + (b - b_zero) * b_scale) + y_zero)`, halves rounded to the even
+    /// number. There is no gradient.
     ///
     /// Args:
     ///     a: Levels, of any shape.
@@ -92,9 +92,9 @@ op! {
 }
 
 op! {
-    /// Product of two arrays of 8-bit levels as levels of a third scale:
-    /// `y = saturate(round((a - a_zero) * (b - b_zero) * scale) + y_zero)`, halves rounded to the even number. There is no
-    /// gradient.
+    /// Product of two arrays of 8-bit levels, quantized with a third scale:
+    /// `y = saturate(round((a - a_zero) * (b - b_zero) * scale) + y_zero)`, halves rounded to the even number. There is
+    /// no gradient.
     ///
     /// Args:
     ///     a: Levels, of any shape.
@@ -123,14 +123,14 @@ op! {
 }
 
 op! {
-    /// 8-bit levels as levels of another scale for each channel, the last axis:
-    /// `y = saturate(round((x - x_zero) * scale + shift) + y_zero)`, halves rounded to the even number. So are a batch
-    /// normalization between levels, and a bias. There is no gradient.
+    /// Requantization of 8-bit levels, with a scale for each channel (the last axis):
+    /// `y = saturate(round((x - x_zero) * scale + shift) + y_zero)`, halves rounded to the even number. Computes a
+    /// batch normalization or a bias on levels. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, shape (..., channels).
-    ///     scale: What is multiplied by, in levels of the result, shape (channels,).
-    ///     shift: What is added, in levels of the result, shape (channels,).
+    ///     scale: Factor, in levels of the result, shape (channels,).
+    ///     shift: Number to add, in levels of the result, shape (channels,).
     ///     x_zero: The level of `x` that stands for zero.
     ///     y_zero: The level of the result that stands for zero.
     ///     least: The smallest level of the result.
@@ -151,12 +151,12 @@ op! {
 }
 
 op! {
-    /// What a table says of each 8-bit level: `y = table[x]`. Any function of one number is such a table where both sides are
-    /// levels. There is no gradient.
+    /// Table lookup for 8-bit levels: `y = table[x]`. Any function from levels to levels can be such a table. There is
+    /// no gradient.
     ///
     /// Args:
     ///     x: Levels, of any shape.
-    ///     table: A level for each level, shape (256,).
+    ///     table: The result for each level, shape (256,).
     ///
     /// Returns:
     ///     Array of the shape of `x`, of type `uint8`.
@@ -167,21 +167,21 @@ op! {
 }
 
 op! {
-    /// The same 8-bit levels with the axes in another order, as `transpose` of numbers. There is no gradient.
+    /// Transposition of 8-bit levels, like `transpose` of numbers. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, of any shape.
     ///     axes: Axis `i` of the result is axis `axes[i]` of `x`.
     ///
     /// Returns:
-    ///     Array whose shape is that of `x`, reordered, of type `uint8`.
+    ///     Array of type `uint8` whose shape is the reordered shape of `x`.
     ///
     /// Raises:
-    ///     ArgumentError: If `axes` is not an order of all axes.
+    ///     ArgumentError: If `axes` is not a permutation of all axes.
     TransposeUint8 = transpose_uint8(x: uint8; axes: Vec<i64>)
 }
 
-/// Refuses a scale or a zero point, inputs 1 and 2, that is not one number.
+/// Returns an error unless the scale and the zero point, inputs 1 and 2, are single numbers.
 fn check_one(op: &str, x: &InputShapes<'_>) -> Result<()> {
     for (i, name) in [(1, "scale"), (2, "zero_point")] {
         if x.get(i).size() != 1 {
@@ -226,7 +226,7 @@ impl Compute for DequantizeUint8 {
     }
 }
 
-/// How two arrays of levels of one shape become one: `scales` are the distances of two levels.
+/// Implements operations on two arrays of levels of one shape. `scales` are the scales of both.
 macro_rules! of_pairs {
     ($ty:ident, $function:ident, |$self:ident| $scales:expr) => {
         impl $ty {

@@ -1,4 +1,4 @@
-//! Layers on levels of 8 bits: sums of products of whole numbers.
+//! Layers on 8-bit levels, with exact integer sums of products.
 
 use crate::array::{DType, Shape};
 use crate::kernels::integer::{
@@ -19,22 +19,24 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Convolution of images of 8-bit levels, channels last: `y = saturate(round((sum((x - x_zero) * (w - w_zero)) + b) * scale)
-    /// + y_zero)`, or without `y_zero` the numbers `(sum(...) + b) * scale`. Sums are exact (modulo `2^32`), halves are rounded
-    /// to the even number. There is no gradient.
+    /// Convolution of images of 8-bit levels, channels last:
+    /// `y = saturate(round((sum((x - x_zero) * (w - w_zero)) + b) * scale) + y_zero)`, or without `y_zero` the numbers
+    /// `(sum(...) + b) * scale`. Sums are exact (modulo `2^32`).
+    /// Halves are rounded to the even number. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, shape (batch..., height, width, channels).
-    ///     weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels); of a group it has one channel.
-    ///     x_zero: The level of `x` that stands for zero, one number; so are numbers beyond the sides of the images.
+    ///     weight: Signed levels `w`, shape (maps, kernel height, kernel width, channels), with one channel if `group`
+    ///         is more than 1.
+    ///     x_zero: The level of `x` that stands for zero, one number. Also the level of the padding.
     ///     w_zero: The level of the weight that stands for zero, one number or one for each map.
     ///     bias: Whole numbers `b` that are added to the sums, shape (maps,).
-    ///     scale: What sums are multiplied by, one number or one for each map.
+    ///     scale: Factor of the sums, one number or one for each map.
     ///     pad: Elements added at both ends of each spatial axis; none by default.
     ///     stride: Step of the kernel along each spatial axis; 1 by default.
-    ///     dilation: Distance of the elements of the kernel along each spatial axis; 1 by default.
-    ///     group: 1, or as many as there are channels and maps: each channel then has a map of its own.
-    ///     y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+    ///     dilation: Distance between kernel elements along each spatial axis; 1 by default.
+    ///     group: 1, or the number of channels and maps for a depthwise convolution.
+    ///     y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
     ///     least: The smallest level of the result.
     ///     most: The largest level of the result.
     ///
@@ -46,9 +48,10 @@ op! {
     ///     ShapeError: If the shapes do not fit together.
     ///
     /// Source:
-    ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, 2018,
-    ///     arXiv:1712.05877.
-    QuantizedConvolution = quantized_convolution(x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale;
+    ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
+    ///     2018, arXiv:1712.05877.
+    QuantizedConvolution = quantized_convolution(
+        x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale;
         pad: Option<Vec<i64>> = None,
         stride: Option<Vec<i64>> = None,
         dilation: Option<Vec<i64>> = None,
@@ -60,9 +63,10 @@ op! {
 }
 
 op! {
-    /// Affine map of 8-bit levels in the last axis: `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or
-    /// without `y_zero` the numbers `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`), halves are rounded
-    /// to the even number. There is no gradient.
+    /// Affine map of 8-bit levels along the last axis:
+    /// `y = saturate(round(((x - x_zero) (W - w_zero) + b) * scale) + y_zero)`, or without `y_zero` the numbers
+    /// `((x - x_zero) (W - w_zero) + b) * scale + shift`. Sums are exact (modulo `2^32`). Halves are rounded to the
+    /// even number. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, shape (batch..., inputs).
@@ -70,9 +74,9 @@ op! {
     ///     x_zero: The level of `x` that stands for zero, one number.
     ///     w_zero: The level of the weight that stands for zero, one number or one for each output.
     ///     bias: Whole numbers `b` that are added to the sums, shape (outputs,).
-    ///     scale: What sums are multiplied by, one number or one for each output.
-    ///     shift: What is added to numbers, without `y_zero` only: one number or one for each output; none by default.
-    ///     y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+    ///     scale: Factor of the sums, one number or one for each output.
+    ///     shift: Number to add if `y_zero` is None: one number or one for each output; none by default.
+    ///     y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
     ///     least: The smallest level of the result.
     ///     most: The largest level of the result.
     ///
@@ -91,18 +95,20 @@ op! {
 }
 
 op! {
-    /// Products of matrices of 8-bit levels in the last two axes: `y[i] = saturate(round((a[i] - a_zero) (b[i] - b_zero) * scale)
-    /// + y_zero)` for each `i` of the axes before, or without `y_zero` the numbers `(a[i] - a_zero) (b[i] - b_zero) * scale`.
-    /// Sums are exact (modulo `2^32`), halves are rounded to the even number. There is no gradient.
+    /// Matrix products of 8-bit levels over the last two axes, for each index of the batch axes:
+    /// `y = saturate(round((a - a_zero) (b - b_zero) * scale) + y_zero)`, or without `y_zero` the numbers
+    /// `(a - a_zero) (b - b_zero) * scale`. Sums are exact (modulo `2^32`). Halves are rounded to the even number.
+    /// There is no gradient.
     ///
     /// Args:
     ///     a: Levels of left matrices, shape (batch..., m, k).
-    ///     b: Levels of right matrices, shape (batch..., k, n); each batch axis is that of `a`, or one of the two has length one.
+    ///     b: Levels of right matrices, shape (batch..., k, n); each batch axis has the length of `a`, or one of the
+    ///         two has length one.
     ///     a_zero: The level of `a` that stands for zero, one number.
     ///     b_zero: The level of `b` that stands for zero, one number.
-    ///     scale: What sums are multiplied by, one number.
-    ///     transpose_b: Take each matrix of `b` transposed: it has shape (n, k).
-    ///     y_zero: The level of the result that stands for zero; None for numbers in place of levels.
+    ///     scale: Factor of the sums, one number.
+    ///     transpose_b: The matrices of `b` are transposed, with shape (n, k).
+    ///     y_zero: The level of the result that stands for zero; None to return numbers instead of levels.
     ///     least: The smallest level of the result.
     ///     most: The largest level of the result.
     ///
@@ -120,12 +126,12 @@ op! {
     )
 }
 
-/// A level that was given as an argument or as a value.
+/// Checks a level that was given as an argument or as a value.
 pub(crate) fn level(op: &str, arg: &str, given: i64) -> Result<u8> {
     u8::try_from(given).map_err(|_| Error::argument(op, arg, "a level from 0 to 255", given))
 }
 
-/// Levels of results between two bounds.
+/// Rounding of results to levels between two bounds.
 pub(crate) fn rounding(op: &str, zero: i64, least: i64, most: i64) -> Result<Rounding> {
     let (zero, least, most) =
         (level(op, "y_zero", zero)?, level(op, "least", least)?, level(op, "most", most)?);
@@ -135,7 +141,7 @@ pub(crate) fn rounding(op: &str, zero: i64, least: i64, most: i64) -> Result<Rou
     Ok(Rounding::new(zero, [least, most]))
 }
 
-/// Refuses a parameter of another size than one, or one for each of `columns`.
+/// Returns an error unless a parameter has one element, or one for each of `columns`.
 fn check_parameter(op: &str, name: &str, shape: &Shape, columns: usize) -> Result<()> {
     if shape.size() == 1 || shape.size() == columns && shape.ndim() == 1 {
         return Ok(());
@@ -144,15 +150,15 @@ fn check_parameter(op: &str, name: &str, shape: &Shape, columns: usize) -> Resul
     Err(Error::shape(op, format!("{expected} in {name}"), [shape]))
 }
 
-/// Arguments that say what becomes of sums.
+/// Implements the arguments that describe the conversion of sums to levels.
 macro_rules! becomes {
     ($($ty:ident)+) => {$(
         impl $ty {
-            /// How sums become levels; `None` where they become numbers.
+            /// The rounding of sums to levels. None if the output is numbers.
             fn rounding(&self) -> Result<Option<Rounding>> {
                 let name = <Self as $crate::ops::Declared>::SPEC.name;
                 let of = |zero| rounding(name, zero, self.least, self.most);
-                // Bounds are looked at in any case.
+                // The bounds are checked even if the output is numbers.
                 of(self.y_zero.unwrap_or(0)).map(|found| self.y_zero.map(|_| found))
             }
         }
@@ -160,7 +166,8 @@ macro_rules! becomes {
 }
 becomes!(QuantizedConvolution QuantizedAffine QuantizedBatchMatmul);
 
-/// What these layers have in common as operations: no gradient, and levels come out where there is a zero point for them.
+/// Implements the common part of these layers: there is no gradient, and the output is levels if a zero point for it is
+/// given.
 macro_rules! without_gradient {
     () => {
         const HAS_BACKWARD: bool = false;
@@ -176,8 +183,8 @@ macro_rules! without_gradient {
 }
 pub(crate) use without_gradient;
 
-/// The shared half of a layer with a weight: inputs are `x`, the weight, two zero points, a bias and a scale. Without `weights`
-/// each channel has those of its own.
+/// The shared kernel of layers with a weight. Inputs are `x`, the weight, two zero points, a bias and a scale. Without
+/// `weights`, each channel has its own kernel (depthwise).
 fn multiply_by_weight<T: Float>(
     op: &str,
     run: &mut Run<'_, T>,
@@ -207,7 +214,7 @@ fn multiply_by_weight<T: Float>(
     Ok(())
 }
 
-/// Refuses parameters of a layer with a weight that do not fit its columns.
+/// Returns an error if the parameters of a layer do not fit its columns.
 fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()> {
     check_parameter(op, "x_zero", x.get(2), 1)?;
     check_parameter(op, "w_zero", x.get(3), columns)?;
@@ -326,7 +333,7 @@ impl Compute for QuantizedAffine {
     }
 }
 
-/// One product after the other, each on rows of its own of the output.
+/// Computes the products in parallel, each to its own rows of the output.
 fn each_product<E: Send>(y: &mut [E], p: &Products, product: impl Fn((usize, usize), &mut [E]) + Sync) {
     let sides = p.sides();
     threads::rows_mut(y, p.m * p.n, 1, |i, y| product(sides[i], y));
@@ -348,7 +355,7 @@ impl Compute for QuantizedBatchMatmul {
         let name = "quantized_batch_matmul";
         let p = Products::new(name, [run.x_shape(0), run.x_shape(1)], [false, self.transpose_b])?;
         let zero = level(name, "a_zero", run.index(2)[0])?;
-        // Weights are 128 less than the levels.
+        // Signed weights are the levels minus 128.
         let zeros = [i64::from(level(name, "b_zero", run.index(3)[0])?) - 128];
         let (a, b, scale) = (run.levels(0), run.levels(1), run.x(4));
         let window = ImageWindow::of_rows(p.m, p.k);

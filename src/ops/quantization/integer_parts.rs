@@ -1,4 +1,4 @@
-//! Parts of arrays of 8-bit levels, and levels of the scale that numbers ask for.
+//! Operations that join and pad arrays of 8-bit levels, and dynamic quantization.
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
@@ -16,7 +16,7 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Two arrays of 8-bit levels one after the other along an axis. There is no gradient.
+    /// Concatenation of two arrays of 8-bit levels along an axis. There is no gradient.
     ///
     /// Args:
     ///     a: Levels, of any shape.
@@ -33,7 +33,8 @@ op! {
 }
 
 op! {
-    /// Part of an array of 8-bit levels: along one axis, those from `start` up to but not including `stop`. There is no gradient.
+    /// Slice of an array of 8-bit levels: along one axis, the elements from `start` up to but not including `stop`.
+    /// There is no gradient.
     ///
     /// Args:
     ///     x: Levels, of any shape.
@@ -51,12 +52,12 @@ op! {
 }
 
 op! {
-    /// An array of 8-bit levels in a frame of one level. There is no gradient.
+    /// Padding of an array of 8-bit levels with one level. There is no gradient.
     ///
     /// Args:
     ///     x: Levels, of any shape.
     ///     pad_width: Elements before and after each axis, in pairs, for the last axes.
-    ///     level: The level in the frame.
+    ///     level: The padding level.
     ///
     /// Returns:
     ///     Array with as many axes as `x`, of type `uint8`.
@@ -67,9 +68,10 @@ op! {
 }
 
 op! {
-    /// Levels of 8 bits of the scale that reaches from the least to the largest number, and to zero:
-    /// `scale = (max(x, 0) - min(x, 0)) / 255`, or 1 if all are zero, `zero_point = saturate(round(-min(x, 0) / scale))` and
-    /// `y = saturate(round(x / scale) + zero_point)`, halves rounded to the even number. There is no gradient.
+    /// Quantization to 8-bit levels over the range of the numbers, extended to zero:
+    /// `scale = (max(x, 0) - min(x, 0)) / 255`, or 1 if all are zero,
+    /// `zero_point = saturate(round(-min(x, 0) / scale))` and `y = saturate(round(x / scale) + zero_point)`, halves
+    /// rounded to the even number. There is no gradient.
     ///
     /// Args:
     ///     x: Numbers, of any shape.
@@ -147,7 +149,7 @@ impl Compute for SliceUint8 {
 }
 
 impl PadUint8 {
-    /// Elements before and after each axis.
+    /// Padding before and after each axis.
     fn widths(&self, x: &Shape) -> Result<Vec<(usize, usize)>> {
         let given = &self.pad_width;
         let of = |i: usize| usize::try_from(given[i]).ok().filter(|width| *width < 1 << 31);

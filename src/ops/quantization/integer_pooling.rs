@@ -1,4 +1,4 @@
-//! Windows over images of 8-bit levels, channels last.
+//! Pooling of images of 8-bit levels, channels last.
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
@@ -18,8 +18,8 @@ op! {
     ///     x: Levels, shape (batch..., height, width, channels).
     ///     kernel: Size of the windows along both spatial axes.
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
-    ///     pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest; none by
-    ///         default.
+    ///     pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest;
+    ///         none by default.
     ///
     /// Returns:
     ///     Array of type `uint8`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements.
@@ -35,8 +35,9 @@ op! {
 }
 
 op! {
-    /// Mean of 8-bit levels over windows of images, channels last, as levels of another scale:
-    /// `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no gradient.
+    /// Mean of 8-bit levels over windows of images, channels last, quantized with another scale:
+    /// `y = saturate(round(mean(x - x_zero) * scale) + y_zero)`, halves rounded to the even number. There is no
+    /// gradient.
     ///
     /// Args:
     ///     x: Levels, shape (batch..., height, width, channels).
@@ -65,7 +66,7 @@ op! {
     )
 }
 
-/// The axes before height, width and channels, and these.
+/// The batch axes, and the lengths of height, width and channels.
 fn split<'a>(op: &str, x: &'a Shape) -> Result<(&'a [usize], [usize; 3])> {
     match x.split_last_chunk() {
         Some((batch, last)) => Ok((batch, *last)),
@@ -73,7 +74,7 @@ fn split<'a>(op: &str, x: &'a Shape) -> Result<(&'a [usize], [usize; 3])> {
     }
 }
 
-/// Windows over images of shape `x`, and the shape of what they give.
+/// The windows over images of shape `x`, and the shape of the output.
 fn windows(
     op: &str,
     x: &Shape,
@@ -107,6 +108,7 @@ fn windows(
 }
 
 impl MaxPoolingUint8 {
+    /// The windows, and the shape of the output.
     fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows("max_pooling_uint8", x, &self.kernel, self.stride.as_deref(), self.pad.as_deref())
     }
@@ -115,6 +117,7 @@ impl MaxPoolingUint8 {
 impl QuantizedAveragePooling {
     const NAME: &'static str = "quantized_average_pooling";
 
+    /// The windows, and the shape of the output.
     fn window(&self, x: &Shape) -> Result<(ImageWindow, Shape)> {
         windows(Self::NAME, x, &self.kernel, self.stride.as_deref(), None)
     }

@@ -1,4 +1,4 @@
-//! Linear quantization with a scale and a zero point, for all elements or along axes.
+//! Linear quantization with a scale and a zero point, for all elements or for each index of an axis.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -11,45 +11,45 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<QuantizeLinear>(), Entry::of::<DequantizeLinear>()];
 
 op! {
-    /// Linear quantization: `y = saturate(round(x / scale) + zero_point)`, where `zero_point` is rounded and saturated too.
-    /// Its gradient by `x` is that of `x / scale`, everywhere; the others are zero.
+    /// Linear quantization: `y = saturate(round(x / scale) + zero_point)`, where `zero_point` is rounded and saturated
+    /// too. Its gradient by `x` is the gradient of `x / scale` everywhere. The other gradients are zero.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+    ///     scale: Distance between levels, positive. Its shape is the shape of `x` with length one along some axes.
     ///     zero_point: Level of the number zero, likewise.
     ///     round_mode: `HALF_AWAY_FROM_ZERO` or `HALF_TO_EVEN`.
     ///     narrow_range: The smallest level is not used.
-    ///     dtype: Which levels there are: 1 for those of `numpy.int8`, 2 for those of `numpy.uint8`.
+    ///     dtype: Range of the levels: 1 for `numpy.int8`, 2 for `numpy.uint8`.
     ///
     /// Returns:
     ///     Array of the shape of `x`: whole numbers, as floating-point numbers.
     ///
     /// Raises:
     ///     ArgumentError: If `round_mode` or `dtype` is unknown.
-    ///     ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+    ///     ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
     QuantizeLinear = quantize_linear(x, scale, zero_point; round_mode: String = "HALF_AWAY_FROM_ZERO",
         narrow_range: bool = false, dtype: i64 = 1)
 }
 
 op! {
-    /// The numbers that levels of a linear quantization stand for: `y = (x - zero_point) * scale`. Its gradient is by `x`
-    /// alone; the others are zero.
+    /// Dequantization of the levels of a linear quantization: `y = (x - zero_point) * scale`. Only `x` has a gradient.
+    /// The other gradients are zero.
     ///
     /// Args:
     ///     x: Levels, of any shape.
-    ///     scale: Distance of two levels, positive; of the shape of `x` but for axes of length one.
+    ///     scale: Distance between levels, positive. Its shape is the shape of `x` with length one along some axes.
     ///     zero_point: Level of the number zero, likewise.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
     ///
     /// Raises:
-    ///     ShapeError: If `scale` or `zero_point` has neither the length of `x` nor one along an axis.
+    ///     ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
     DequantizeLinear = dequantize_linear(x, scale, zero_point)
 }
 
-/// Nearest whole number, halves away from zero.
+/// The nearest whole number. Halves are rounded away from zero.
 #[inline(always)]
 pub(crate) fn round_away<T: Float>(v: T) -> T {
     let size = v.abs();
@@ -58,7 +58,7 @@ pub(crate) fn round_away<T: Float>(v: T) -> T {
     if v < T::ZERO { -whole } else { whole }
 }
 
-/// Nearest whole number, halves to the even one.
+/// The nearest whole number. Halves are rounded to the even one.
 #[inline(always)]
 fn round_even<T: Float>(v: T) -> T {
     let (whole, half) = (v.floor(), T::of(0.5));
@@ -67,7 +67,7 @@ fn round_even<T: Float>(v: T) -> T {
     if over > half || (over == half && odd) { whole + T::ONE } else { whole }
 }
 
-/// Refuses parameters that do not spread over `x`.
+/// Returns an error unless the parameters broadcast to `x`.
 pub(crate) fn check(op: &str, x: &Shape, parameters: &[&Shape]) -> Result<()> {
     let spreads = |p: &Shape| p.ndim() == x.ndim() && p.iter().zip(x.iter()).all(|(p, x)| *p == 1 || p == x);
     match parameters.iter().find(|p| !spreads(p)) {
@@ -78,7 +78,7 @@ pub(crate) fn check(op: &str, x: &Shape, parameters: &[&Shape]) -> Result<()> {
     }
 }
 
-/// Writes `f(x, scale, zero)` to each element of `y`, or adds it.
+/// Writes or adds `f(x, scale, zero)` for each element.
 #[inline(always)]
 fn each<T: Float>(
     y: &mut [T],

@@ -1,4 +1,4 @@
-//! Linear quantization between a smallest and a largest number that are followed or learned.
+//! Linear quantization of a range with a minimum and a maximum that are tracked or learned.
 
 use crate::array::Shape;
 use crate::kernels::map;
@@ -18,28 +18,27 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<MinMaxQuantize>()];
 
 op! {
-    /// Quantization to equally distant levels between two numbers `m` and `M`:
+    /// Quantization to evenly spaced levels between two numbers `m` and `M`:
     /// `y = round((min(max(x, m), M) - m) / scale) * scale + m`, with `scale = (qr_max - qr_min) / (ql_max - ql_min)`.
     ///
     /// `m` and `M` are `qr_min` and `qr_max`, moved such that zero is a level: `m = (ql_min - zero) * scale` and
     /// `M = (ql_max - zero) * scale`, where `zero = round(ql_min - qr_min / scale)` within `ql_min` and `ql_max`. The
     /// range is at least `eps` wide. The values stay floating-point numbers: quantization is simulated.
     ///
-    /// With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves them
-    /// towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have gradients:
-    /// what `x` would get where it is below `m` or above `M`.
+    /// With `x_min_max` each forward run writes the range of `x` into `qr_min` and `qr_max`, or with `ema` also moves
+    /// them towards it: `qr_min = decay * qr_min + (1 - decay) * min(x)`. With neither, `qr_min` and `qr_max` have
+    /// gradients: the sums of the gradients of elements below `m` and above `M`.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     qr_min: Smallest number, of the shape of `x` but for axes of length one, along which it is shared.
+    ///     qr_min: Smallest number. Its shape is the shape of `x` with length one along axes that share it.
     ///     qr_max: Largest number, of the same shape.
     ///     ql_min: Smallest level, of the same shape, usually 0.
     ///     ql_max: Largest level, of the same shape, usually 255.
-    ///     decay: Share of `qr_min` and `qr_max` that stays in each run, from 0 to 1.
+    ///     decay: Weight of the old `qr_min` and `qr_max` in an update, from 0 to 1.
     ///     x_min_max: Take the range from `x`.
-    ///     ema: Follow the range of `x` by moving averages; without `x_min_max`, use what was found so.
-    ///     ste_fine_grained: No gradient flows to `x` where it is out of range; else it passes everywhere. Within the range
-    ///         it passes straight through.
+    ///     ema: Track the range of `x` by moving averages. Without `x_min_max`, use the averages without an update.
+    ///     ste_fine_grained: No gradient flows to `x` where it is out of range; if off, the gradient passes everywhere.
     ///     eps: Least width of the range, positive.
     ///
     /// Returns:
@@ -47,7 +46,7 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `decay` or `eps` is out of range.
-    ///     ShapeError: If the other inputs do not have one shape, or neither the length of `x` nor one along an axis.
+    ///     ShapeError: If the other inputs differ in shape or do not broadcast to `x`.
     ///
     /// Source:
     ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
@@ -56,7 +55,7 @@ op! {
         ema: bool = false, ste_fine_grained: bool = true, eps: f64 = 0.01)
 }
 
-/// The range of levels, and their distance.
+/// The range of values and the distance between levels.
 #[derive(Clone, Copy)]
 struct Range {
     least: f64,
@@ -64,11 +63,11 @@ struct Range {
     scale: f64,
 }
 
-/// What a forward run leaves for the backward run: the range of each parameter.
+/// Values saved by a forward run: the range for each parameter.
 #[derive(Default)]
 struct Ranges(SavedMemory<Range>);
 
-/// Where in its range an element is: which gradient it gives.
+/// The position of an element relative to its range. It decides which gradient the element contributes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RangeSide {
     Below,
@@ -77,6 +76,7 @@ enum RangeSide {
 }
 
 impl RangeSide {
+    /// True if `x` is on this side of the range from `least` to `most`.
     #[inline(always)]
     fn has<T: Float>(self, x: T, least: T, most: T) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl RangeSide {
     }
 }
 
-/// Ones where `x` is on a side of the range that the forward run had, which has written `y`; zeros elsewhere.
+/// Ones where `x` is on a side of the range in the forward run that wrote `y`, zeros elsewhere.
 #[derive(Clone)]
 struct MinMaxMask {
     eps: f64,
@@ -98,7 +98,7 @@ impl Declared for MinMaxMask {
     const SPEC: Spec = Spec {
         name: "min_max_mask",
         type_name: "MinMaxMask",
-        raw_doc: " Where an input of a quantization is within its range.",
+        raw_doc: " Ones where an input of a quantization is on a side of its range.",
         inputs: &[
             Input { name: "x", kind: Kind::float },
             Input { name: "qr_min", kind: Kind::float },
@@ -117,9 +117,9 @@ impl Declared for MinMaxMask {
     }
 }
 
-/// The range between `low` and `high`, with zero as a level from `first` to `last`.
+/// The range between `low` and `high`, adjusted so that zero is a level from `first` to `last`.
 fn range<T: Float>(low: T, high: T, first: T, last: T, eps: f64) -> Range {
-    // In the type of the elements, as they are computed in it.
+    // In the element type, in which the levels are computed.
     let high = if high - low < T::of(eps) { low + T::of(eps) } else { high };
     let scale = (high - low) / (last - first);
     let zero = first - low / scale;
@@ -137,13 +137,13 @@ fn range<T: Float>(low: T, high: T, first: T, last: T, eps: f64) -> Range {
     }
 }
 
-/// The ranges that parameters say.
+/// The ranges for all parameters.
 fn ranges<T: Float>([low, high, first, last]: [&[T]; 4], eps: f64) -> List<Range> {
     (0..low.len()).map(|i| range(low[i], high[i], first[i], last[i], eps)).collect()
 }
 
-/// Writes `f(x, more, range)` for each element of `x` and of another array of its shape, or adds it. The range is given as
-/// smallest number, largest and distance.
+/// Writes or adds `f(x, more, range)` for each element of `x` and of another array of the same shape. The range is
+/// (minimum, maximum, distance of levels).
 #[inline(always)]
 fn each<T: Float>(
     y: &mut [T],
@@ -174,7 +174,7 @@ fn each<T: Float>(
 }
 
 impl MinMaxQuantize {
-    /// Moves `qr_min` and `qr_max` to the range of `x`.
+    /// Moves `qr_min` and `qr_max` towards the range of `x`.
     fn follow<T: Float>(&self, run: &mut Run<'_, T>) {
         let (x, shape, own) = (run.x(0), run.x_shape(0), run.x_shape(1));
         if x.is_empty() {
@@ -188,7 +188,7 @@ impl MinMaxQuantize {
                 *q = if self.ema { share * *q + T::of(1.0 - self.decay) * *found } else { *found };
             }
         }
-        // The range is never narrower than `eps`, nor is what is kept of it.
+        // Neither the range nor the stored maximum is narrower than `eps`.
         let low = run.x(1);
         for (high, low) in run.overwrite(2).iter_mut().zip(low) {
             if *high - *low < T::of(self.eps) {

@@ -1,4 +1,4 @@
-//! Numbers with few bits: quantized, binary and pruned values, and layers of such weights.
+//! Numbers with few bits: quantization, binary weights and pruning.
 
 pub(crate) mod binary_layers;
 pub(crate) mod incremental;

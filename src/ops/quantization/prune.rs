@@ -1,4 +1,4 @@
-//! Pruning: the smallest numbers of an array become zero.
+//! `prune`: sets the smallest numbers of an array to zero.
 
 use crate::kernels::Float;
 use crate::kernels::map;
@@ -10,8 +10,8 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Prune>()];
 
 op! {
-    /// The numbers of an array without the smallest ones, which become zero: those whose absolute value is below that of
-    /// number `floor((size - 1) * rate)` in ascending order. Its gradient passes straight through.
+    /// Sets the smallest numbers of an array to zero. The threshold is number `floor((size - 1) * rate)` of the
+    /// absolute values in ascending order. The gradient passes straight through.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -41,7 +41,7 @@ impl Compute for Prune {
         }
         let at = ((x.len() - 1) as f64 * self.rate) as usize;
         let mut sizes: List<T> = x.iter().map(|v| v.abs()).collect();
-        // A NaN counts as the largest, and stays.
+        // NaN counts as the largest number and stays.
         let by_size = |a: &T, b: &T| a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
         let threshold = *sizes.select_nth_unstable_by(at, by_size).1;
         map::put_of(

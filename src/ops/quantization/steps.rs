@@ -1,4 +1,4 @@
-//! Quantization of each element alone: to two values, to a fixed point, to powers of two.
+//! Elementwise quantization: to two values, to fixed point, to powers of two.
 
 use crate::kernels::Number;
 use crate::ops::{Entry, Unary, op};
@@ -12,15 +12,15 @@ pub(crate) const OPS: &[Entry] = &[
     Entry::unary::<Pow2Quantize>(),
 ];
 
-/// `yes` where `|x| < 1`, else zero.
+/// `yes` if `|x| < 1`, else zero.
 #[inline(always)]
 fn near_zero<N: Number>(x: N, yes: N) -> N {
     N::select(N::and(x.lt(N::all(1.0)), x.gt(N::all(-1.0))), yes, N::all(0.0))
 }
 
 op! {
-    /// Binary sigmoid, elementwise: 1 where `x > 0`, else 0. Its gradient is that of `(x + 1) / 2` clipped to [0, 1]:
-    /// one half where `|x| < 1`.
+    /// Binary sigmoid, elementwise: 1 where `x > 0`, else 0. Its gradient is the gradient of `(x + 1) / 2` clipped to
+    /// [0, 1]: one half where `|x| < 1`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -47,8 +47,8 @@ impl Unary for BinarySigmoid {
 }
 
 op! {
-    /// Binary hyperbolic tangent, elementwise: 1 where `x > 0`, else -1. Its gradient is that of `x` clipped to [-1, 1]:
-    /// one where `|x| < 1`.
+    /// Binary hyperbolic tangent, elementwise: 1 where `x > 0`, else -1. Its gradient is the gradient of `x` clipped to
+    /// [-1, 1]: one where `|x| < 1`.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -76,17 +76,17 @@ impl Unary for BinaryTanh {
 
 op! {
     /// Quantization to a fixed point, elementwise: the nearest multiple of `delta`, halves away from zero, within
-    /// `-(2 ** (n - 1) - 1) * delta` and `(2 ** (n - 1) - 1) * delta`; if not `sign`, within 0 and `(2 ** n - 1) * delta`.
+    /// `-(2 ** (n - 1) - 1) * delta` and `(2 ** (n - 1) - 1) * delta`; if not `sign`, within 0 and
+    /// `(2 ** n - 1) * delta`.
     ///
     /// The values stay floating-point numbers: quantization is simulated.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     sign: Negative numbers are represented too, which takes one bit.
+    ///     sign: Represent negative numbers too, which takes one bit.
     ///     n: Number of bits, 1 to 64.
-    ///     delta: Distance of two neighbours, positive.
-    ///     ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-    ///         passes straight through.
+    ///     delta: Distance between neighbouring values, positive.
+    ///     ste_fine_grained: No gradient flows where `x` is out of range; if off, the gradient passes everywhere.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -144,18 +144,17 @@ op! {
     /// Quantization to powers of two, elementwise: `sign(x) * 2 ** round(log2(|x|))`, no larger than `2 ** m` and no
     /// smaller than `2 ** (m - (2 ** bits - 1))`, where `bits` is `n` less one for `sign` and one for `with_zero`.
     ///
-    /// If not `sign`, negative numbers become the smallest value. The values stay floating-point numbers: quantization is
-    /// simulated.
+    /// If not `sign`, negative numbers become the smallest value. The values stay floating-point numbers: quantization
+    /// is simulated.
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     sign: Negative numbers are represented too.
-    ///     with_zero: Zero is represented too: it is what numbers become that are smaller than the smallest power of
-    ///         two by more than a factor of `sqrt(2)`.
-    ///     n: Number of bits, such that at least one is left for the exponent; at most 64.
+    ///     with_zero: Represent zero too. Numbers smaller than the smallest power of two by more than a factor of
+    ///         `sqrt(2)` become zero.
+    ///     n: Number of bits, at most 64. At least one bit must be left for the exponent.
     ///     m: Exponent of the largest value.
-    ///     ste_fine_grained: No gradient flows where `x` is out of range; else it passes everywhere. Within the range it
-    ///         passes straight through.
+    ///     ste_fine_grained: No gradient flows where `x` is out of range; if off, the gradient passes everywhere.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -170,7 +169,7 @@ op! {
         ste_fine_grained: bool = true)
 }
 
-/// Bits of an exponent by which any number of 64 bits becomes zero.
+/// The most bits for exponents. With more, the smallest power is zero in 64 bits.
 const MOST_BITS: i64 = 12;
 
 impl Pow2Quantize {
@@ -180,7 +179,7 @@ impl Pow2Quantize {
         self.n - i64::from(self.sign) - i64::from(self.with_zero)
     }
 
-    /// How far below `m` exponents go.
+    /// The number of exponents below `m`.
     #[inline(always)]
     fn depth(&self) -> f64 {
         (self.bits().min(MOST_BITS) as f64).exp2() - 1.0
@@ -201,7 +200,7 @@ impl Unary for Pow2Quantize {
         let (zero, one, size) = (N::all(0.0), N::all(1.0), x.abs());
         let m = self.m as f64;
         let exponent = (size.ln() * N::all(std::f64::consts::LOG2_E)).round();
-        // How often the largest value is halved, a bit at a time: so powers are exact.
+        // The number of halvings of the largest value, applied bit by bit so that powers are exact.
         let mut halvings = (N::all(m) - exponent).max(zero).min(N::all(self.depth()));
         let mut q = N::all(m.exp2());
         for bit in (0..self.bits().min(MOST_BITS)).rev() {

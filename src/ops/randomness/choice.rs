@@ -1,4 +1,4 @@
-//! Random samples from populations with weights.
+//! `random_choice`: samples from weighted populations.
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
@@ -17,17 +17,17 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Choosing>()];
 
 op! {
-    /// Random samples from populations: elements of the last axis of `x`, each with a probability in proportion to its
-    /// weight.
+    /// Random samples from populations: elements of the last axis of `x`, drawn with probabilities in proportion to
+    /// their weights.
     ///
-    /// The gradient of a sample goes to the element that was drawn, and likewise to its weight.
+    /// The gradient of a sample goes to the element that was drawn and to its weight.
     ///
     /// Args:
     ///     x: Populations, shape (..., n).
-    ///     w: Weights of the same shape, zero or more, their sum positive.
+    ///     w: Weights of the same shape, not negative, with a positive sum.
     ///     shape: Shape of the samples of each population; one sample if empty.
-    ///     replace: An element may be drawn again; else each is drawn once at most.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     replace: An element may be drawn several times; if off, at most once.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape (..., *shape).
@@ -39,6 +39,7 @@ op! {
     RandomChoice = random_choice(x, w; shape: Vec<i64> = [], replace: bool = true, seed: i64 = -1)
 }
 
+/// [`RandomChoice`] with the random numbers of its last run.
 type Choosing = Drawing<RandomChoice>;
 
 /// Sizes of populations and samples.
@@ -50,6 +51,7 @@ struct ChoiceSizes {
 }
 
 impl Choosing {
+    /// Checks the arguments and returns the sizes.
     fn sizes(&self, x: &Shape) -> Result<ChoiceSizes> {
         let Some((n, leading)) = x.split_last() else {
             return Err(Error::shape("random_choice", "populations along a last axis", [x]));
@@ -62,12 +64,12 @@ impl Choosing {
         Ok(ChoiceSizes { populations: leading.iter().product(), n: *n, samples: samples.size(), shape })
     }
 
-    /// How many random numbers all samples take.
+    /// Random numbers needed for all samples.
     fn numbers(&self, sizes: &ChoiceSizes) -> usize {
         sizes.populations * if self.of.replace { sizes.samples } else { sizes.n }
     }
 
-    /// Which element of its population each sample is.
+    /// The index in its population of each sample.
     fn chosen<T: Float>(&self, key: PhiloxKey, w: &[T], sizes: &ChoiceSizes) -> Result<List<usize>> {
         let &ChoiceSizes { populations, n, samples, .. } = sizes;
         let fail = |what: &str| Err(Error::Value(format!("random_choice: expected {what}")));
@@ -92,14 +94,14 @@ impl Choosing {
                     return fail("at least one positive weight in each population, got none");
                 }
                 for u in &drawn[p * samples..][..samples] {
-                    // The last of positive weight where rounding leads beyond it.
+                    // The last element of positive weight, if rounding leads beyond it.
                     let at = sums.partition_point(|s| *s <= u * sum);
                     let last = || w.iter().rposition(|w| w.real() > 0.0).unwrap_or(0);
                     chosen.push(if at < n { at } else { last() });
                 }
                 continue;
             }
-            // Drawn one after the other, they come in the order of numbers with exponential distributions.
+            // Sampling without replacement gives the order of random numbers with exponential distributions.
             order.clear();
             for (i, (w, u)) in w.iter().zip(&drawn[p * n..]).enumerate().filter(|(_, (w, _))| w.real() > 0.0)
             {
@@ -116,7 +118,7 @@ impl Choosing {
     }
 }
 
-/// Which elements a [`Choosing`] drew in its last run, which gave `y`.
+/// The indices that a [`Choosing`] drew in its last run, whose output is `y`.
 #[derive(Clone)]
 struct Chosen(Choosing);
 
@@ -124,7 +126,7 @@ impl Declared for Chosen {
     const SPEC: Spec = Spec {
         name: "chosen",
         type_name: "Chosen",
-        raw_doc: " Which elements were drawn.",
+        raw_doc: " The indices of the elements that were drawn.",
         inputs: &[Input { name: "w", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
         args: &[],
     };
@@ -164,7 +166,7 @@ impl Compute for Chosen {
     }
 }
 
-/// What a forward run chose.
+/// The indices chosen by a forward run.
 #[derive(Default)]
 struct Kept(SavedMemory<usize>);
 

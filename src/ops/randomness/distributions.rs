@@ -1,4 +1,4 @@
-//! Random arrays and dropout.
+//! Dropout, and operations that create random arrays.
 
 use half::{bf16, f16};
 
@@ -24,13 +24,13 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// The array with elements set to zero at random and the others made larger to make up for it: `y = x / (1 - p)`
-    /// with probability `1 - p`, else 0. It is always active; leave it out where nothing is trained.
+    /// Dropout: sets elements to zero at random and scales up the others. `y = x / (1 - p)` with probability `1 - p`,
+    /// else 0. It is always active: leave it out for inference.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     p: Probability of zero, from 0 up to but not including 1.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     p: Probability of zero, at least 0 and less than 1.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -43,16 +43,18 @@ op! {
     Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
 }
 
+/// [`Dropout`] with the random numbers of its last run.
 type Dropping = Drawing<Dropout>;
 
-/// The factors by which the last run of a [`Dropping`] multiplied. It takes the output of that to run after it.
+/// The dropout factors of the last run of a [`Dropping`]. Takes the output of that run as input, so that it runs
+/// afterwards.
 #[derive(Clone)]
 struct DropoutMask(Dropping);
 only_in_gradients! {
-    DropoutMask = "dropout_mask", " The factors by which a dropout multiplies.";
+    DropoutMask = "dropout_mask", " The factors of a dropout.";
 }
 
-/// Writes or adds `f` of the elements of `x` that are kept, and zero for the others.
+/// Writes or adds `f` of the elements that dropout keeps, and zero for the others.
 #[inline(always)]
 fn put_kept<T: Float, const N: usize>(
     (key, p): (PhiloxKey, f64),
@@ -160,13 +162,13 @@ impl Compute for DropoutMask {
 }
 
 op! {
-    /// Random numbers, all equally likely in a range.
+    /// Random numbers with a uniform distribution.
     ///
     /// Args:
     ///     low: Start of the range.
-    ///     high: End of the range, which is not drawn itself.
+    ///     high: End of the range, which is excluded.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape `shape`.
@@ -183,7 +185,7 @@ op! {
     ///     mu: Mean.
     ///     sigma: Standard deviation, zero or more.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape `shape`.
@@ -194,13 +196,13 @@ op! {
 }
 
 op! {
-    /// Random whole numbers, all equally likely in a range.
+    /// Random whole numbers with a uniform distribution.
     ///
     /// Args:
     ///     low: Start of the range.
-    ///     high: End of the range, which is not drawn itself.
+    ///     high: End of the range, which is excluded.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Whole numbers, of shape `shape`.
@@ -211,13 +213,13 @@ op! {
 }
 
 op! {
-    /// Random numbers with a binomial distribution: how often of `n` times something of probability `p` happened.
+    /// Random numbers with a binomial distribution: the number of successes in `n` trials of probability `p`.
     ///
     /// Args:
-    ///     n: Number of times.
-    ///     p: Probability, from 0 to 1.
+    ///     n: Number of trials.
+    ///     p: Probability of success, from 0 to 1.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape `shape`.
@@ -234,7 +236,7 @@ op! {
     ///     k: Shape of the distribution.
     ///     theta: Scale.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape `shape`.
@@ -251,7 +253,7 @@ op! {
     ///     alpha: Weight towards 1.
     ///     beta: Weight towards 0.
     ///     shape: Shape of the array.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of shape `shape`.
@@ -261,13 +263,13 @@ op! {
     RandBeta = rand_beta(; alpha: f64 = 0.5, beta: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
-/// That a parameter is a positive number.
+/// Returns an error unless a parameter is positive.
 fn check_positive(op: &str, name: &str, value: f64) -> Result<()> {
     let fits = value > 0.0 && value.is_finite();
     if fits { Ok(()) } else { Err(Error::argument(op, name, "a positive number", value)) }
 }
 
-/// What the operations that take no input share: `check` their arguments, and `draw` an array.
+/// Implements operations without inputs: `check` tests their arguments, and `draw` fills the array.
 macro_rules! draws {
     ($($ty:ident = $name:literal, $output:expr, $check:expr, $draw:expr;)+) => {$(
         impl Compute for $ty {
@@ -301,9 +303,9 @@ macro_rules! draws {
     )+};
 }
 
-/// The least number that would be `high` or more once it is kept as a narrower type, if it is: where a range without its end ends.
+/// The least number that rounds to `high` or more in a narrower type, if there is one: the exclusive end of a range.
 pub(super) fn rounded_up_from(high: f64, narrow: Option<DType>) -> f64 {
-    // The number before one of 16 bits, which are a sign and a size.
+    // The number before a 16-bit number, which is a sign and a magnitude.
     let before = |bits: u16| match bits {
         0 | 0x8000 => 0x8001,
         1..0x8000 => bits - 1,
@@ -323,7 +325,7 @@ pub(super) fn rounded_up_from(high: f64, narrow: Option<DType>) -> f64 {
     if end.is_finite() { 0.5 * (before + end) } else { before }
 }
 
-/// That a range has an inside.
+/// Returns an error if a range is empty.
 fn check_range<N: Copy + PartialOrd + std::fmt::Display>(op: &str, low: N, high: N) -> Result<()> {
     if low < high {
         Ok(())
@@ -340,7 +342,8 @@ draws! {
         };
     Randn = "randn", None, |op| {
             let fits = op.sigma >= 0.0 && op.sigma.is_finite();
-            if fits { Ok(()) } else { Err(Error::argument("randn", "sigma", "a finite number, zero or more", op.sigma)) }
+            let refused = || Error::argument("randn", "sigma", "a finite number, zero or more", op.sigma);
+            if fits { Ok(()) } else { Err(refused()) }
         },
         |op, key, run| key.normal(op.mu, op.sigma, run.y(0));
     Randint = "randint", Some(DType::I64), |op| check_range("randint", op.low, op.high),

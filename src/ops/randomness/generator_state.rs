@@ -1,4 +1,4 @@
-//! Operations that draw random numbers and need the same ones again for their gradient.
+//! State of operations that draw random numbers: their gradients need the same numbers again.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::kernels::random::PhiloxKey;
 use crate::ops::{Backward, Declared, Run, Spec, Value};
 use crate::{Error, Result};
 
-/// An operation that draws, as the engine computes it: it knows which random numbers its last forward run used.
+/// A random operation with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Drawing<C> {
     pub(crate) of: C,
@@ -27,7 +27,7 @@ impl<C: Declared> Declared for Drawing<C> {
 }
 
 impl<C: Declared> Drawing<C> {
-    /// The key of `count` numbers: new ones in a forward run, the same ones again in a recomputation.
+    /// The key of `count` random numbers. A forward run gets new ones, a recomputation the same as before.
     pub(crate) fn draw<T: Float>(&self, run: &mut Run<'_, T>, seed: i64, count: usize) -> PhiloxKey {
         let key = run.random(seed, count);
         *self.last.lock() = Some(key);
@@ -35,8 +35,8 @@ impl<C: Declared> Drawing<C> {
         key
     }
 
-    /// The key of the forward run that a backward run belongs to: the function's own first, for copies of a function
-    /// share the other.
+    /// The key of the forward run that a backward run belongs to. Prefers the function's own key: copies of a function
+    /// share the other one.
     pub(crate) fn drawn<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<PhiloxKey> {
         (*run.state::<Option<PhiloxKey>>()).map_or_else(|| self.last(), Ok)
     }

@@ -1,4 +1,4 @@
-//! Random changes of images: place, size, angle, shape, brightness, contrast, noise.
+//! `image_augmentation`: random changes of position, size, angle, aspect, brightness, contrast, and noise.
 
 use crate::array::Shape;
 use crate::kernels::random::{BLOCK, PhiloxKey};
@@ -13,31 +13,32 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ImageAugmentation>()];
 
 op! {
-    /// Images changed at random, each in its own way: scaled, cut out, turned, flipped, distorted, brightened, given contrast
-    /// and noise.
+    /// Random changes of images, different for each: scale, crop, rotation, flips, distortion, brightness, contrast and
+    /// noise.
     ///
-    /// A place in the output is looked up in the image, between its four neighbours; outside of the image stands what is at
-    /// its border. The gradient is zero.
+    /// Output pixels are interpolated between four neighbours. Outside of the image, its border is repeated. The
+    /// gradient is zero.
     ///
     /// Args:
-    ///     x: Images, shape (..., channels, height, width), or one of (height, width).
-    ///     shape: Lengths of the last axes of the output, two at least, that of channels being that of `x`; those of `x` by
-    ///         default.
-    ///     pad: Width by which the image is continued above and below, and on either side, before it is cut out.
+    ///     x: Images, shape (..., channels, height, width), or one image of shape (height, width).
+    ///     shape: Lengths of at least the last two axes of the output. The number of channels cannot change. By default
+    ///         the shape of `x`.
+    ///     pad: Height and width of the padding on each side before the crop.
     ///     min_scale: Least scale, positive.
     ///     max_scale: Largest scale; its logarithm is drawn uniformly.
-    ///     angle: Largest angle by which it is turned either way, in radians.
-    ///     aspect_ratio: Largest factor, positive, between the scales of width and height, either way.
-    ///     distortion: Largest strength of a distortion like that of a lens, zero or more.
-    ///     flip_lr: Flip one image of two from left to right.
-    ///     flip_ud: Flip one image of two upside down.
-    ///     brightness: Largest number that is added or taken away.
-    ///     brightness_each: Draw it for each channel, else for each image.
-    ///     contrast: Largest factor of contrast, positive, and the inverse of the least; its logarithm is drawn uniformly.
-    ///     contrast_center: The number that contrast leaves alone.
-    ///     contrast_each: Draw contrast for each channel, else for each image.
+    ///     angle: Largest angle of rotation in either direction, in radians.
+    ///     aspect_ratio: Largest ratio of the scales of width and height, in either direction. Positive.
+    ///     distortion: Largest strength of a lens distortion, not negative.
+    ///     flip_lr: Flip half of the images from left to right.
+    ///     flip_ud: Flip half of the images upside down.
+    ///     brightness: Largest number to add or subtract.
+    ///     brightness_each: Draw brightness for each channel; if off, for each image.
+    ///     contrast: Largest factor of contrast, positive. The least factor is its inverse. The logarithm is drawn
+    ///         uniformly.
+    ///     contrast_center: The number that contrast does not change.
+    ///     contrast_each: Draw contrast for each channel; if off, for each image.
     ///     noise: Largest standard deviation of the normally distributed noise of an image.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of the shape of `x` but for the last axes.
@@ -51,7 +52,7 @@ op! {
         contrast: f64 = 1.0, contrast_center: f64 = 0.0, contrast_each: bool = false, noise: f64 = 0.0, seed: i64 = -1)
 }
 
-/// Random numbers of an image besides those of channels and noise.
+/// Random numbers for an image, apart from those for channels and noise.
 const DRAWS: usize = 11;
 
 /// Sizes of images before and after.
@@ -62,13 +63,13 @@ struct ImageSizes {
     y: [usize; 2],
 }
 
-/// How one image is changed: where the output's first element is looked up, and the steps along rows and columns.
+/// The affine map and the tones for one image.
 #[derive(Clone, Copy)]
 struct Change {
     start: [f64; 2],
-    /// Step in the image, along width and height, of one to the right.
+    /// Step in the input, along width and height, for one column of the output.
     right: [f64; 2],
-    /// Step of one down.
+    /// Step in the input for one row of the output.
     down: [f64; 2],
     distortion: f64,
     noise: f64,
@@ -99,7 +100,7 @@ impl ImageAugmentation {
         Ok((ImageSizes { images, channels, x: [x[n - 2], x[n - 1]], y: [y[n - 2], y[n - 1]] }, y))
     }
 
-    /// The change that numbers between 0 and 1 mean.
+    /// The change for random numbers `u` between 0 and 1.
     fn change(&self, sizes: &ImageSizes, u: &[f64]) -> Change {
         let [h, w] = sizes.x.map(|d| d as f64);
         let [out_h, out_w] = sizes.y.map(|d| d as f64);
@@ -108,7 +109,7 @@ impl ImageAugmentation {
         let wider = ((u[1] - 0.5) * self.aspect_ratio.ln()).exp();
         let (scale_x, scale_y) = (scale * wider, scale / wider);
         let (sin, cos) = ((2.0 * u[2] - 1.0) * self.angle).sin_cos();
-        // The centre of what is cut out, in the scaled image.
+        // The centre of the crop in the scaled image.
         let (cx, cy) = ((out_w - 1.0) * 0.5, (out_h - 1.0) * 0.5);
         let x = u[3] * ((w + 2.0 * pad_x) * scale_x - out_w) + cx;
         let y = u[4] * ((h + 2.0 * pad_y) * scale_y - out_h) + cy;
@@ -124,7 +125,7 @@ impl ImageAugmentation {
         Change { start, right, down, distortion, noise: u[10] * self.noise }
     }
 
-    /// What is added to a channel, by what it is multiplied then, and what is added after that.
+    /// For a channel: the number to add, the factor, and the number to add afterwards.
     fn tones(&self, image: &[f64], channel: &[f64]) -> [f64; 3] {
         let u = |each: bool, i: usize| if each { channel[i] } else { image[7 + i] };
         let brightness = (2.0 * u(self.brightness_each, 0) - 1.0) * self.brightness;
@@ -133,11 +134,11 @@ impl ImageAugmentation {
     }
 }
 
-/// Where a place in an image is: the place of its upper left neighbour, steps to the others, and shares.
+/// A bilinear sample: offset of the upper left pixel, offsets to its neighbours, and weights.
 type ImageTap<T> = (usize, usize, usize, T, T);
 
 impl Change {
-    /// Where element (`row`, `column`) of the output is looked up.
+    /// The sample for element (`row`, `column`) of the output.
     #[inline(always)]
     fn tap<T: Float>(&self, sizes: &ImageSizes, row: usize, column: usize) -> ImageTap<T> {
         let [h, w] = sizes.x;
@@ -196,7 +197,7 @@ impl Compute for ImageAugmentation {
         let size_x = sizes.x[0] * sizes.x[1];
         let each = DRAWS + 2 * sizes.channels;
         let settings = (sizes.images * each).next_multiple_of(BLOCK as usize);
-        // Each row of an image has noise of its own, so that rows are made in any order.
+        // Each row of an image has its own noise, so that rows can be computed in any order.
         let row_noise = (sizes.channels * sizes.y[1]).next_multiple_of(BLOCK as usize);
         let noise = if self.noise > 0.0 { sizes.images * sizes.y[0] * row_noise } else { 0 };
         let key = run.random(self.seed, settings + noise);

@@ -1,4 +1,4 @@
-//! Random moves of samples: crops, flips and shifts, each sample by its own.
+//! Random crops, flips and shifts, different for each sample.
 
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// A part of each sample, at a place that is drawn.
+    /// Random crop of each sample.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shape: Lengths of the last axes of the output, those of `x` by default; no longer than them. Along an axis that
-    ///         counts samples, neighbours stay together: the place is drawn once for each index of the axes before it.
-    ///     base_axis: The axes before it count samples, each of which has a place of its own.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     shape: Lengths of the last axes of the output, no longer than in `x`, which is the default. Along a batch
+    ///         axis, neighbours stay together: the position is drawn once for each index of the axes before it.
+    ///     base_axis: First axis of a sample. Each sample has its own position.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of the shape of `x` but for the last axes.
@@ -42,14 +42,14 @@ op! {
 }
 
 op! {
-    /// Each sample reversed along axes or not, by the toss of a coin for each axis.
+    /// Random flip of each sample along axes, with probability one half for each axis.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     axes: The axes, the last one by default; negative ones count from the end. Along an axis that counts samples,
-    ///         these are reversed together: the coin is tossed once for each index of the axes before it.
-    ///     base_axis: The axes before it count samples, each of which has tosses of its own.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     axes: The axes, the last one by default; negative ones count from the end. Along a batch axis, samples are
+    ///         reversed together: the flip is drawn once for each index of the axes before it.
+    ///     base_axis: First axis of a sample. Each sample has its own flips.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -60,17 +60,17 @@ op! {
 }
 
 op! {
-    /// Each sample shifted along axes, by numbers of elements that are drawn.
+    /// Random shift of each sample along axes.
     ///
     /// Args:
     ///     x: Input of any shape.
-    ///     shifts: For each of the last axes the largest shift in either direction, none by default. Along an axis that
-    ///         counts samples, what a sample is made of is another sample.
-    ///     border_mode: What stands where `x` does not reach: `nearest`, the element at the border; `reflect`, the elements
-    ///         from the border backwards; `constant`, a number.
-    ///     constant_value: That number.
-    ///     base_axis: The axes before it count samples, each of which has shifts of its own.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     shifts: For each of the last axes, the largest shift in either direction, none by default. Along a batch
+    ///         axis, whole samples are shifted.
+    ///     border_mode: The values that enter at the border: `nearest`, the element at the border; `reflect`, the
+    ///         mirror image; `constant`, a number.
+    ///     constant_value: The number for `constant`.
+    ///     base_axis: First axis of a sample. Each sample has its own shifts.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -82,30 +82,30 @@ op! {
         constant_value: f64 = 0.0, base_axis: i64 = 1, seed: i64 = -1)
 }
 
-/// A place where the input does not reach.
+/// Marks an output element without a source in the input.
 const OUTSIDE: usize = usize::MAX;
 
-/// An operation whose output has elements of each sample at places that are drawn for each axis.
+/// An operation that moves the elements of each sample by random amounts along each axis.
 pub(crate) trait Moves: Declared {
-    /// The axes before this one count samples.
+    /// The first axis of a sample.
     fn base_axis(&self) -> i64;
-    /// As in the declaration.
+    /// The argument `seed`.
     fn seed(&self) -> i64;
-    /// Shape of the output, once the arguments are checked; `base` is the first axis of a sample.
+    /// Checks the arguments and returns the shape of the output. `base` is the first axis of a sample.
     ///
     /// # Errors
     /// If an argument does not fit.
     fn shape(&self, x: &Shape, base: usize) -> Result<Shape>;
-    /// The first axis along which elements move: `base`, or an axis of samples before it.
+    /// The first axis along which elements move: `base`, or a batch axis before it.
     fn first(&self, _: &Shape, base: usize) -> usize {
         base
     }
-    /// True if samples that differ along an axis before `base` alone move together along it, by one number that is drawn.
+    /// True if samples that differ only along a moving batch axis share one random number.
     const TOGETHER: bool = true;
-    /// Where along `axis`, of these lengths in input and output, element `i` of the output comes from, a number between
-    /// 0 and 1 having been `drawn` for sample and axis.
+    /// The position in the input along `axis` of element `i` of the output. `drawn` is a random number between 0 and 1
+    /// for the sample and axis; `x` and `y` are the shapes.
     fn from(&self, axis: usize, x: &Shape, y: &Shape, i: usize, drawn: f64) -> usize;
-    /// What stands outside of the input.
+    /// The value of output elements without a source.
     fn outside(&self) -> f64 {
         0.0
     }
@@ -113,25 +113,25 @@ pub(crate) trait Moves: Declared {
     fn open(&self, arg: &str, x: &Shape) -> Value;
 }
 
-/// A [`Moves`] as what the engine computes.
+/// A [`Moves`] operation with its state, for the engine.
 type Moving<C> = Drawing<C>;
 
-/// How the elements of an array move.
+/// The source of each output element.
 struct Moved {
-    /// For each sample, one axis after the other, where each element of the output comes from along it.
+    /// For each sample and axis, the source position of each index of the output.
     from: List<usize>,
-    /// For each sample of the output, the sample of the input that its elements come from.
+    /// For each output sample, its input sample.
     sources: List<usize>,
-    /// Lengths of a sample's axes, in input and output.
+    /// Lengths of a sample's axes in input and output.
     x: Shape,
     y: Shape,
-    /// Whether samples of the output may come from one sample of the input.
+    /// True if several output samples may have the same input sample.
     across: bool,
 }
 
 impl Moved {
-    /// Calls `work` with rows of samples in parallel: where they begin in the output, and where in the input if they
-    /// come from there, with the places of their elements along the last axis.
+    /// Calls `work` in parallel for each row of output samples: offset in the output, offset in the input (if it has a
+    /// source), and source positions along the last axis.
     fn rows(&self, shared: bool, work: impl Fn(usize, usize, &[usize]) + Sync) {
         let samples = self.sources.len();
         let (Some((width, outer)), tables) = (self.y.split_last(), self.y.iter().sum::<usize>()) else {
@@ -162,7 +162,7 @@ impl Moved {
             return all(0..samples);
         }
         if shared {
-            // Rows of a sample may have elements in common.
+            // Rows of a sample may share elements, so they run on one thread.
             return threads::ranges(samples, (GRAIN / (rows * width).max(1)).max(1), all);
         }
         threads::ranges(samples * rows, (GRAIN / (*width).max(1)).max(1), |range| {
@@ -170,7 +170,7 @@ impl Moved {
         });
     }
 
-    /// Writes the elements where they move to.
+    /// Copies the elements to the output.
     fn take<T: Float>(&self, x: &[T], outside: T, y: &mut [T]) {
         let y = SharedCells::of(y);
         self.rows(false, |at, start, from| {
@@ -181,7 +181,7 @@ impl Moved {
         });
     }
 
-    /// Adds the elements where they come from.
+    /// Adds the gradients to the sources of the elements.
     fn give_back<T: Float>(&self, gy: &[T], gx: &mut [T]) {
         let gx = SharedCells::of(gx);
         self.rows(true, |at, start, from| {
@@ -201,7 +201,7 @@ impl<C: Moves> Moving<C> {
         Ok(self.of.shape(x, base)?.size_to(base) * (x.ndim() - self.of.first(x, base)))
     }
 
-    /// How the elements of an input of this shape move with these random numbers.
+    /// The moves for an input of this shape and these random numbers.
     fn moved(&self, key: PhiloxKey, x: &Shape) -> Result<Moved> {
         let base = x.axis(C::SPEC.name, self.of.base_axis())?;
         let y = self.of.shape(x, base)?;
@@ -277,20 +277,21 @@ impl<C: Moves> Compute for Moving<C> {
     const IS_RANDOM: bool = true;
 }
 
-/// Elements given back to where the last run of a [`Moving`] took them from, which gave `y`.
+/// Adds elements to the positions that the last run of a [`Moving`] read them from. `y` is the output of that run.
 #[derive(Clone)]
 struct MovedBack<C> {
     of: Moving<C>,
     shape: Shape,
 }
 
-/// Elements moved as in the last run of a [`Moving`], which gave `y`, and zeros outside.
+/// Moves elements as in the last run of a [`Moving`], with zeros outside. `y` is the output of that run.
 #[derive(Clone)]
 struct MovedAgain<C> {
     of: Moving<C>,
     shape: Shape,
 }
 
+/// Implements operations that repeat the moves of the last run, for gradients.
 macro_rules! again {
     ($($ty:ident = $name:literal, $doc:literal;)+) => {$(
         impl<C: Declared> Declared for $ty<C> {
@@ -311,8 +312,8 @@ macro_rules! again {
     )+};
 }
 again! {
-    MovedBack = "moved_back", " Elements given back to where they were taken from.";
-    MovedAgain = "moved_again", " Elements moved as before.";
+    MovedBack = "moved_back", " Elements added to the positions that they were read from.";
+    MovedAgain = "moved_again", " Elements moved as in the forward run.";
 }
 
 impl<C: Moves> Compute for MovedBack<C> {
@@ -361,12 +362,12 @@ impl<C: Moves> Compute for MovedAgain<C> {
     }
 }
 
-/// A whole number from 0 up to `count`, which is excluded, of one between 0 and 1.
+/// Maps a random number between 0 and 1 to a whole number in `0..count`.
 fn whole(drawn: f64, count: usize) -> usize {
     ((drawn * count as f64) as usize).min(count.saturating_sub(1))
 }
 
-/// A shape as a value.
+/// A shape as an argument value.
 fn ints(shape: &Shape) -> Value {
     Value::Ints(shape.iter().map(|d| *d as i64).collect())
 }

@@ -1,4 +1,4 @@
-//! Random numbers.
+//! Operations with random numbers.
 
 pub(crate) mod choice;
 pub(crate) mod distributions;

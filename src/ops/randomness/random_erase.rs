@@ -1,4 +1,4 @@
-//! Random patches over images.
+//! `random_erase`: random patches over images.
 
 use crate::array::Shape;
 use crate::kernels::random::{BLOCK, PhiloxKey};
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Erasing>()];
 
 op! {
-    /// Images with random patches over them, as a disturbance to train with.
+    /// Random erasing: covers images with random patches, as augmentation for training.
     ///
     /// Args:
     ///     x: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
@@ -23,19 +23,20 @@ op! {
     ///     aspect_ratios: Least and greatest height of a patch relative to its width.
     ///     replacements: Range that the values of patches are drawn from.
     ///     n: Number of patches of an image.
-    ///     share: All channels of an image have the same patches.
-    ///     inplace: Without effect.
-    ///     base_axis: Axis of the channels; those before it count images.
-    ///     seed: Start of a sequence of random numbers of its own; if negative, the library's is used.
+    ///     share: Use the same patches for all channels of an image.
+    ///     inplace: Ignored; exists for NNabla programs.
+    ///     base_axis: Axis of the channels. The axes before it are the batch.
+    ///     seed: Seed of a separate random sequence; if negative, the library's sequence is used.
     ///     channel_last: The channels are the last axis.
-    ///     ste_fine_grained: No gradient flows through patches; else it flows as if there were none.
+    ///     ste_fine_grained: No gradient flows through patches; if off, it flows as if there were none.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
     ///
     /// Raises:
-    ///     ShapeError: If `x` has not three axes from `base_axis` on.
-    ///     ArgumentError: If a range is no pair, a ratio or `prob` is out of range, or `n` is negative or above 65536.
+    ///     ShapeError: If `x` does not have three axes from `base_axis` on.
+    ///     ArgumentError: If a range is not a pair, a ratio or `prob` is out of range, or `n` is negative or above
+    ///         65536.
     ///
     /// Source:
     ///     Zhong et al., "Random erasing data augmentation", 2017.
@@ -45,22 +46,23 @@ op! {
         ste_fine_grained: bool = true)
 }
 
+/// [`RandomErase`] with the random numbers of its last run.
 type Erasing = Drawing<RandomErase>;
 
-/// Ones where an [`Erasing`] left its input alone in its last run, zeros elsewhere.
+/// Ones where the last run of an [`Erasing`] left its input unchanged, zeros elsewhere.
 #[derive(Clone)]
 struct EraseMask(Erasing);
 only_in_gradients! {
-    EraseMask = "erase_mask", " Where a random erasing left its input alone.";
+    EraseMask = "erase_mask", " Ones where a random erasing left its input unchanged.";
 }
 
-/// Random numbers that place one patch: whether, area, aspect, row, column.
+/// Random numbers for one patch: presence, area, aspect, row, column.
 const DRAWS: usize = 5;
 
-/// What an image can have of patches; the numbers that place them are drawn at once.
+/// The most patches of an image: all random numbers for them are drawn together.
 const MOST_PATCHES: i64 = 1 << 16;
 
-/// A pair of numbers in ascending order.
+/// Checks a pair of numbers in ascending order.
 fn pair(name: &str, values: &[f64], least: f64) -> Result<(f64, f64)> {
     match values {
         [low, high] if least <= *low && low <= high => Ok((*low, *high)),
@@ -73,7 +75,7 @@ fn pair(name: &str, values: &[f64], least: f64) -> Result<(f64, f64)> {
     }
 }
 
-/// The axes of images as numbers: images, channels, height, width.
+/// The sizes of a batch of images.
 struct ErasedImages {
     count: usize,
     channels: usize,
@@ -92,13 +94,13 @@ impl Erasing {
         Ok(ErasedImages { count, channels: x[base + c], height: x[base + h], width: x[base + w] })
     }
 
-    /// Number of random numbers that place the patches, of all images or of all channels.
+    /// Number of random numbers to place the patches of all images or channels.
     fn placing(&self, images: &ErasedImages) -> usize {
         let groups = images.count * if self.of.share { 1 } else { images.channels };
         groups * self.of.n as usize * DRAWS
     }
 
-    /// Whether each element lies under a patch.
+    /// For each element, true if a patch covers it.
     fn erased(&self, key: PhiloxKey, images: &ErasedImages) -> Result<List<bool>> {
         let ErasedImages { count, channels, height, width } = *images;
         let area = pair("area_ratios", &self.of.area_ratios, 0.0)?;

@@ -1,4 +1,4 @@
-//! rnn, lstm and gru: recurrent networks of several layers over whole sequences.
+//! `rnn`, `lstm` and `gru`: recurrent networks of several layers over whole sequences.
 
 use crate::array::Shape;
 use crate::kernels::Number;
@@ -18,25 +18,27 @@ pub(crate) const OPS: &[Entry] =
     &[Entry::of::<Recurring<RNN>>(), Entry::of::<Recurring<LSTM>>(), Entry::of::<Recurring<GRU>>()];
 
 op! {
-    /// Recurrent network of several layers over whole sequences: `h[t] = f(w_x x[t] + w_h h[t - 1] + b)` for each time step, the
-    /// outputs of a layer being the inputs of the next.
+    /// Recurrent network of several layers over whole sequences: `h[t] = f(w_x x[t] + w_h h[t - 1] + b)` for each time
+    /// step. The outputs of a layer are the inputs of the next one.
     ///
     /// Args:
     ///     x: Sequences, shape (time, batch, inputs).
     ///     h: States at the start, shape (layers, directions, batch, hidden).
-    ///     weight_l0: Weights of the first layer, shape (directions, hidden, inputs + hidden): of the inputs, then of the state.
-    ///     weight: Weights of the other layers, shape (layers - 1, directions, hidden, directions * hidden + hidden); left out
-    ///         where there are none.
-    ///     bias: Biases, shape (layers, directions, hidden); none if left out.
+    ///     weight_l0: Weights of the first layer, shape (directions, hidden, inputs + hidden): of the inputs, then of
+    ///         the state.
+    ///     weight: Weights of the other layers, shape (layers - 1, directions, hidden, directions * hidden + hidden);
+    ///         none if there is one layer.
+    ///     bias: Biases, shape (layers, directions, hidden); none by default.
     ///     num_layers: Number of layers.
-    ///     nonlinearity: What `f` is, `tanh` or `relu`.
-    ///     dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-    ///         `training` is set; 0 by default.
-    ///     bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-    ///     training: Keep what a backward run needs.
+    ///     nonlinearity: The function `f`, `tanh` or `relu`.
+    ///     dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+    ///         Applies only if `training`. 0 by default.
+    ///     bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+    ///     training: Save values for a backward run.
     ///
     /// Returns:
-    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape
+    ///     of `h`.
     ///
     /// Raises:
     ///     ArgumentError: If an argument is out of range.
@@ -50,27 +52,27 @@ op! {
 
 op! {
     /// Long short-term memory of several layers over whole sequences: for each time step
-    /// `c[t] = sigmoid(f) c[t - 1] + sigmoid(i) tanh(g)` and `h[t] = sigmoid(o) tanh(c[t])`, where each of i, f, g, o is
-    /// `w_x x[t] + w_h h[t - 1] + b` with weights of its own.
+    /// `c[t] = sigmoid(f) c[t - 1] + sigmoid(i) tanh(g)` and `h[t] = sigmoid(o) tanh(c[t])`, where each of i, f, g, o
+    /// is `w_x x[t] + w_h h[t - 1] + b` with weights of its own.
     ///
     /// Args:
     ///     x: Sequences, shape (time, batch, inputs).
     ///     h: States at the start, shape (layers, directions, batch, hidden).
     ///     c: Cells at the start, of the same shape.
-    ///     weight_l0: Weights of the first layer, shape (directions, 4, hidden, inputs + hidden): of i, f, g, o in this order, and of
-    ///         the inputs, then of the state.
-    ///     weight: Weights of the other layers, shape (layers - 1, directions, 4, hidden, directions * hidden + hidden); left out
-    ///         where there are none.
-    ///     bias: Biases, shape (layers, directions, 4, hidden); none if left out.
+    ///     weight_l0: Weights of the first layer, shape (directions, 4, hidden, inputs + hidden): of i, f, g, o in this
+    ///         order, and of the inputs, then of the state.
+    ///     weight: Weights of the other layers, shape (layers - 1, directions, 4, hidden, directions * hidden +
+    ///         hidden); none if there is one layer.
+    ///     bias: Biases, shape (layers, directions, 4, hidden); none by default.
     ///     num_layers: Number of layers.
-    ///     dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-    ///         `training` is set; 0 by default.
-    ///     bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-    ///     training: Keep what a backward run needs.
+    ///     dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+    ///         Applies only if `training`. 0 by default.
+    ///     bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+    ///     training: Save values for a backward run.
     ///
     /// Returns:
-    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states and cells at the end, in the shape of
-    ///     `h`.
+    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states and cells at the end, in
+    ///     the shape of `h`.
     ///
     /// Raises:
     ///     ArgumentError: If an argument is out of range.
@@ -83,26 +85,27 @@ op! {
 }
 
 op! {
-    /// Gated recurrent units of several layers over whole sequences: for each time step
-    /// `h[t] = (1 - z) n + z h[t - 1]` with `r = sigmoid(w_x x[t] + w_h h[t - 1] + b)`, z likewise with weights of its own, and
+    /// Gated recurrent units of several layers over whole sequences: for each time step `h[t] = (1 - z) n + z h[t - 1]`
+    /// with `r = sigmoid(w_x x[t] + w_h h[t - 1] + b)`, z likewise with weights of its own, and
     /// `n = tanh(w_x x[t] + b + r (w_h h[t - 1] + b'))`.
     ///
     /// Args:
     ///     x: Sequences, shape (time, batch, inputs).
     ///     h: States at the start, shape (layers, directions, batch, hidden).
-    ///     weight_l0: Weights of the first layer, shape (directions, 3, hidden, inputs + hidden): of r, z, n in this order, and of the
-    ///         inputs, then of the state.
-    ///     weight: Weights of the other layers, shape (layers - 1, directions, 3, hidden, directions * hidden + hidden); left out
-    ///         where there are none.
-    ///     bias: Biases, shape (layers, directions, 4, hidden), of r, z, n and the second one of n; none if left out.
+    ///     weight_l0: Weights of the first layer, shape (directions, 3, hidden, inputs + hidden): of r, z, n in this
+    ///         order, and of the inputs, then of the state.
+    ///     weight: Weights of the other layers, shape (layers - 1, directions, 3, hidden, directions * hidden +
+    ///         hidden); none if there is one layer.
+    ///     bias: Biases, shape (layers, directions, 4, hidden), of r, z, n and the second one of n; none by default.
     ///     num_layers: Number of layers.
-    ///     dropout: Probability with which an output of a layer is set to zero for the next, from 0 up to but not including 1, while
-    ///         `training` is set; 0 by default.
-    ///     bidirectional: Each layer goes from the first step to the last and from the last to the first, and has the outputs of both.
-    ///     training: Keep what a backward run needs.
+    ///     dropout: Probability of setting an output of a layer to zero for the next layer, at least 0 and less than 1.
+    ///         Applies only if `training`. 0 by default.
+    ///     bidirectional: Each layer runs in both directions of time and concatenates the outputs.
+    ///     training: Save values for a backward run.
     ///
     /// Returns:
-    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape of `h`.
+    ///     Outputs of the last layer, shape (time, batch, directions * hidden), and the states at the end, in the shape
+    ///     of `h`.
     ///
     /// Raises:
     ///     ArgumentError: If an argument is out of range.
@@ -135,6 +138,7 @@ impl Network for RNN {
     }
 }
 
+/// Implements [`Network`] for an operation with this cell and number of states.
 macro_rules! network {
     ($ty:ident, $cell:ident, $states:literal) => {
         impl Network for $ty {
@@ -155,7 +159,7 @@ macro_rules! network {
 network!(LSTM, Lstm, 2);
 network!(GRU, Gru, 1);
 
-/// The part of an array at one place of its first axis, which is removed.
+/// Index `i` of the first axis, which is removed.
 fn at(x: Sym, i: usize) -> Sym {
     let shape = x.shape();
     let part = cut(x, 0, i..i + 1);
@@ -170,7 +174,7 @@ fn cut(x: Sym, axis: usize, range: std::ops::Range<usize>) -> Sym {
     Sym::rearrange(Slice { start, stop, step: None }, x)
 }
 
-/// The gradients of a network, by those of what it is composed of.
+/// The gradients of a network, derived from its composition of other operations.
 pub(super) fn gradients(
     s: &Symbols,
     form: LayerForm,
@@ -190,7 +194,7 @@ pub(super) fn gradients(
     (0..count).map(|i| if s.has(i) { found.next().flatten().filter(|_| s.wants(i)) } else { None }).collect()
 }
 
-/// The outputs of a network, composed of other operations.
+/// The outputs of a network as a composition of other operations.
 fn compose(s: &Symbols, form: LayerForm, sizes: LayerSizes, masks: &[Option<Sym>]) -> Vec<Sym> {
     let LayerSizes { steps, batch, hidden, layers, directions, .. } = sizes;
     let (cell, w) = (form.cell, form.weights());

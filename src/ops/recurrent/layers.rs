@@ -1,4 +1,4 @@
-//! Recurrent networks of several layers over whole sequences: what `rnn`, `lstm` and `gru` have in common.
+//! The shared implementation of `rnn`, `lstm` and `gru`: recurrent networks of several layers over whole sequences.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::ops::{
 };
 use crate::{Error, Result};
 
-/// An operation that is such a network.
+/// An operation that is a recurrent network.
 pub(crate) trait Network: Declared {
-    /// Number of states that are inputs and outputs: of an LSTM the cells, too.
+    /// Number of states, which are inputs and outputs: two for an LSTM, which has cells too.
     const STATES: usize;
 
-    /// How it is made.
+    /// The structure of the network.
     fn form(&self) -> LayerForm;
 
-    /// Refuses arguments that [`LayerForm`] does not have.
+    /// Checks arguments that are not part of [`LayerForm`].
     fn check(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What the arguments of a network say.
+/// The structure of a network, from the arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct LayerForm {
     pub(crate) cell: Cell,
@@ -47,23 +47,23 @@ impl LayerForm {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// Whether outputs of a layer are dropped for the next.
+    /// True if dropout applies between layers.
     fn drops(&self) -> bool {
         self.training && self.dropout > 0.0 && self.layers > 1
     }
 
-    /// Number of states that are inputs and outputs: of an LSTM the cells, too.
+    /// Number of states, which are inputs and outputs: two for an LSTM, which has cells too.
     fn states(&self) -> usize {
         if self.cell == Cell::Lstm { 2 } else { 1 }
     }
 
-    /// The number of the input with the weights of the first layer; those of the others and the biases are behind it.
+    /// Index of the input with the weights of the first layer. The weights of other layers and the biases follow.
     pub(crate) fn weights(&self) -> usize {
         1 + self.states()
     }
 }
 
-/// Such an operation as the engine computes it: it knows which random numbers its last forward run used.
+/// A recurrent network with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Recurring<C> {
     pub(crate) of: C,
@@ -80,7 +80,8 @@ impl<C: Declared> Declared for Recurring<C> {
     }
 }
 
-/// The factors by which the last run of a network multiplied the outputs of a layer. It takes the network's output to run after it.
+/// The dropout factors after a layer in the last run of a network. Takes the output of that run as input, so that it
+/// runs afterwards.
 #[derive(Clone)]
 pub(crate) struct KeptOutputs {
     last: Arc<Mutex<Option<PhiloxKey>>>,
@@ -89,10 +90,10 @@ pub(crate) struct KeptOutputs {
     shape: Shape,
 }
 only_in_gradients! {
-    KeptOutputs = "kept_outputs", " The factors by which a dropout between layers multiplies.";
+    KeptOutputs = "kept_outputs", " The dropout factors between layers.";
 }
 
-/// The lengths of all axes of a network.
+/// The sizes of a network.
 #[derive(Clone, Copy)]
 pub(crate) struct LayerSizes {
     pub(crate) steps: usize,
@@ -104,7 +105,7 @@ pub(crate) struct LayerSizes {
 }
 
 impl LayerSizes {
-    /// Numbers of a layer's output at all steps.
+    /// Elements of a layer's output, for all time steps.
     fn outputs(&self) -> usize {
         self.steps * self.batch * self.directions * self.hidden
     }
@@ -124,7 +125,7 @@ impl LayerSizes {
     }
 }
 
-/// What a forward run leaves.
+/// Values saved by a forward run.
 struct KeptStates<T> {
     /// Gates of all layers.
     gates: SavedMemory<T>,
@@ -139,17 +140,17 @@ impl<T: Copy> Default for KeptStates<T> {
     }
 }
 
-/// Part `i` of an array of equal parts.
+/// Part `i` of an array that consists of parts of `n` elements.
 fn part<T>(x: &[T], i: usize, n: usize) -> &[T] {
     &x[i * n..(i + 1) * n]
 }
 
-/// As [`part`], for writing.
+/// Like [`part`], for writing.
 fn part_mut<T>(x: &mut [T], i: usize, n: usize) -> &mut [T] {
     &mut x[i * n..(i + 1) * n]
 }
 
-/// As [`part`] for each part in turn, for writing.
+/// All parts of `n` elements, for writing.
 fn parts_mut<T>(x: &mut [T], n: usize) -> impl Iterator<Item = &mut [T]> {
     x.chunks_exact_mut(n.max(1))
 }
@@ -179,7 +180,7 @@ impl<C: Network> Recurring<C> {
             }
         }
         let (gates, biases) = (form.cell.gates(), form.cell.biases());
-        // A plain network has one gate, and no axis for it.
+        // A plain RNN has one gate and no axis for it.
         let of = |lead: &[usize], gates: usize, rest: &[usize]| -> Shape {
             let axis = (form.cell.gates() > 1).then_some(gates);
             lead.iter().copied().chain(axis).chain(rest.iter().copied()).collect()
@@ -206,7 +207,7 @@ impl<C: Network> Recurring<C> {
         Ok(LayerSizes { steps, batch, inputs, hidden, layers, directions })
     }
 
-    /// The outputs of a layer as the next one reads them: `to`, if some are dropped.
+    /// The outputs of a layer as the next one reads them. Uses `to` for a copy if dropout applies.
     fn dropped<'a, T: Float>(
         &self,
         x: &'a [T],
@@ -221,7 +222,7 @@ impl<C: Network> Recurring<C> {
     }
 }
 
-/// The factors by which the outputs of a layer are multiplied.
+/// Writes the dropout factors for the outputs of a layer.
 fn kept_factors<T: Float>(dropout: f64, key: PhiloxKey, layer: usize, to: &mut [T]) {
     let offset = key.offset + (layer * to.len().next_multiple_of(64)) as u64;
     let factor = T::of(1.0 / (1.0 - dropout));
@@ -271,7 +272,7 @@ impl<C: Network> Compute for Recurring<C> {
         let (y, last, mut last_cells) = (run.y(0), run.y(1), lstm.then(|| run.y(2)));
         let kept = run.state::<KeptStates<T>>();
         let any = sizes.layer(form.cell, 0, 0);
-        // Without a gradient, what is kept of a layer gives way to that of the next.
+        // If no gradient is needed, each layer overwrites the saved values of the one before.
         let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.room(), 1) };
         let state = sizes.batch * sizes.hidden;
         let all_gates = held * sizes.directions * gates_size;

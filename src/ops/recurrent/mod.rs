@@ -1,4 +1,4 @@
-//! Sequences, and networks that go along them.
+//! Sequences and recurrent networks.
 
 pub(crate) mod cells;
 pub(crate) mod layers;

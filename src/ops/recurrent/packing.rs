@@ -1,4 +1,4 @@
-//! Sequences of different lengths, packed one time step after the other.
+//! Packed sequences: sequences of different lengths, stored time step by time step without padding.
 
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
@@ -10,16 +10,19 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<PackPaddedSequence>(), Entry::of::<PadPackedSequence>()];
 
 op! {
-    /// Sequences of different lengths packed: their elements at the first time step, then those of the sequences that are still
-    /// there at the second, and so on. How many there are depends on the lengths, which must be known when the function is built.
+    /// Packs sequences of different lengths: their elements at the first time step, then at the second one without the
+    /// sequences that have ended, and so on. The number of elements depends on the lengths, which must be known when
+    /// the function is built.
     ///
     /// Args:
-    ///     padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest first.
+    ///     padded_sequence: Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, the longest
+    ///         first.
     ///     lengths: Length of each, shape (batch,).
-    ///     batch_first: Whether the batch is the first axis.
+    ///     batch_first: The batch is the first axis.
     ///
     /// Returns:
-    ///     Elements, shape (sum of the lengths, ...), and how many sequences there are at each time step, shape (time,).
+    ///     Elements, shape (sum of the lengths, ...), and the number of running sequences at each time step, shape
+    ///     (time,).
     ///
     /// Raises:
     ///     ShapeError: If the inputs do not fit.
@@ -28,18 +31,19 @@ op! {
 }
 
 op! {
-    /// Sequences of different lengths, all made as long as the longest: the inverse of `pack_padded_sequence`. Their number
-    /// depends on the batch sizes, which must be known when the function is built.
+    /// Pads packed sequences to the length of the longest: the inverse of `pack_padded_sequence`. The shape depends on
+    /// the batch sizes, which must be known when the function is built.
     ///
     /// Args:
     ///     packed_sequence: Elements, shape (sum of the batch sizes, ...).
-    ///     batch_sizes: How many sequences there are at each time step, shape (time,).
-    ///     batch_first: Whether the batch is to be the first axis.
-    ///     padding_value: What stands where a sequence has ended, 0 by default.
+    ///     batch_sizes: Number of running sequences at each time step, shape (time,).
+    ///     batch_first: The batch is the first axis of the output.
+    ///     padding_value: Value of the elements after the end of a sequence, 0 by default.
     ///     total_length: Length of the axis of time; as long as `batch_sizes` if left out or negative.
     ///
     /// Returns:
-    ///     Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape (batch,).
+    ///     Sequences, shape (time, batch, ...), or (batch, time, ...) with `batch_first`, and the length of each, shape
+    ///     (batch,).
     ///
     /// Raises:
     ///     ArgumentError: If `total_length` is too short.
@@ -50,12 +54,12 @@ op! {
 }
 
 op! {
-    /// The elements of packed sequences in padded ones: the gradient of `pad_packed_sequence`.
+    /// Packs padded sequences with known batch sizes: the gradient of `pad_packed_sequence`.
     ///
     /// Args:
     ///     x: Padded sequences.
-    ///     batch_sizes: How many there are at each time step.
-    ///     batch_first: Whether the batch is the first axis.
+    ///     batch_sizes: Number of running sequences at each time step.
+    ///     batch_first: The batch is the first axis.
     ///     n: Number of elements.
     ///
     /// Returns:
@@ -64,12 +68,12 @@ op! {
 }
 
 op! {
-    /// Padded sequences with zeros where they have ended: the gradient of `pack_padded_sequence`.
+    /// Pads packed sequences with zeros: the gradient of `pack_padded_sequence`.
     ///
     /// Args:
     ///     x: Elements, packed.
-    ///     batch_sizes: How many sequences there are at each time step.
-    ///     batch_first: Whether the batch is the first axis.
+    ///     batch_sizes: Number of running sequences at each time step.
+    ///     batch_first: The batch is the first axis.
     ///     shape: Shape of the output.
     ///
     /// Returns:
@@ -77,7 +81,7 @@ op! {
     PutPacked = put_packed(x, batch_sizes: index; batch_first: bool, shape: Vec<i64>)
 }
 
-/// That numbers of sequences or of steps are none below zero and never rise.
+/// Returns an error if a number of sequences or of steps is negative or rises.
 fn check_falling(op: &str, arg: &str, values: impl Iterator<Item = f64>) -> Result<()> {
     let mut before = f64::INFINITY;
     for v in values {
@@ -90,7 +94,7 @@ fn check_falling(op: &str, arg: &str, values: impl Iterator<Item = f64>) -> Resu
     Ok(())
 }
 
-/// The values of lengths or batch sizes, of which shapes follow.
+/// The known values of lengths or batch sizes, which decide the shape of the output.
 fn known<'a>(op: &str, arg: &str, x: &InputShapes<'a>) -> Result<&'a [f64]> {
     let values = x.values.ok_or_else(|| {
         Error::Graph(format!("{op}: expected the values of `{arg}` to be known on building, got none"))
@@ -99,13 +103,13 @@ fn known<'a>(op: &str, arg: &str, x: &InputShapes<'a>) -> Result<&'a [f64]> {
     Ok(values)
 }
 
-/// Where sequences stand: those of a time step one after the other when packed.
+/// The layout of padded sequences. Packed elements are ordered by time step.
 struct PackedPlaces {
-    /// Distance from a time step to the next, in elements of sequences.
+    /// Stride between time steps, in elements of sequences.
     time: usize,
-    /// Distance from a sequence to the next.
+    /// Stride between sequences.
     batch: usize,
-    /// Numbers of an element.
+    /// Numbers in an element.
     inner: usize,
 }
 
@@ -115,7 +119,7 @@ impl PackedPlaces {
         Self { time, batch, inner: padded.size_from(2) }
     }
 
-    /// Calls `f` with the places of each packed element: of its first number among the packed ones and among the padded ones.
+    /// Calls `f` with the offsets of each element in the packed and in the padded array.
     fn each(&self, sizes: &[i64], mut f: impl FnMut(usize, usize)) {
         let mut packed = 0;
         for (t, size) in sizes.iter().enumerate() {
@@ -135,7 +139,7 @@ impl PackedPlaces {
     }
 }
 
-/// That values which decide on shapes are those of building.
+/// Returns an error if lengths or batch sizes differ from those known when the graph was built.
 fn check_sum(op: &str, sizes: &[i64], n: usize, steps: usize, batch: usize) -> Result<()> {
     check_falling(op, "batch_sizes", sizes.iter().map(|size| *size as f64))?;
     let sum: i64 = sizes.iter().sum();
@@ -145,7 +149,7 @@ fn check_sum(op: &str, sizes: &[i64], n: usize, steps: usize, batch: usize) -> R
     Err(Error::Value(format!("{op}: expected batch sizes as on building, {n} elements, got {sum}")))
 }
 
-/// How many sequences there are at each of `steps` time steps.
+/// The number of sequences that are still running at each time step.
 fn sizes_of(lengths: &[i64], sizes: &mut [i64]) {
     for (t, size) in sizes.iter_mut().enumerate() {
         *size = lengths.iter().filter(|length| **length > t as i64).count() as i64;

@@ -31,6 +31,7 @@ op! {
 }
 
 impl CumSum {
+    /// The loops along the axis.
     fn scan(&self, shape: &Shape) -> Result<Scan> {
         let axis = shape.axis("cumsum", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))
@@ -70,7 +71,7 @@ impl Compute for CumSum {
 }
 
 op! {
-    /// Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact also where elements are zero.
+    /// Running product along an axis: `y[i] = x[0] * ... * x[i]`. Its gradient is exact even if elements are zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -87,6 +88,7 @@ op! {
 }
 
 impl CumProd {
+    /// The loops along the axis.
     fn scan(&self, shape: &Shape) -> Result<Scan> {
         let axis = shape.axis("cumprod", self.axis.unwrap_or(0))?;
         Ok(Scan::new(shape, axis).exclusive(self.exclusive).reverse(self.reverse))
@@ -116,8 +118,8 @@ impl Compute for CumProd {
         Ok(())
     }
 
-    /// `gx[i] = (x[0] ... x[i - 1]) * sum over j of gy[j] * (x[i + 1] ... x[j])`: the products in the sum are a matrix
-    /// of their own, running products of rows whose first elements up to `i` are one.
+    /// `gx[i] = (x[0] ... x[i - 1]) * sum over j of gy[j] * (x[i + 1] ... x[j])`. The products in the sum form a
+    /// matrix: the running products of rows whose elements up to `i` are one.
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
         let shape = s.x(0).shape();
         let axis = [shape.axis("cumprod", self.axis.unwrap_or(0)).unwrap_or_default()];

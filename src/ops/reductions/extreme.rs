@@ -1,4 +1,4 @@
-//! The largest and the smallest element along axes, and where they are.
+//! `max` and `min` along axes, with the indices of the extremes.
 
 use crate::array::{DType, Shape};
 use crate::kernels::reduce::ReducedRows;
@@ -15,18 +15,18 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Extremes<Max>>(), Entry::of::<Extremes<Min>>()];
 
 op! {
-    /// Largest element along axes; the first of several. A NaN counts as larger than everything.
+    /// Largest element along axes; the first one if several are equal. A NaN counts as larger than everything.
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
     ///     keepdims: Keep the axes, with length one.
-    ///     with_index: Give the index as well.
-    ///     only_index: Give the index alone.
+    ///     with_index: Return the index too.
+    ///     only_index: Return only the index.
     ///
     /// Returns:
-    ///     Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
-    ///     several axes in ascending order), or both.
+    ///     Array of the shape of `x` without `axis`, the index of each element along `axis`, or both. Along several
+    ///     axes, elements are counted row by row.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
@@ -36,18 +36,18 @@ op! {
 }
 
 op! {
-    /// Smallest element along axes; the first of several. A NaN counts as smaller than everything.
+    /// Smallest element along axes; the first one if several are equal. A NaN counts as smaller than everything.
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     axis: Axis or axes to reduce, all of them by default; negative ones count from the end.
     ///     keepdims: Keep the axes, with length one.
-    ///     with_index: Give the index as well.
-    ///     only_index: Give the index alone.
+    ///     with_index: Return the index too.
+    ///     only_index: Return only the index.
     ///
     /// Returns:
-    ///     Array of the shape of `x` without `axis`, the index of each element along `axis` (counted row by row through
-    ///     several axes in ascending order), or both.
+    ///     Array of the shape of `x` without `axis`, the index of each element along `axis`, or both. Along several
+    ///     axes, elements are counted row by row.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
@@ -56,20 +56,22 @@ op! {
         only_index: bool = false)
 }
 
-/// What [`Max`] and [`Min`] differ in, and their arguments.
-trait Ends: Declared {
+/// The arguments of [`Max`] and [`Min`], and which of them it is.
+trait Extreme: Declared {
+    /// True for the minimum.
     const SMALLEST: bool;
     fn axis(&self) -> Option<&[i64]>;
     fn keepdims(&self) -> bool;
     fn with_index(&self) -> bool;
     fn only_index(&self) -> bool;
-    /// The index along the last axis of a matrix.
+    /// The operation that gives the index along the last axis of a matrix.
     fn index_of_rows() -> Self;
 }
 
-macro_rules! ends {
+/// Implements [`Extreme`] for [`Max`] and [`Min`].
+macro_rules! extremes {
     ($($ty:ident: $smallest:literal;)+) => {$(
-        impl Ends for $ty {
+        impl Extreme for $ty {
             const SMALLEST: bool = $smallest;
             fn axis(&self) -> Option<&[i64]> {
                 self.axis.as_deref()
@@ -89,9 +91,9 @@ macro_rules! ends {
         }
     )+};
 }
-ends! { Max: false; Min: true; }
+extremes! { Max: false; Min: true; }
 
-/// Either end as what the engine computes.
+/// Adapts [`Max`] and [`Min`] to [`Compute`].
 #[derive(Clone)]
 struct Extremes<C>(C);
 
@@ -105,7 +107,7 @@ impl<C: Declared> Declared for Extremes<C> {
     }
 }
 
-/// Where in an array of shape `shape` element `k` along `axes` of result `i` is.
+/// The offset in an array of shape `shape` of element `k` along `axes` of result `i`.
 pub(crate) fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -> usize {
     let strides = shape.strides();
     let mut at = 0;
@@ -117,13 +119,13 @@ pub(crate) fn place(shape: &Shape, axes: &[usize], mut i: usize, mut k: usize) -
     at
 }
 
-/// The largest elements along an axis, which stays with length one.
+/// The largest elements along an axis, which keeps length one.
 pub(crate) fn largest(x: Sym, axis: usize) -> Sym {
     let axis = Some(vec![axis as i64]);
     Sym::apply(Extremes(Max { axis, keepdims: true, with_index: false, only_index: false }), &[x])
 }
 
-impl<C: Ends> Compute for Extremes<C> {
+impl<C: Extreme> Compute for Extremes<C> {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (name, shape) = (C::SPEC.name, x.get(0));
         let y = reduced(name, shape, self.0.axis(), self.0.keepdims())?;

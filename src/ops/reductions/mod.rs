@@ -1,4 +1,4 @@
-//! Sums, largest elements and all else that takes lines of an array together.
+//! Reductions, scans, sorting and other operations on lines of an array.
 
 pub(crate) mod cumulative;
 pub(crate) mod extreme;

@@ -1,4 +1,4 @@
-//! Sums, means, products and norms along axes.
+//! Sums, means and products along axes.
 
 use smallvec::SmallVec;
 
@@ -17,14 +17,14 @@ use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Sum>(), Entry::of::<Mean>(), Entry::of::<Prod>()];
 
-/// The axes that `axis` names, ascending: the order in which elements along several axes are numbered.
+/// The axes that `axis` names, in ascending order, which is also the order of elements along several axes.
 pub(crate) fn ascending(op: &str, shape: &Shape, axis: Option<&[i64]>) -> Result<SmallVec<[usize; 4]>> {
     let mut axes = shape.axes(op, axis)?;
     axes.sort_unstable();
     Ok(axes)
 }
 
-/// The shape that is left of `shape` when `axis` is reduced.
+/// The shape of `shape` reduced along `axis`.
 pub(crate) fn reduced(op: &str, shape: &Shape, axis: Option<&[i64]>, keepdims: bool) -> Result<Shape> {
     let axes = shape.axes(op, axis)?;
     let dims = shape.iter().enumerate();
@@ -34,12 +34,12 @@ pub(crate) fn reduced(op: &str, shape: &Shape, axis: Option<&[i64]>, keepdims: b
     })
 }
 
-/// All axes in order, but those of `axes` last.
+/// All axes in order, with `axes` moved to the end.
 fn axes_last(ndim: usize, axes: &[usize]) -> Vec<usize> {
     (0..ndim).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
 }
 
-/// `x` as a matrix, the elements along `axes` being its rows.
+/// `x` as a matrix with the elements along `axes` as rows.
 pub(crate) fn to_rows(x: Sym, axes: &[usize]) -> Sym {
     let shape = x.shape();
     let n: usize = axes.iter().map(|a| shape[*a]).product();
@@ -47,7 +47,7 @@ pub(crate) fn to_rows(x: Sym, axes: &[usize]) -> Sym {
     x.transpose(&axes_last(shape.ndim(), axes)).reshape(&[kept, n])
 }
 
-/// The array of shape `shape` that [`to_rows`] makes `rows` of.
+/// Undoes [`to_rows`]: restores an array of shape `shape`.
 pub(crate) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
     let order = axes_last(shape.ndim(), axes);
     let dims: Vec<usize> = order.iter().map(|a| shape[*a]).collect();
@@ -56,7 +56,7 @@ pub(crate) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
     rows.reshape(&dims).transpose(&back)
 }
 
-/// Writes or adds `map(g)` for the result that each element took part in, `g` being its gradient.
+/// Writes or adds `map(g)` for each element, with the gradient `g` of the result that it contributes to.
 pub(crate) fn spread<T: Float>(
     gx: Grad<'_, T>,
     gy: &[T],
@@ -72,8 +72,8 @@ pub(crate) fn spread<T: Float>(
     }
 }
 
-/// Writes or adds `f` of each element of arrays like the gradient and of what arrays of results have for that in which it took
-/// part. It must be `#[inline(always)]`.
+/// Writes or adds `f` for each element. `f` gets the element of `N` arrays like the gradient, and the element of `M`
+/// arrays of results that it contributes to. It must be `#[inline(always)]`.
 #[inline(always)]
 pub(crate) fn spread_each<T: Float, const N: usize, const M: usize>(
     Grad { data, accumulate }: Grad<'_, T>,
@@ -85,7 +85,7 @@ pub(crate) fn spread_each<T: Float, const N: usize, const M: usize>(
     Pairing::new(shape, kept).put_met(x, y, data, accumulate, f);
 }
 
-/// The gradient of a result for each element that took part in it.
+/// The gradient of the result, broadcast to the elements that contribute to it.
 pub(crate) fn spread_symbol(op: &str, s: &Symbols, axis: Option<&[i64]>) -> Sym {
     let shape = s.x(0).shape();
     let kept = reduced(op, &shape, axis, true).unwrap_or_default();
@@ -138,7 +138,7 @@ impl Compute for Sum {
 }
 
 op! {
-    /// Mean along axes; of no elements it is not a number.
+    /// Mean along axes. The mean of no elements is NaN.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -154,7 +154,7 @@ op! {
 }
 
 impl Mean {
-    /// Number of elements of which one mean is made.
+    /// Number of elements in one mean.
     fn count(&self, shape: &Shape) -> Result<f64> {
         Ok(shape.axes("mean", self.axis.as_deref())?.iter().map(|a| shape[*a]).product::<usize>() as f64)
     }
@@ -194,7 +194,7 @@ impl Compute for Mean {
 }
 
 op! {
-    /// Product along axes. Its gradient is exact also where elements are zero.
+    /// Product along axes. Its gradient is exact even if elements are zero.
     ///
     /// Args:
     ///     x: Input of any shape.
@@ -209,7 +209,7 @@ op! {
     Prod = prod(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 
-/// The product of what is not zero, and how many elements are.
+/// Counts zeros and multiplies the other elements.
 struct ZerosApart;
 
 impl<T: Float> Fold<T> for ZerosApart {
@@ -242,9 +242,10 @@ impl Compute for Prod {
         let axes = ascending("prod", shape, self.axis.as_deref())?;
         let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        // What an element that is not zero is divided from, and what one that is gets, as the only zero of its product.
+        // For each row: the product to divide by each nonzero element, and the product of the others if one element is
+        // zero.
         let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
-        // Rows whose product leaves the range of the type: that of the other elements may be within it.
+        // Rows whose product overflows or underflows. The product of the other elements may still be in range.
         let mut lost = List::<usize>::with_capacity(0);
         let least = T::of(if is_double::<T>() { 1e-300 } else { 1e-37 });
         let fits = |v: T| v.abs() >= least && v.abs() < T::INFINITY;

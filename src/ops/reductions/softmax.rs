@@ -1,4 +1,4 @@
-//! Normalised exponentials.
+//! `softmax` and `log_softmax`.
 
 use crate::Result;
 use crate::array::Shape;
@@ -10,24 +10,24 @@ use crate::ops::{
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Normalised<Softmax>>(), Entry::of::<Normalised<LogSoftmax>>()];
 
-/// The axis that is meant, the last one by default, and the lines along it.
+/// The axis, by default the last one, and the lines along it.
 pub(crate) fn along(op: &str, x: &Shape, axis: Option<i64>) -> Result<(usize, SoftmaxLines)> {
     let axis = x.axis(op, axis.unwrap_or(-1))?;
     Ok((axis, SoftmaxLines { outer: x.size_to(axis), n: x[axis], inner: x.size_from(axis + 1) }))
 }
 
-/// An operation that normalises lines, and of whose gradient each element needs one sum along its line.
+/// An operation that normalizes lines. The gradient of an element needs one sum along its line.
 pub(crate) trait Normalising: Declared {
-    /// The axis of the lines, the last one if it was left open.
+    /// The argument `axis`. None for the last axis.
     fn axis(&self) -> Option<i64>;
 
-    /// Writes the normalised elements of `x` to `y`.
+    /// Writes the normalized elements of `x` to `y`.
     fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]);
 
-    /// What is summed up along a line. It must be `#[inline(always)]`.
+    /// The summand of the sum along a line. It must be `#[inline(always)]`.
     fn summand<N: Number>(y: N, gy: N) -> N;
 
-    /// The gradient of an element, given that sum. It must be `#[inline(always)]`.
+    /// The gradient of an element, given the sum. It must be `#[inline(always)]`.
     fn df<N: Number>(y: N, gy: N, sum: N) -> N;
 }
 
@@ -101,7 +101,7 @@ impl Normalising for LogSoftmax {
     }
 }
 
-/// A [`Normalising`] as what the engine computes.
+/// Adapts a [`Normalising`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Normalised<C>(pub(crate) C);
 

@@ -1,4 +1,4 @@
-//! Elements by size: sort, searchsorted.
+//! Sorting: sort, searchsorted.
 
 use crate::array::{DType, Shape};
 use crate::kernels::scratch::SavedMemory;
@@ -14,15 +14,15 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<Sort>(), Entry::of::<SearchSorted
 op! {
     /// The elements along an axis in ascending order. Equal ones keep their order; a NaN counts as the largest.
     ///
-    /// A gradient goes back to the place that its element had. Under NNabla's names it has NNabla's numbers instead, which
-    /// are permuted the other way (`docs/differences.md`).
+    /// The gradient goes to the original position of each element. Under NNabla's names it is permuted the other way,
+    /// as in NNabla (`docs/differences.md`).
     ///
     /// Args:
     ///     x: Input of any shape.
     ///     axis: The axis; a negative one counts from the end.
     ///     reverse: Sort in descending order.
-    ///     with_index: Give as well where each element was.
-    ///     only_index: Give only where each element was.
+    ///     with_index: Return the original index of each element too.
+    ///     only_index: Return only the original index of each element.
     ///
     /// Returns:
     ///     Array of the shape of `x`, the index along `axis` that each of its elements had, or both.
@@ -88,7 +88,7 @@ impl Compute for Sort {
         }
         let mut index = Sym::apply(Self { only_index: true, ..*self }, &[s.x(0)]);
         if is_nnabla {
-            // The inverse permutation: NNabla reads at the places that the gradient belongs to.
+            // The inverse permutation. NNabla gathers with the permutation itself.
             index = Sym::apply(Self { only_index: true, reverse: false, ..*self }, &[index]);
         }
         let zeros = Sym::Const(0.0).broadcast(&s.x(0).shape());
@@ -109,12 +109,12 @@ impl Compute for Sort {
 }
 
 op! {
-    /// Where numbers would have to be put into an ascending sequence to keep it in order. Its gradient is zero.
+    /// Positions at which numbers can be inserted into ascending sequences to keep them sorted. The gradient is zero.
     ///
     /// Args:
     ///     sorted_sequence: Sequences along the last axis, each in ascending order.
     ///     values: Numbers to look for in them, with the same leading axes.
-    ///     right: Behind elements that are equal, rather than in front of them.
+    ///     right: Insert after equal elements; if off, before them.
     ///
     /// Returns:
     ///     Positions, of the shape of `values`.

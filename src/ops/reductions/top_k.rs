@@ -1,4 +1,4 @@
-//! The largest elements of each sample: as data, and of gradients.
+//! The k largest elements of each sample: `top_k_data` selects data, `top_k_grad` selects gradients.
 
 use crate::array::{DType, Shape};
 use crate::kernels::order::Choice;
@@ -15,20 +15,20 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<TopKData>(), Entry::of::<TopKGrad
 op! {
     /// The `k` largest elements of each sample.
     ///
-    /// With `reduce` its gradient goes to the elements that were chosen; without, it passes straight through to all.
+    /// With `reduce`, the gradient goes to the selected elements. Without, it passes straight through to all.
     ///
     /// Args:
     ///     x: Input of any shape; the axes from `base_axis` on make one sample.
-    ///     k: How many elements, from 1 to the size of a sample.
+    ///     k: Number of elements, from 1 to the size of a sample.
     ///     abs: Compare by absolute value.
-    ///     reduce: Give the elements in descending order; else at their places, with zeros elsewhere.
+    ///     reduce: Return the elements in descending order; if off, return them in place, with zeros elsewhere.
     ///     base_axis: First axis of a sample; a negative one counts from the end.
-    ///     largest: The largest elements, else the smallest, in ascending order.
-    ///     with_index: Give as well where in its sample each element was, in that order.
+    ///     largest: Select the largest elements; if off, the smallest, in ascending order.
+    ///     with_index: Return the index of each element in its sample too, in the same order.
     ///
     /// Returns:
-    ///     Array of the shape of `x` up to `base_axis`, and an axis of length `k`; if not `reduce`, of the shape of `x`.
-    ///     With `with_index` also an array of the former shape, of whole numbers.
+    ///     Array of shape `(*x.shape[:base_axis], k)`, or of the shape of `x` without `reduce`. With `with_index`, also
+    ///     whole numbers of the former shape.
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
@@ -38,11 +38,11 @@ op! {
 }
 
 op! {
-    /// The array as it is, whose gradient is cut down to the `k` largest elements of each sample: the others become zero.
+    /// Identity that keeps only the `k` largest elements of the gradient of each sample. The others become zero.
     ///
     /// Args:
     ///     x: Input of any shape; the axes from `base_axis` on make one sample.
-    ///     k: How many elements of the gradient pass, from 1 to the size of a sample.
+    ///     k: Number of elements of the gradient to keep, from 1 to the size of a sample.
     ///     abs: Compare by absolute value.
     ///     base_axis: First axis of a sample; a negative one counts from the end.
     ///
@@ -55,7 +55,7 @@ op! {
     TopKGrad = top_k_grad(x; k: i64, abs: bool = false, base_axis: i64 = 1)
 }
 
-/// Number of elements of a sample, if `k` of them can be chosen.
+/// The first axis of a sample, and its number of elements. An error if `k` is out of range.
 fn sample(op: &str, x: &Shape, base_axis: i64, k: i64) -> Result<(usize, usize)> {
     let base = x.axis(op, base_axis)?;
     let n = x.size_from(base);
@@ -65,18 +65,18 @@ fn sample(op: &str, x: &Shape, base_axis: i64, k: i64) -> Result<(usize, usize)>
     Ok((base, n))
 }
 
-/// Where the chosen elements are, as whole numbers.
+/// The indices of the selected elements.
 #[derive(Clone)]
 struct TopKIndex(TopKData);
 
-/// The chosen elements at their places, zeros elsewhere.
+/// The selected elements in place, zeros elsewhere.
 #[derive(Clone)]
 struct TopKOnly {
     choice: Choice,
     n: usize,
 }
 only_in_gradients! {
-    TopKIndex = "top_k_index", " Where the largest elements are.";
+    TopKIndex = "top_k_index", " The indices of the largest elements.";
     TopKOnly = "top_k_only", " The largest elements, with zeros elsewhere.";
 }
 
@@ -85,7 +85,7 @@ impl TopKData {
         Choice { k: self.k as usize, abs: self.abs, largest: self.largest }
     }
 
-    /// Shape of the chosen elements.
+    /// Shape of the selected elements.
     fn chosen(&self, x: &Shape) -> Result<Shape> {
         let (base, _) = sample("top_k_data", x, self.base_axis, self.k)?;
         Ok(x[..base].iter().copied().chain([self.k as usize]).collect())
@@ -198,7 +198,7 @@ impl Compute for TopKIndex {
 }
 
 impl TopKOnly {
-    /// Calls `put` with the place of each chosen element.
+    /// Calls `put` with the position of each selected element.
     fn each<T: Float>(&self, x: &[T], mut put: impl FnMut(usize)) {
         let k = self.choice.k;
         let mut places = List::repeat(0, x.len() / self.n.max(1) * k);
@@ -229,17 +229,17 @@ impl Compute for TopKOnly {
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        // What was not chosen is zero, and so is what it gives back.
+        // Elements that are not selected have a zero output and a zero gradient.
         let chosen = Sym::apply(TopKMask(self.clone()), &[s.x(0)]);
         vec![Some(Sym::select(chosen, s.gy(0), Sym::Const(0.0)))]
     }
 }
 
-/// Ones where elements are chosen, zeros elsewhere.
+/// Ones at the selected elements, zeros elsewhere.
 #[derive(Clone)]
 struct TopKMask(TopKOnly);
 only_in_gradients! {
-    TopKMask = "top_k_mask", " Where the largest elements are, as ones.";
+    TopKMask = "top_k_mask", " Ones at the largest elements.";
 }
 
 impl Compute for TopKMask {
@@ -298,6 +298,7 @@ impl Compute for TopKGrad {
 }
 
 impl TopKGrad {
+    /// The operation that keeps the selected elements of samples of `n` elements.
     fn only(&self, n: usize) -> TopKOnly {
         TopKOnly { choice: Choice { k: self.k as usize, abs: self.abs, largest: true }, n }
     }

@@ -1,4 +1,4 @@
-//! The sum and the mean of a whole array, under NNabla's older names.
+//! `reduce_sum` and `reduce_mean`: sum and mean of a whole array, under NNabla's older names.
 
 use crate::Result;
 use crate::kernels::Float;
@@ -30,6 +30,7 @@ op! {
     ReduceMean = reduce_mean(x)
 }
 
+/// Implements an operation as another one over all axes.
 macro_rules! as_over_all_axes {
     ($($ty:ty = $of:ident;)+) => {$(
         impl Compute for $ty {

@@ -9,11 +9,12 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<FFT>(), Entry::of::<IFFT>()];
 
 op! {
-    /// Discrete Fourier transform of complex numbers along the last axes: `y[k] = sum(x[t] exp(-2 pi i (k1 t1 / n1 + ...)))`.
+    /// Discrete Fourier transform of complex numbers along the last axes:
+    /// `y[k] = sum(x[t] exp(-2 pi i (k1 t1 / n1 + ...)))`.
     ///
     /// Args:
-    ///     x: Signals, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary parts
-    ///         along the last one.
+    ///     x: Signals, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and
+    ///         imaginary parts along the last one.
     ///     signal_ndim: Number of axes of a signal, one at least.
     ///     normalized: Divide by the root of the number of elements of a signal.
     ///
@@ -25,7 +26,7 @@ op! {
     ///     ShapeError: If `x` has too few axes, or the last one is not of length 2.
     ///
     /// Source:
-    ///     Cooley and Tukey, 1965, as `rustfft` has it.
+    ///     Cooley and Tukey, 1965, implemented by `rustfft`.
     FFT = fft(x; signal_ndim: i64, normalized: bool = false)
 }
 
@@ -34,10 +35,10 @@ op! {
     /// `y[t] = sum(x[k] exp(2 pi i (k1 t1 / n1 + ...))) / (n1 ...)`.
     ///
     /// Args:
-    ///     x: Frequencies, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and imaginary
-    ///         parts along the last one.
+    ///     x: Frequencies, shape (batch..., n1, ..., 2), with `signal_ndim` axes of lengths `n1`, ..., and real and
+    ///         imaginary parts along the last one.
     ///     signal_ndim: Number of axes of a signal, one at least.
-    ///     normalized: Divide by the root of the number of elements of a signal, in place of that number.
+    ///     normalized: Divide by the root of the number of elements of a signal, instead of by that number.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -47,7 +48,7 @@ op! {
     ///     ShapeError: If `x` has too few axes, or the last one is not of length 2.
     ///
     /// Source:
-    ///     Cooley and Tukey, 1965, as `rustfft` has it.
+    ///     Cooley and Tukey, 1965, implemented by `rustfft`.
     IFFT = ifft(x; signal_ndim: i64, normalized: bool = false)
 }
 
@@ -65,7 +66,7 @@ fn signal(op: &str, x: &Shape, signal_ndim: i64) -> Result<usize> {
     }
 }
 
-/// Transforms `y` in place, and multiplies by a factor.
+/// Transforms `y` in place and multiplies it by a factor.
 fn transform<T: Float>(y: &mut [T], shape: &Shape, signal_ndim: i64, inverse: bool, factor: f64) {
     let last = shape.ndim() - 1;
     for axis in last - signal_ndim as usize..last {
@@ -80,10 +81,11 @@ fn transform<T: Float>(y: &mut [T], shape: &Shape, signal_ndim: i64, inverse: bo
     }
 }
 
+/// Implements a transform whose gradient is the transform `$other` times a power of the size.
 macro_rules! transforms {
     ($ty:ident, $name:literal, $other:ident, $inverse:literal, $power:literal) => {
         impl $ty {
-            /// What the sums are multiplied by, which have `n` terms.
+            /// The normalization factor for signals of `n` elements.
             fn factor(&self, n: usize) -> f64 {
                 (n.max(1) as f64).powf(if self.normalized { -0.5 } else { $power })
             }

@@ -1,5 +1,5 @@
-//! Signals cut into windowed frames and their frequencies, and put together of them again: two linear maps and what is adjoint to
-//! them. Knows slices; knows no graphs.
+//! Framing, windowing and Fourier transform of signals, and the reverse: two linear maps and their adjoints. Knows
+//! slices; knows no graphs.
 
 use crate::kernels::scratch::{self, List, Zeros};
 use crate::kernels::simd::vectorised;
@@ -7,24 +7,25 @@ use crate::kernels::threads;
 use crate::kernels::{Float, spectrum};
 use crate::{Error, Result};
 
-/// Less than this is no sum of windows to divide by.
+/// A sum of windows below this is too small to divide by.
 const LEAST: f64 = 1e-11;
-/// Samples of a frame at most.
+/// The most samples of a frame.
 const LONGEST: i64 = 1 << 24;
-/// Pairs of frames that are transformed at a time.
+/// Pairs of frames that are transformed together.
 const PAIRS: usize = 8;
 
-/// How a signal is cut: checked arguments of a short-time Fourier transform.
+/// The checked arguments of a short-time Fourier transform.
 pub(super) struct Frames {
-    /// The window, as long as a transform.
+    /// The window, padded to the length of a transform.
     window: List<f64>,
-    /// Samples from a frame to the next.
+    /// Samples from one frame to the next.
     stride: usize,
-    /// Samples that the signal is made longer by at either end.
+    /// Padding at either end of a signal, in samples.
     pub(super) pad: usize,
-    /// What it is made longer by is its mirror image, else zeros.
+    /// True to pad with the mirrored signal, false to pad with zeros.
     reflect: bool,
-    /// This is the inverse transform or its adjoint: frequencies are weighted, and sums divided by those of the windows.
+    /// True for the inverse transform and its adjoint: frequencies are weighted, and sums are divided by the sums of
+    /// windows.
     inverse: bool,
 }
 
@@ -100,7 +101,7 @@ impl Frames {
         self.n() / 2 + 1
     }
 
-    /// Frames of a signal of so many samples, if it is long enough.
+    /// Frames of a signal of `samples` samples, if it is long enough.
     pub(super) fn frames(&self, samples: usize) -> Option<usize> {
         if self.reflect && self.pad > 0 && samples <= self.pad {
             return None;
@@ -108,12 +109,12 @@ impl Frames {
         Some((samples + 2 * self.pad).checked_sub(self.n())? / self.stride + 1)
     }
 
-    /// Samples of the signal that so many frames make.
+    /// Samples of the signal that `frames` frames make.
     pub(super) fn samples(&self, frames: usize) -> Option<usize> {
         ((frames.checked_sub(1)?) * self.stride + self.n()).checked_sub(2 * self.pad)
     }
 
-    /// What frequency `k` counts for.
+    /// The weight of frequency `k`.
     fn weight(&self, k: usize) -> f64 {
         match self.inverse {
             false => 1.0,
@@ -122,7 +123,7 @@ impl Frames {
         }
     }
 
-    /// One over the sum of squared windows at each sample of a padded signal; ones where nothing is divided.
+    /// One over the sum of squared windows at each sample of a padded signal. Ones for the forward transform.
     pub(super) fn scales(&self, op: &str, samples: usize, frames: usize) -> Result<Zeros<f64>> {
         let mut sums = Zeros::new(samples + 2 * self.pad);
         if !self.inverse {
@@ -144,7 +145,7 @@ impl Frames {
         Ok(sums)
     }
 
-    /// Which sample of a signal stands at place `s` of the padded one.
+    /// The sample of a signal at position `s` of the padded signal. None for a zero.
     fn source(&self, s: usize, samples: usize) -> Option<usize> {
         match s.checked_sub(self.pad) {
             Some(i) if i < samples => Some(i),
@@ -154,7 +155,7 @@ impl Frames {
         }
     }
 
-    /// The frequencies of the frames of `count` signals: `re` and `im` have for each `bins` x `frames` numbers.
+    /// The frequencies of the frames of `count` signals. `re` and `im` have `bins` x `frames` numbers for each signal.
     pub(super) fn analyse<T: Float>(
         &self,
         x: &[T],
@@ -171,7 +172,7 @@ impl Frames {
         threads::columns_mut([re, im], [bins, frames], 2 * PAIRS, 1, |signal, some, [mut re, mut im]| {
             scratch::with(2 * n * PAIRS, |room: &mut [T]| {
                 let x = &x[signal * samples..(signal + 1) * samples];
-                // Two frames are the real and the imaginary part of one line.
+                // One complex transform computes two frames, as its real and imaginary parts.
                 let room = &mut room[..2 * n * some.len().div_ceil(2)];
                 for (line, f) in room.chunks_exact_mut(2 * n).zip(some.clone().step_by(2)) {
                     let two = f + 1 < some.end;
@@ -197,8 +198,8 @@ impl Frames {
         });
     }
 
-    /// Writes frames `f` and `f + 1` of a signal to the real and imaginary parts of a line, if both are samples of the signal itself and
-    /// nothing is divided.
+    /// Fast path: writes frames `f` and `f + 1` of a signal to the real and imaginary parts of a line. Returns false if
+    /// a frame contains padding or is scaled.
     fn cut_two<T: Float>(&self, x: &[T], window: &[T], f: usize, line: &mut [T]) -> bool {
         let n = window.len();
         let start = |f: usize| (f * self.stride).checked_sub(self.pad).filter(|start| start + n <= x.len());
@@ -216,7 +217,7 @@ impl Frames {
         true
     }
 
-    /// Writes frame `f` of a signal to every second element of `line`, from element `first` on.
+    /// Writes frame `f` of a signal to every second element of `line`, starting at element `first`.
     fn cut<T: Float>(&self, x: &[T], scales: &[f64], f: usize, line: &mut [T], first: usize) {
         let start = f * self.stride;
         for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
@@ -225,7 +226,8 @@ impl Frames {
         }
     }
 
-    /// Adjoint to [`Frames::analyse`], written to or added to `x`: sums of windowed frames made of their frequencies.
+    /// The adjoint of [`Frames::analyse`]: writes or adds the sums of windowed frames, computed from their frequencies,
+    /// to `x`.
     pub(super) fn synthesise<T: Float>(
         &self,
         re: &[T],

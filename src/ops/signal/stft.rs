@@ -1,4 +1,4 @@
-//! Short-time Fourier transforms of real signals, each with the other's adjoint.
+//! Short-time Fourier transforms of real signals. The gradient of each is the adjoint of the other.
 
 use crate::array::Shape;
 use crate::kernels::{Float, scratch};
@@ -10,21 +10,22 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<STFT>(), Entry::of::<ISTFT>()];
 
 op! {
-    /// Short-time Fourier transform: frequencies of overlapping parts of signals, each part multiplied by a window.
+    /// Short-time Fourier transform: frequencies of overlapping frames of signals, each multiplied by a window.
     ///
     /// Args:
     ///     x: Signals, shape (batch, samples).
-    ///     window_size: Samples of the window, which stands in the middle of a part.
+    ///     window_size: Samples of the window, which is centred in a frame.
     ///     stride: Samples from a part to the next.
-    ///     fft_size: Samples of a part, at least those of the window.
+    ///     fft_size: Samples of a frame, at least `window_size`.
     ///     window_type: `hanning`, `hamming` or `rectangular`.
-    ///     center: Make the signals longer by half of `fft_size` at either end, so that part `i` has its middle at sample
+    ///     center: Pad the signals by half of `fft_size` at either end, so that frame `i` is centred at sample
     ///         `i * stride`.
-    ///     pad_mode: What they are made longer by: `reflect` for their mirror image, `constant` for zeros.
-    ///     as_istft_backward: Compute the gradient of `istft`, `x` being that of its output; `pad_mode` has no meaning then.
+    ///     pad_mode: The padding: `reflect` for the mirrored signal, `constant` for zeros.
+    ///     as_istft_backward: Compute the gradient of `istft` from the gradient `x` of its output. `pad_mode` is
+    ///         ignored then.
     ///
     /// Returns:
-    ///     Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, parts).
+    ///     Real parts and imaginary parts, each of shape (batch, fft_size // 2 + 1, frames).
     ///
     /// Raises:
     ///     ArgumentError: If a size is out of range or a mode has another name.
@@ -34,41 +35,41 @@ op! {
 }
 
 op! {
-    /// Inverse of the short-time Fourier transform: signals of the frequencies of their overlapping parts.
+    /// Inverse short-time Fourier transform: signals from the frequencies of their overlapping frames.
     ///
     /// Args:
-    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, frames).
     ///     y_i: Imaginary parts, of the same shape.
-    ///     window_size: Samples of the window, which stands in the middle of a part.
-    ///     stride: Samples from a part to the next, of which `fft_size` is a multiple.
-    ///     fft_size: Samples of a part, at least those of the window.
+    ///     window_size: Samples of the window, which is centred in a frame.
+    ///     stride: Samples from one frame to the next. It must divide `fft_size`.
+    ///     fft_size: Samples of a frame, at least `window_size`.
     ///     window_type: `hanning`, `hamming` or `rectangular`.
-    ///     center: Leave half of `fft_size` off at either end, by which `stft` made the signals longer.
-    ///     pad_mode: Has meaning for the gradient of `stft` alone.
-    ///     as_stft_backward: Compute the gradient of `stft`, the inputs being those of its outputs.
+    ///     center: Remove half of `fft_size` at either end, which `stft` added as padding.
+    ///     pad_mode: Used only with `as_stft_backward`.
+    ///     as_stft_backward: Compute the gradient of `stft` from the gradients of its outputs.
     ///
     /// Returns:
     ///     Signals, shape (batch, samples).
     ///
     /// Raises:
     ///     ArgumentError: If a size is out of range or a mode has another name.
-    ///     ShapeError: If the inputs are not alike, or have another number of frequencies.
-    ///     ValueError: If the windows leave samples out.
+    ///     ShapeError: If the inputs differ in shape, or have the wrong number of frequencies.
+    ///     ValueError: If some samples are in no window.
     ISTFT = istft(y_r, y_i; window_size: i64, stride: i64, fft_size: i64, window_type: String = "hanning",
         center: bool = true, pad_mode: String = "reflect", as_stft_backward: bool = false)
 }
 
 op! {
-    /// As `istft` for signals of a given length: the gradient of `stft`, whose parts may leave samples at the end out.
+    /// Like `istft` for signals of a given length: the gradient of `stft`, whose frames may not cover the last samples.
     ///
     /// Args:
-    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, parts).
+    ///     y_r: Real parts, shape (batch, fft_size // 2 + 1, frames).
     ///     y_i: Imaginary parts, of the same shape.
-    ///     back: Arguments of `stft`: window_size, stride, fft_size. So the others.
-    ///     window_type: Form of the window.
-    ///     center: Leave off the ends.
-    ///     pad_mode: What they were.
-    ///     inverse: Whether it was the gradient of `istft`.
+    ///     back: The arguments window_size, stride and fft_size of `stft`.
+    ///     window_type: As given to `stft`.
+    ///     center: As given to `stft`.
+    ///     pad_mode: As given to `stft`.
+    ///     inverse: True if `stft` computed the gradient of `istft`.
     ///     samples: Samples of a signal.
     ///
     /// Returns:
@@ -83,7 +84,7 @@ impl STFT {
         Frames::new("stft", sizes, &self.window_type, self.center, &self.pad_mode, self.as_istft_backward)
     }
 
-    /// Signals, samples and frames of an input.
+    /// Number of signals, samples and frames for an input.
     fn sizes(&self, frames: &Frames, x: &Shape) -> Result<(usize, usize, usize)> {
         let expected = || {
             let least =
@@ -147,7 +148,7 @@ impl Compute for STFT {
     }
 }
 
-/// Signals, samples and frames of frequencies.
+/// Number of signals, samples and frames for frequencies.
 fn sizes(
     op: &str,
     how: &Frames,
@@ -169,7 +170,7 @@ fn sizes(
     }
 }
 
-/// Implements what has frequencies as inputs and signals as output.
+/// Implements operations with frequencies as inputs and signals as output.
 macro_rules! synthesis {
     ($ty:ident, $name:literal, $samples:expr) => {
         impl Compute for $ty {
@@ -222,6 +223,7 @@ impl ISTFT {
         Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
     }
 
+    /// The forward transform with the same arguments, for the gradient.
     fn back(&self) -> STFT {
         STFT {
             window_size: self.window_size,
@@ -244,6 +246,7 @@ impl StftBack {
         Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
     }
 
+    /// The forward transform with the same arguments, for the gradient.
     fn back(&self) -> STFT {
         let [window_size, stride, fft_size] = self.sizes();
         STFT {

@@ -1,4 +1,4 @@
-//! Convolution with kernels that differ from place to place, each the product of a column and a row.
+//! `adaptive_separable_convolution`: a separate kernel for each position, the product of a column and a row.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -11,13 +11,13 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<AdaptiveSeparableConvolution>()];
 
 op! {
-    /// Convolution of images with a kernel for each place, which all channels share and which is the product of a column and
-    /// a row: `y[c, h, w] = sum over j, i of v[j, h, w] u[i, h, w] x[c, h + j, w + i]`.
+    /// Convolution of images with a separate kernel for each position. All channels share it, and it is the product of
+    /// a column and a row: `y[c, h, w] = sum over j, i of v[j, h, w] u[i, h, w] x[c, h + j, w + i]`.
     ///
     /// Args:
     ///     x: Images, shape (n, channels, height, width).
-    ///     vertical_kernel: Columns `v`, shape (n, rows, height, width), of which the places of the output are read.
-    ///     horizontal_kernel: Rows `u`, shape (n, columns, height, width), likewise.
+    ///     vertical_kernel: Columns `v`, shape (n, rows, height, width). Only the positions of the output are read.
+    ///     horizontal_kernel: Rows `u`, shape (n, columns, height, width). Only the positions of the output are read.
     ///
     /// Returns:
     ///     Array of shape (n, channels, height - rows + 1, width - columns + 1).
@@ -38,7 +38,7 @@ struct Sizes {
     x: [usize; 2],
     y: [usize; 2],
     kernel: [usize; 2],
-    /// Lengths of the last axes of both kernels.
+    /// Lengths of the last two axes of both kernels.
     places: [[usize; 2]; 2],
 }
 
@@ -60,18 +60,18 @@ fn sizes(x: &Shape, v: &Shape, u: &Shape) -> Result<Sizes> {
 }
 
 impl Sizes {
-    /// Where element `k` of the kernel number `which` is, for a row of places.
+    /// The offset of element `k` of a kernel (`which`: column or row) for a row of positions.
     fn kernel(&self, which: usize, image: usize, k: usize, row: usize) -> usize {
         let [height, width] = self.places[which];
         ((image * self.kernel[which] + k) * height + row) * width
     }
 
-    /// Where a row of the image is.
+    /// The offset of a row of the image.
     fn x(&self, image: usize, channel: usize, row: usize) -> usize {
         ((image * self.channels + channel) * self.x[0] + row) * self.x[1]
     }
 
-    /// Where a row of the output is.
+    /// The offset of a row of the output.
     fn y(&self, image: usize, channel: usize, row: usize) -> usize {
         ((image * self.channels + channel) * self.y[0] + row) * self.y[1]
     }

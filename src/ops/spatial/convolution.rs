@@ -1,4 +1,4 @@
-//! Convolution, and its gradient by the weight. The gradient by the input is a deconvolution.
+//! `convolution`, and its gradient by the weight. The gradient by the input is a deconvolution.
 
 use crate::array::Shape;
 use crate::kernels::Epilogue;
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Convolution>()];
 
 op! {
-    /// Convolution over one or more spatial axes (cross-correlation, as is the custom):
+    /// Convolution over one or more spatial axes (cross-correlation, as usual in deep learning):
     /// `y[k, o] = b[k] + sum over c, t of w[k, c, t] x[c, o * stride + t * dilation - pad]`.
     ///
     /// Args:
@@ -29,8 +29,8 @@ op! {
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Zeros added at both ends of each spatial axis, none by default.
     ///     stride: Step of the kernel along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
+    ///     group: Number of groups of channels and maps; each map reads only the channels of its group.
     ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
     ///
     /// Returns:
@@ -39,7 +39,7 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     Convolution = convolution(x, weight, bias: optional;
         base_axis: i64 = 1,
@@ -53,12 +53,12 @@ op! {
 
 laid_out!(Convolution);
 
-/// Elements of an output between two of the same channel: what [`add_sums`] wants to know.
+/// Number of consecutive output elements of one channel, for [`add_sums`].
 pub(crate) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
     if channel_last { 1 } else { spatial.iter().product() }
 }
 
-/// A weight whose values are called `name`, with where the function keeps what is made of it if that pays.
+/// A weight with the fingerprint `name`. If caching pays, it has a cache for its packed form.
 pub(crate) fn weight<'a, T: Float>(
     g: &Geometry,
     w: &'a [T],
@@ -68,7 +68,8 @@ pub(crate) fn weight<'a, T: Float>(
     if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
 }
 
-/// The gradient of a bias: `gy` summed over all but its channels, of which `spatial` axes follow unless they are last.
+/// The gradient of a bias: `gy` summed over all axes but the channels. The `spatial` axes follow the channels, unless
+/// channels are last.
 pub(crate) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym {
     let n = gy.shape().ndim();
     let channels = if channel_last { n - 1 } else { n - 1 - spatial };
@@ -77,7 +78,7 @@ pub(crate) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym 
 }
 
 impl SpatialLayout<'_> {
-    /// The gradient by the input of a convolution with geometry `g`, from that of its output.
+    /// The gradient by the input of a convolution with geometry `g`.
     pub(crate) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
         Sym::apply(Deconvolution::laid_out(self, Some(Self::output_padding(g))), &[gy, w])
     }
@@ -156,7 +157,7 @@ impl Compute for Convolution {
 }
 
 op! {
-    /// The gradient of a convolution by its weight: the sum over inputs and outputs that meet at each element of it.
+    /// The gradient of a convolution by its weight.
     ///
     /// Args:
     ///     gy: Gradient of the output of the convolution.
@@ -173,7 +174,7 @@ op! {
     ///     Array of shape `shape`.
     ///
     /// Raises:
-    ///     ShapeError: If `gy` has not the shape of the output.
+    ///     ShapeError: If `gy` does not have the shape of the output.
     ConvolutionFilterGrad = convolution_filter_grad(gy, x;
         shape: Vec<i64>,
         base_axis: i64 = 1,

@@ -1,4 +1,4 @@
-//! Deconvolution: convolution the other way round, from its output to its input.
+//! `deconvolution`: transposed convolution.
 
 use crate::Result;
 use crate::array::Shape;
@@ -26,12 +26,12 @@ op! {
     ///     bias: Bias `b`, shape (maps,); none by default.
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Elements cut off at both ends of each spatial axis of the output, none by default.
-    ///     stride: Step in the output for one in the input along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     stride: Step in the output for each step in the input along each spatial axis, 1 by default.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
+    ///     group: Number of groups of channels and maps; each map reads only the channels of its group.
     ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
-    ///     output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`: which of
-    ///         the inputs of a convolution with this output is meant.
+    ///     output_padding: Elements added at the end of each spatial axis of the output, fewer than `stride`. Selects
+    ///         one of the input sizes for which a convolution has the size of `x`.
     ///
     /// Returns:
     ///     Array of shape (batch..., maps, out...), or (batch..., out..., maps), where
@@ -39,7 +39,7 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
     Deconvolution = deconvolution(x, weight, bias: optional;
         base_axis: i64 = 1,

@@ -1,4 +1,4 @@
-//! Convolution whose kernels reach for places that are given.
+//! `deformable_convolution`: convolution whose kernels read at given offsets.
 
 use std::ops::Range;
 
@@ -22,38 +22,38 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<DeformableConvolution>()];
 
 op! {
-    /// Convolution of images whose kernels reach for places that are given:
-    /// `y[k, o] = b[k] + sum over c, t of w[k, c, t] m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is
-    /// looked up between its elements, and is zero outside.
+    /// Convolution of images whose kernel elements read at given offsets: `y[k, o] = b[k] + sum over c, t of w[k, c, t]
+    /// m[t, o] x[c, o * stride + t * dilation - pad + offset[t, o]]`, where `x` is interpolated between its elements,
+    /// and zero outside.
     ///
     /// Args:
     ///     x: Images, shape (batch..., channels, height, width).
     ///     weight: Weight `w`, shape (maps, channels / group, kernel height, kernel width).
-    ///     offset: How far each element of a kernel is moved, along the height and along the width, shape (batch...,
-    ///         deformable_group * 2 * kernel size, out...); or with the height and width of `x`, of which every `stride`-th
-    ///         place is read.
-    ///     mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...), or likewise; ones if left out.
+    ///     offset: Offset of each kernel element along height and width, shape (batch..., deformable_group * 2 * kernel
+    ///         size, out...). It may have the height and width of `x` instead; then every `stride`-th position is read.
+    ///     mask: Factors `m`, shape (batch..., deformable_group * kernel size, out...) or with the height and width of
+    ///         `x`; ones by default.
     ///     bias: Bias `b`, shape (maps,); none by default.
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Zeros added at both ends of each spatial axis, none by default.
     ///     stride: Step of the kernel along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
-    ///     deformable_group: Number of groups of channels, each with offsets and factors of its own.
-    ///     channel_last: False; channels are before the spatial axes.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
+    ///     group: Number of groups of channels and maps; each map reads only the channels of its group.
+    ///     deformable_group: Number of groups of channels with separate offsets and factors.
+    ///     channel_last: Must be False: channels are before the spatial axes.
     ///
     /// Returns:
-    ///     Array of shape (batch..., maps, out...), `out` being that of `convolution`.
+    ///     Array of shape (batch..., maps, out...), with `out` as in `convolution`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument is out of range, or `channel_last` is True.
     ///     ShapeError: If the shapes do not fit together, or there are not two spatial axes.
-    ///     NotImplementedError: If a gradient by `offset` is differentiated again.
+    ///     NotImplementedError: If the gradient by `offset` is differentiated again.
     ///
     /// Source:
-    ///     Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2, 2018,
-    ///     arXiv:1811.11168.
+    ///     Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2,
+    ///     2018, arXiv:1811.11168.
     DeformableConvolution = deformable_convolution(x, weight, offset, mask: optional, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -65,19 +65,20 @@ op! {
     )
 }
 
-/// What one image is made of: elements read for each place and element of the kernel, and places.
+/// Sizes: elements that are read for each position and kernel element, and positions.
 #[derive(Clone)]
 struct Parts {
     g: Geometry,
-    /// Groups of channels with offsets of their own.
+    /// Groups of channels with separate offsets.
     groups: usize,
     /// Elements of a kernel.
     kernel: usize,
-    /// Places of the output.
+    /// Positions of the output.
     places: usize,
-    /// Elements of a plane of the input.
+    /// Elements of an input plane.
     plane: usize,
-    /// Steps along the height and the width at which offsets and factors are read, if they have those of the input.
+    /// Strides along height and width for reading offsets and masks that have the size of the input. None if they have
+    /// the size of the output.
     steps: Option<[usize; 2]>,
 }
 
@@ -121,7 +122,7 @@ impl DeformableConvolution {
 }
 
 impl Parts {
-    /// The place in an array of offsets or factors that row `row` of it has for place `p` of the output.
+    /// The index in an array of offsets or masks of row `row` at output position `p`.
     fn given(&self, row: usize, p: usize) -> usize {
         match self.steps {
             None => row * self.places + p,
@@ -132,7 +133,7 @@ impl Parts {
         }
     }
 
-    /// Offsets or factors for the places of the output alone; `read` holds them if there are more.
+    /// Offsets or masks at output positions only. `read` stores them if a copy is needed.
     fn at_places<'a, T: Float>(&self, given: &'a [T], read: &'a mut Option<Zeros<T>>) -> &'a [T] {
         if self.steps.is_none() {
             return given;
@@ -145,7 +146,7 @@ impl Parts {
         read
     }
 
-    /// How the channels of a group are looked up.
+    /// The sampling of the channels of a group.
     fn sampling(&self) -> Sampling {
         Sampling {
             images: 1,
@@ -156,8 +157,8 @@ impl Parts {
         }
     }
 
-    /// Finds points for group number `group` of all images: point `i` is where element `i / places` of the kernel reaches for at
-    /// place `i % places`. With `slopes`, those along the last axis and the one before are found too.
+    /// Finds the sample points of one group for all images: point `i` is for kernel element `i / places` at position
+    /// `i % places`. With `slopes`, also finds the derivatives along the last two axes.
     fn find<T: Float>(
         &self,
         offset: &[T],
@@ -180,7 +181,7 @@ impl Parts {
         lookup.find(range.map(|i| [place(i, 1), place(i, 0)]), ([1.0; 2], slopes), to);
     }
 
-    /// As [`Parts::find`], with weights multiplied by the mask.
+    /// Like [`Parts::find`], with weights multiplied by the mask.
     fn masked<T: Float>(
         &self,
         offset: &[T],
@@ -199,7 +200,7 @@ impl Parts {
         (self.g.channels * self.plane, self.g.channels / self.groups * self.plane)
     }
 
-    /// What is read of image `n`: for each channel and element of the kernel a row of all places.
+    /// Samples image `n` (im2col): a row of all positions for each channel and kernel element.
     fn columns<T: Float>(&self, x: &[T], offset: &[T], mask: Option<&[T]>, n: usize, columns: &mut [T]) {
         let ((image, group), part) = (self.image(), columns.len() / self.groups);
         for d in 0..self.groups {
@@ -212,7 +213,7 @@ impl Parts {
         }
     }
 
-    /// Rows and columns of the product that a group of maps is: maps, elements of the kernel, places.
+    /// The sizes of a group's matrix product: maps, kernel elements, positions.
     fn product(&self) -> [usize; 3] {
         let g = &self.g;
         [g.maps / g.group, g.channels / g.group * self.kernel, self.places]

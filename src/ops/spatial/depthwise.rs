@@ -1,4 +1,4 @@
-//! Convolution of each channel with kernels of its own.
+//! `depthwise_convolution`: convolution of each channel with its own kernels.
 
 use crate::array::Shape;
 use crate::kernels::Epilogue;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<DepthwiseConvolution>()];
 
 op! {
-    /// Convolution of each channel with kernels of its own:
+    /// Depthwise convolution: each channel has its own kernels.
     /// `y[k, o] = b[k] + sum over t of w[k, t] x[k // multiplier, o * stride + t * dilation - pad]`.
     ///
     /// Args:
@@ -26,15 +26,15 @@ op! {
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Zeros added at both ends of each spatial axis, none by default.
     ///     stride: Step of the kernel along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
     ///     multiplier: Number of outputs of each channel.
     ///
     /// Returns:
-    ///     Array of shape (batch..., channels * multiplier, out...), `out` being that of `convolution`.
+    ///     Array of shape (batch..., channels * multiplier, out...), with `out` as in `convolution`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     DepthwiseConvolution = depthwise_convolution(x, weight, bias: optional;
         base_axis: i64 = 1,
@@ -45,7 +45,7 @@ op! {
     )
 }
 
-/// The weight as that of a convolution with a group for each channel: (maps, 1, kernel...).
+/// The weight for a convolution with one group for each channel: (maps, 1, kernel...).
 fn grouped(w: &Shape) -> Shape {
     w[..1].iter().copied().chain([1]).chain(w[1..].iter().copied()).collect()
 }

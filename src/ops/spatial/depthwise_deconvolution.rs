@@ -1,4 +1,4 @@
-//! Deconvolution of channels with kernels of their own, some of which are summed up.
+//! `depthwise_deconvolution`: deconvolution of each channel with its own kernel, with sums over groups of channels.
 
 use crate::array::Shape;
 use crate::kernels::channels::add_sums;
@@ -15,8 +15,9 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<DepthwiseDeconvolution>()];
 
 op! {
-    /// Deconvolution of each channel with a kernel of its own, the outputs of `divisor` channels being summed:
-    /// `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and `b[k]`.
+    /// Depthwise deconvolution: each channel has its own kernel, and the outputs of `divisor` channels are summed.
+    /// `y[k, o * stride + t * dilation - pad]` gets `w[c, t] x[c, o]` from each `c` with `c // divisor = k`, and
+    /// `b[k]`.
     ///
     /// Args:
     ///     x: Input, shape (batch..., channels, spatial...).
@@ -24,16 +25,16 @@ op! {
     ///     bias: Bias `b`, shape (channels / divisor,); none by default.
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Elements cut off at both ends of each spatial axis of the output, none by default.
-    ///     stride: Step in the output for one in the input along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
+    ///     stride: Step in the output for each step in the input along each spatial axis, 1 by default.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
     ///     divisor: Number of channels of each output.
     ///
     /// Returns:
-    ///     Array of shape (batch..., channels / divisor, out...), `out` being that of `deconvolution`.
+    ///     Array of shape (batch..., channels / divisor, out...), with `out` as in `deconvolution`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
     DepthwiseDeconvolution = depthwise_deconvolution(x, weight, bias: optional;
         base_axis: i64 = 1,
@@ -44,7 +45,7 @@ op! {
     )
 }
 
-/// The weight as that of a deconvolution in groups: (channels, 1, kernel...).
+/// The weight for a deconvolution in groups: (channels, 1, kernel...).
 fn grouped(w: &Shape) -> Shape {
     w[..1].iter().copied().chain([1]).chain(w[1..].iter().copied()).collect()
 }

@@ -1,4 +1,4 @@
-//! Resizing by interpolation along the last axes.
+//! `interpolate`: resizing along the last axes.
 
 use crate::array::Shape;
 use crate::kernels::map::GRAIN;
@@ -13,31 +13,31 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Interpolate>()];
 
 op! {
-    /// Resize the last axes by interpolation.
+    /// Resizes the last axes by interpolation.
     ///
     /// Args:
     ///     x: Input of any shape, usually (n, channels, height, width).
-    ///     scale: Factor for each axis that is resized, the last ones; give this or `output_size`.
-    ///     output_size: Length of each axis that is resized.
+    ///     scale: Factor for each of the last axes that is resized. Give either `scale` or `output_size`.
+    ///     output_size: Length of each of the last axes that is resized.
     ///     mode: `linear`, between the two elements on either side, or `nearest`.
-    ///     align_corners: The first and last elements stay the first and last.
-    ///     half_pixel: An element's position is its centre, not its start.
-    ///     half_pixel_for_nn: As `half_pixel`, for mode `nearest`, in the form of TensorFlow.
+    ///     align_corners: The first and last elements of input and output coincide.
+    ///     half_pixel: The position of an element is its centre, not its start.
+    ///     half_pixel_for_nn: Like `half_pixel`, for mode `nearest`, as defined by TensorFlow.
     ///     channel_last: The channels are the last axis, and the axes before it are resized.
     ///
     /// Returns:
     ///     Array of the shape of `x` but for the axes that are resized.
     ///
     /// Raises:
-    ///     ArgumentError: If both or neither of `scale` and `output_size` are given, they name more axes than `x` has,
-    ///         a length is not positive, or the mode is unknown.
+    ///     ArgumentError: If both or neither of `scale` and `output_size` are given, `x` has too few axes, a length is
+    ///         not positive, or the mode is unknown.
     Interpolate = interpolate(x; scale: Option<Vec<f64>> = None, output_size: Option<Vec<i64>> = None,
         mode: String = "linear", align_corners: bool = false, half_pixel: bool = false,
         half_pixel_for_nn: bool = false, channel_last: bool = false)
 }
 
 impl Interpolate {
-    /// The lengths of the axes that are resized, and the first of these axes.
+    /// The first axis to resize, and the new lengths.
     fn sizes(&self, x: &Shape) -> Result<(usize, Vec<usize>)> {
         let fail = |what: &str, got: String| Err(Error::argument("interpolate", "output_size", what, got));
         let count = match (&self.scale, &self.output_size) {
@@ -62,10 +62,11 @@ impl Interpolate {
         Ok((first, sizes.into_iter().map(|n| n as usize).collect()))
     }
 
+    /// For each element of an output axis, its two neighbours in the input and their weights.
     fn taps<T: Float>(&self, from: usize, to: usize) -> List<Tap<T>> {
         let ratio = from as f64 / to as f64;
         let aligned = if to > 1 { (from - 1) as f64 / (to - 1) as f64 } else { 0.0 };
-        // A single element is taken from the start, as in NNabla, whose step is zero then.
+        // A single output element is the first input element, as in NNabla, whose step is zero then.
         let step = if self.align_corners || to == 1 { aligned } else { ratio };
         let tap = |d: usize| {
             let d = d as f64;
@@ -76,7 +77,7 @@ impl Interpolate {
                 _ => step * d,
             };
             let at = at.clamp(0.0, (from - 1) as f64);
-            // Steps are rounded: an element that is met exactly has no neighbour.
+            // Rounded, so that a position that hits an element exactly has no second neighbour.
             let whole = at.round();
             let at = if !nearest && (at - whole).abs() <= 4.0 * f64::EPSILON * whole.max(1.0) {
                 whole
@@ -109,19 +110,20 @@ impl Interpolate {
         Ok(sizes.iter().enumerate().map(pass).collect())
     }
 
+    /// Resizes `x`, of shape `shape`, to `y`.
     fn resize<T: Float>(&self, x: &[T], shape: &Shape, y: &mut [T]) -> Result<()> {
         in_passes(x, y, self.passes(shape)?.iter(), Resample::resized, Resample::forward);
         Ok(())
     }
 
-    /// The transpose of [`Interpolate::resize`]: what `gy` gives back to an input of this shape.
+    /// The transpose of [`Interpolate::resize`]: the gradient of an input of this shape.
     fn gather<T: Float>(&self, gy: &[T], shape: &Shape, gx: &mut [T]) -> Result<()> {
         in_passes(gy, gx, self.passes(shape)?.iter().rev(), Resample::original, Resample::backward);
         Ok(())
     }
 }
 
-/// Takes `x` through passes, of which the last writes `y`.
+/// Applies passes to `x`. The last one writes `y`.
 fn in_passes<'a, T: Float>(
     x: &[T],
     y: &mut [T],
@@ -139,17 +141,17 @@ fn in_passes<'a, T: Float>(
     run(last, now.as_deref().unwrap_or(x), y);
 }
 
-/// The gradient of an [`Interpolate`] of an input of this shape.
+/// The gradient of an [`Interpolate`] for an input of this shape.
 #[derive(Clone)]
 struct InterpolateBack {
     of: Interpolate,
     shape: Shape,
 }
 only_in_gradients! {
-    InterpolateBack = "interpolate_back", " Elements given back to where an interpolation took them from.";
+    InterpolateBack = "interpolate_back", " The gradient of an interpolation.";
 }
 
-/// Writes or adds what `f` writes.
+/// Writes or adds the array that `f` computes.
 fn through<T: Float>(gx: Option<Grad<'_, T>>, f: impl FnOnce(&mut [T]) -> Result<()>) -> Result<()> {
     let mut done = Ok(());
     if let Some(gx) = gx {

@@ -1,4 +1,4 @@
-//! The arguments that operations on spatial axes share, and the sizes that follow from them.
+//! Shared arguments of operations on spatial axes, and the sizes that follow from them.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::kernels::pooling::{PoolingAxis, Windows};
 use crate::ops::Value;
 use crate::{Error, Result};
 
-/// One whole number for each of `n` spatial axes, `default` where none are given.
+/// Reads one whole number for each of `n` spatial axes. `default` if none are given.
 pub(crate) fn per_axis(
     op: &str,
     arg: &str,
@@ -18,7 +18,7 @@ pub(crate) fn per_axis(
     default: usize,
 ) -> Result<Spatial> {
     let Some(given) = given else { return Ok(Spatial::from_elem(default, n)) };
-    // The upper bound keeps sums of products of two of them within 64 bits.
+    // The upper bound keeps sums of products of two numbers within 64 bits.
     let fits = given.len() == n && given.iter().all(|v| (least..1 << 31).contains(v));
     if fits {
         return Ok(given.iter().map(|v| *v as usize).collect());
@@ -33,13 +33,13 @@ pub(crate) fn per_axis(
     ))
 }
 
-/// What an argument of a convolution stands for that was left open, one number for each spatial axis of `x`.
+/// The value of an open argument of a convolution: one number for each spatial axis of `x`.
 pub(crate) fn open(arg: &str, base_axis: i64, x: &Shape) -> Value {
     let n = x.axis("", base_axis).map_or(0, |base| x.ndim() - base - 1);
     Value::Ints(vec![i64::from(matches!(arg, "stride" | "dilation")); n])
 }
 
-/// How a kernel moves over the spatial axes: what convolution and its relatives have in common.
+/// The arguments shared by convolution and related operations: how a kernel moves over the spatial axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpatialLayout<'a> {
     pub(crate) op: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct SpatialLayout<'a> {
     pub(crate) channel_last: bool,
 }
 
-/// Reads the [`SpatialLayout`] of an operation off its arguments.
+/// Implements `layout()`, which collects the [`SpatialLayout`] from the arguments of an operation.
 macro_rules! has_layout {
     ($ty:ident) => {
         impl $ty {
@@ -71,15 +71,20 @@ macro_rules! has_layout {
 }
 pub(crate) use has_layout;
 
-/// Goes from the arguments of an operation to a [`SpatialLayout`] and back, with the one argument that it has beside them.
+/// Like [`has_layout`], with the reverse conversion too: an operation from a [`SpatialLayout`] and at most one further
+/// argument.
 macro_rules! laid_out {
     ($ty:ident $(, $arg:ident: $arg_ty:ty)?) => {
         $crate::ops::spatial::layout::has_layout!($ty);
 
         impl $ty {
-            pub(crate) fn laid_out(layout: &$crate::ops::spatial::layout::SpatialLayout<'_> $(, $arg: $arg_ty)?) -> Self {
-                let $crate::ops::spatial::layout::SpatialLayout { base_axis, pad, stride, dilation, group, channel_last, .. } =
-                    *layout;
+            pub(crate) fn laid_out(
+                layout: &$crate::ops::spatial::layout::SpatialLayout<'_>
+                $(, $arg: $arg_ty)?
+            ) -> Self {
+                let $crate::ops::spatial::layout::SpatialLayout {
+                    base_axis, pad, stride, dilation, group, channel_last, ..
+                } = *layout;
                 let [pad, stride, dilation] = [pad, stride, dilation].map(|v| v.map(<[i64]>::to_vec));
                 Self { base_axis, pad, stride, dilation, group, channel_last $(, $arg)? }
             }
@@ -89,7 +94,8 @@ macro_rules! laid_out {
 pub(crate) use laid_out;
 
 impl SpatialLayout<'_> {
-    /// The geometry of a convolution, its output open, from its weight and the side that is `given`.
+    /// The geometry of a convolution without the output sizes, from its weight and the shape of the side that is
+    /// `given`.
     fn geometry(&self, given: &Shape, w: &Shape) -> Result<(Geometry, usize, Spatial)> {
         let op = self.op;
         let base = given.axis(op, self.base_axis)?;
@@ -133,6 +139,7 @@ impl SpatialLayout<'_> {
         Ok((geometry, given_channels, spatial))
     }
 
+    /// A shape with the batch axes of `given`, in the layout of the operation.
     fn shape(&self, given: &Shape, channels: usize, spatial: &[usize]) -> Result<Shape> {
         let batch = given[..given.ndim() - spatial.len() - 1].iter().copied();
         let spatial = spatial.iter().copied();
@@ -167,8 +174,8 @@ impl SpatialLayout<'_> {
         Ok((g, shape))
     }
 
-    /// The geometry of the convolution that a deconvolution of `x` with `w` is the transpose of, and the shape of the
-    /// output of the deconvolution.
+    /// The geometry of the convolution whose transpose is a deconvolution of `x` with `w`, and the output shape of the
+    /// deconvolution.
     pub(crate) fn deconvolution(
         &self,
         x: &Shape,
@@ -203,6 +210,7 @@ impl SpatialLayout<'_> {
         Ok((g, shape))
     }
 
+    /// The error for an empty output along spatial axis `i`.
     fn too_small(&self, i: usize, g: &Geometry, input: usize, got: [&Shape; 2]) -> Error {
         let (kernel, pad, stride, dilation) = (g.kernel[i], g.pad[i], g.stride[i], g.dilation[i]);
         let expected = format!(
@@ -212,7 +220,7 @@ impl SpatialLayout<'_> {
         Error::shape(self.op, expected, got)
     }
 
-    /// What [`SpatialLayout::deconvolution`] must add to each axis to come back to the input of a convolution.
+    /// The output padding with which [`SpatialLayout::deconvolution`] restores the input size of a convolution.
     pub(crate) fn output_padding(g: &Geometry) -> Vec<i64> {
         let extra = |i: usize| {
             let steps = (g.output[i] as i128 - 1) * g.stride[i] as i128;
@@ -221,7 +229,7 @@ impl SpatialLayout<'_> {
         (0..g.input.len()).map(extra).collect()
     }
 
-    /// Refuses a bias that does not have one number for each of `channels`.
+    /// Returns an error unless a bias has one number for each of `channels`.
     pub(crate) fn check_bias(
         &self,
         bias: Option<&Shape>,
@@ -238,7 +246,7 @@ impl SpatialLayout<'_> {
     }
 }
 
-/// Number of elements of an axis from the first to the last that a kernel touches.
+/// Number of elements along an axis from the first to the last that a kernel touches.
 fn reach(g: &Geometry, i: usize) -> i128 {
     g.dilation[i] as i128 * (g.kernel[i] as i128 - 1) + 1
 }
@@ -253,7 +261,7 @@ pub(crate) struct PoolingArguments<'a> {
     pub(crate) channel_last: bool,
 }
 
-/// Reads the [`PoolingArguments`] of an operation off its arguments.
+/// Implements `pool()`, which collects the [`PoolingArguments`] from the arguments of an operation.
 macro_rules! pools {
     ($($ty:ident)+) => {$(
         impl $ty {
@@ -291,7 +299,7 @@ impl PoolingArguments<'_> {
         let (mut y, mut axes) = (x.clone(), SmallVec::<[PoolingAxis; 3]>::new());
         for i in 0..n {
             let (input, kernel, stride, pad) = (x[first + i], kernel[i], stride[i], pad[i]);
-            // Like the original's, the division goes toward zero: one window may be larger than a small input.
+            // Like NNabla's, the division truncates toward zero: one window may be larger than a small input.
             let last = match self.ignore_border {
                 true => (input as i128 + 2 * pad as i128 - kernel as i128) / stride as i128,
                 false => (input as i128 + pad as i128 - 1) / stride as i128,
@@ -311,7 +319,7 @@ impl PoolingArguments<'_> {
         Ok((Windows::new(x.size_to(first), &axes, inner), y))
     }
 
-    /// Refuses windows that hold nothing but padding.
+    /// Returns an error if a window could contain only padding.
     pub(crate) fn check_filled(&self) -> Result<()> {
         let pad = self.pad.unwrap_or_default();
         if pad.iter().zip(self.kernel).all(|(pad, kernel)| pad < kernel) {
@@ -321,7 +329,7 @@ impl PoolingArguments<'_> {
         Err(Error::argument(self.op, "pad", expected, format!("{pad:?}")))
     }
 
-    /// What an argument stands for that was left open: it follows from `kernel`.
+    /// The value of an open argument, which depends on `kernel`.
     pub(crate) fn open(&self, arg: &str) -> Value {
         match arg {
             "stride" => Value::Ints(self.kernel.to_vec()),

@@ -1,4 +1,4 @@
-//! Maxima over windows. Which element is the largest is found once and kept for the gradient.
+//! `max_pooling`. The index of the maximum is found in the forward run and saved for the gradient.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -18,20 +18,20 @@ op! {
     ///
     /// Args:
     ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-    ///     kernel: Size of the windows along each spatial axis, of which there are one to three.
+    ///     kernel: Size of the windows along each spatial axis; one to three axes.
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
-    ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-    ///         a window, and `pad` is added at the start only.
+    ///     ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+    ///         window, and `pad` is added at the start only.
     ///     pad: Elements added at both ends of each spatial axis, fewer than `kernel`, which are never the largest;
     ///         none by default.
-    ///     channel_last: The last axis is that of the channels and is not pooled.
+    ///     channel_last: The last axis is the channels and is not pooled.
     ///
     /// Returns:
     ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
     ///     `ceil((in + pad) / stride)` without `ignore_border`.
     ///
     /// Raises:
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
     MaxPooling = max_pooling(x;
         kernel: Vec<i64>,
@@ -58,8 +58,8 @@ op! {
     ///     Array of the shape of `x`.
     ///
     /// Raises:
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
-    ///     ShapeError: If `dy` has not the shape of the output of `max_pooling`.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
+    ///     ShapeError: If `dy` does not have the shape of the output of `max_pooling`.
     MaxPoolingBackward = max_pooling_backward(dy, x;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,
@@ -70,7 +70,8 @@ op! {
 }
 
 op! {
-    /// The gradient of `max_pooling_backward` by `dy`: the element of `v` that lies where that of `x` is the largest.
+    /// The gradient of `max_pooling_backward` by `dy`: reads `v` at the position of the largest element in each window
+    /// of `x`.
     ///
     /// Args:
     ///     v: Array of the shape of `x`.
@@ -94,7 +95,7 @@ op! {
 
 pools!(MaxPooling MaxPoolingBackward MaxPoolingTake);
 
-/// Another operation with the same arguments.
+/// Creates another operation with the same arguments.
 macro_rules! with_arguments_of {
     ($op:ident, $ty:ident) => {{
         let Self { kernel, stride, ignore_border, pad, channel_last } = $op.clone();
@@ -102,7 +103,7 @@ macro_rules! with_arguments_of {
     }};
 }
 
-/// The windows of a pooling whose elements can be numbered with 32 bits.
+/// The windows of a pooling. An error if its elements cannot be numbered with 32 bits.
 fn windows(pool: &PoolingArguments<'_>, x: &Shape) -> Result<(Windows, Shape)> {
     let (windows, y) = pool.windows(x)?;
     pool.check_filled()?; // of nothing there is no largest element
@@ -112,7 +113,7 @@ fn windows(pool: &PoolingArguments<'_>, x: &Shape) -> Result<(Windows, Shape)> {
     Ok((windows, y))
 }
 
-/// Where the largest element of each window of `x` lies.
+/// Finds the index of the maximum of each window of `x`.
 fn find<T: Float>(windows: &Windows, x: &[T], at: &mut SavedMemory<u32>) {
     at.resize(windows.outputs(), 0);
     scratch::with(at.len(), |y| max(windows, x, y, at));

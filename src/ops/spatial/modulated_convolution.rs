@@ -1,4 +1,4 @@
-//! Convolution whose weight is scaled for each sample.
+//! `modulated_convolution`: convolution whose weight is scaled for each sample.
 
 use crate::array::Shape;
 use crate::kernels::convolution::modulated;
@@ -12,10 +12,11 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ModulatedConvolution>()];
 
 op! {
-    /// Convolution whose weight is scaled for each sample, by channel of the input:
+    /// Convolution whose weight is scaled by a factor for each sample and input channel:
     /// `y[n, k, o] = b[k] + sum over c, t of s[n, c] w[k, c, t] x[n, c, o * stride + t * dilation - pad]`.
     ///
-    /// What the convolution of `s * x` gives, but for rounding; quicker where an image has more positions than the weight has maps.
+    /// Equals the convolution of `s * x` up to rounding. It is faster if an image has more positions than the weight
+    /// has maps.
     ///
     /// Args:
     ///     x: Input, shape (batch..., channels, spatial...), or (batch..., spatial..., channels) if `channel_last`.
@@ -25,20 +26,21 @@ op! {
     ///     base_axis: The axis of the channels; the axes before it are the batch.
     ///     pad: Zeros added at both ends of each spatial axis, none by default.
     ///     stride: Step of the kernel along each spatial axis, 1 by default.
-    ///     dilation: Distance of neighbours in the kernel along each spatial axis, 1 by default.
-    ///     group: Number of groups that channels and maps are divided into; each map sees the channels of its group.
+    ///     dilation: Distance between kernel elements along each spatial axis, 1 by default.
+    ///     group: Number of groups of channels and maps; each map reads only the channels of its group.
     ///     channel_last: Channels are the last axis of `x`, `weight` and the output.
     ///
     /// Returns:
-    ///     Array of the shape that `convolution` of `x` has.
+    ///     Array of the shape of the output of `convolution`.
     ///
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
     ///
     /// Source:
-    ///     Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its demodulation.
+    ///     Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its
+    ///     demodulation.
     ModulatedConvolution = modulated_convolution(x, weight, scale, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -51,7 +53,7 @@ op! {
 
 has_layout!(ModulatedConvolution);
 
-/// The shape of `scale`, and that with an axis of length one for each of space.
+/// The shape of `scale`, and the same with an axis of length one for each spatial axis.
 fn scales(x: &Shape, spatial: usize, channel_last: bool) -> (Shape, Shape) {
     let base = x.ndim() - spatial - 1;
     let channels = if channel_last { x[x.ndim() - 1] } else { x[base] };

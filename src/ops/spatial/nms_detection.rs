@@ -1,4 +1,4 @@
-//! Detected boxes without those that overlap better ones.
+//! `nms_detection2d`: non-maximum suppression of detected boxes.
 
 use crate::kernels::Float;
 use crate::kernels::scratch::List;
@@ -10,16 +10,16 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<NmsDetection2d>()];
 
 op! {
-    /// Detected boxes, with probabilities multiplied by objectness and set to zero where they are low or where the box
-    /// overlaps a better one (non-maximum suppression). The gradient is zero.
+    /// Non-maximum suppression of detected boxes. Probabilities are multiplied by objectness, and set to zero if they
+    /// are low or if the box overlaps a better one. The gradient is zero.
     ///
     /// Args:
-    ///     x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability for
-    ///         each class.
+    ///     x: Boxes, shape (n, boxes, 5 + classes): x and y of the centre, width, height, objectness, and a probability
+    ///         for each class.
     ///     thresh: Objectness and probabilities below this become zero.
-    ///     nms: Share of the union of two boxes that their intersection may have; above it the worse box is suppressed.
-    ///     nms_per_class: Compare boxes class by class, and suppress their probability of that class; else compare them by
-    ///         objectness, and suppress it with all probabilities.
+    ///     nms: Intersection over union above which the worse of two boxes is suppressed.
+    ///     nms_per_class: Compare boxes class by class, and suppress the probability of that class. If off, compare
+    ///         them by objectness, and suppress objectness and all probabilities.
     ///
     /// Returns:
     ///     Array of the shape of `x`.
@@ -32,7 +32,7 @@ op! {
     NmsDetection2d = nms_detection2d(x; thresh: f64 = 0.5, nms: f64 = 0.45, nms_per_class: bool = true)
 }
 
-/// The share of the union of two boxes that is their intersection.
+/// Intersection over union of two boxes.
 fn overlap<T: Float>(a: &[T], b: &[T]) -> T {
     let half = T::of(0.5);
     let along = |i: usize| {
@@ -73,7 +73,7 @@ impl Compute for NmsDetection2d {
             let objectness = y[4];
             y[5..].iter_mut().zip(&x[5..]).for_each(|(y, p)| *y = kept(objectness * *p));
         }
-        // What is compared: probabilities of each class, or objectness.
+        // The score to compare: the probability of each class, or objectness.
         let (width, score) = if self.nms_per_class { (1, 0) } else { (size, 4) };
         threads::columns_mut([y], [n, size], width, 1, |image, some, [mut y]| {
             if !self.nms_per_class || some.start >= 5 {
@@ -86,7 +86,7 @@ impl Compute for NmsDetection2d {
                 });
                 let mut gone = List::repeat(false, order.len());
                 for a in 0..order.len() {
-                    // By objectness a box that is suppressed itself suppresses others, too.
+                    // By objectness, a box that is suppressed itself still suppresses others.
                     if gone[a] && self.nms_per_class {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! Indices of boxes that overlap no better one, class by class.
+//! `onnx_non_max_suppression`: indices of boxes that overlap no better box, class by class.
 
 use parking_lot::Mutex;
 
@@ -13,19 +13,19 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ONNXNonMaxSuppression>()];
 
 op! {
-    /// Indices of the boxes that are left when those that overlap better ones are taken out, class by class. How many
-    /// there are depends on the values, which must be known when the function is built.
+    /// Non-maximum suppression: indices of the boxes that do not overlap a better box of the same class. Their number
+    /// depends on the values, which must be known when the function is built.
     ///
     /// Args:
     ///     x: Boxes and scores, shape (n, boxes, 4 + classes).
-    ///     center_point_box: 0 if a box is two opposite corners (y, x, y, x), 1 if it is centre and size (x, y, width,
-    ///         height).
-    ///     max_output_boxes_per_class: How many boxes of an image are chosen for a class, at most.
-    ///     iou_threshold: Share of the union of two boxes that their intersection may have.
-    ///     score_threshold: Boxes are chosen whose score is above this.
+    ///     center_point_box: 0 if boxes are two opposite corners (y, x, y, x), 1 if they are centre and size (x, y,
+    ///         width, height).
+    ///     max_output_boxes_per_class: The most boxes selected for an image and a class.
+    ///     iou_threshold: The largest allowed intersection over union of two boxes.
+    ///     score_threshold: Boxes with lower or equal scores are not selected.
     ///
     /// Returns:
-    ///     Array of int64 of shape (m, 3): image, class and box, the better ones of a class first.
+    ///     Array of int64 of shape (m, 3): image, class and box, with the better boxes of a class first.
     ///
     /// Raises:
     ///     ShapeError: If `x` has another shape.
@@ -36,7 +36,7 @@ op! {
 
 const OP: &str = "onnx_non_max_suppression";
 
-/// What was chosen when shapes were made, for the run that follows.
+/// A selection made for inferring shapes, for reuse in the following run.
 struct ChosenIndices {
     arguments: (i64, i64, f64, f64),
     shape: Shape,
@@ -44,7 +44,8 @@ struct ChosenIndices {
     chosen: Vec<[usize; 3]>,
 }
 
-/// The last one, until a run has asked for it. Nobody waits for it: a run that does not find it chooses anew.
+/// The last selection, until a run has taken it. No thread waits for the lock: a run that does not get it selects
+/// again.
 static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
 impl ONNXNonMaxSuppression {
@@ -71,11 +72,13 @@ impl ONNXNonMaxSuppression {
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
     }
 
+    /// The lower and upper ends of a box along both axes.
     #[inline(always)]
     fn corners<T: Float>(&self, of: &[T]) -> Corners {
         [self.ends(of[0].real(), of[2].real()), self.ends(of[1].real(), of[3].real())]
     }
 
+    /// The lower and upper end of a box along one axis.
     #[inline(always)]
     fn ends(&self, a: f64, b: f64) -> [f64; 2] {
         if self.center_point_box == 1 {
@@ -92,8 +95,8 @@ impl ONNXNonMaxSuppression {
         Suppression { most: self.max_output_boxes_per_class as usize, share: self.iou_threshold, least }
     }
 
-    /// Calls `f` with image, class and box of each that is chosen. It is reckoned in the type in which values are known when
-    /// shapes are made, so that as many are found in the run.
+    /// Calls `f` with image, class and box of each selected box. Computes in the type in which values are known when
+    /// shapes are inferred, so that the run finds the same number.
     fn choose(&self, x: &[f64], shape: &Shape, mut f: impl FnMut([usize; 3])) {
         let (n, size) = (shape[1], shape[2]);
         for (image, class) in (0..shape[0]).flat_map(|image| (4..size).map(move |class| (image, class))) {
@@ -110,11 +113,11 @@ impl ONNXNonMaxSuppression {
     }
 }
 
-/// Image, class and box of each that the operation chooses, one after the other: of boxes and scores in arrays of their own, of
-/// shapes (n, boxes, 4) and (n, classes, boxes).
+/// Image, class and box of each selected box, one after the other. Boxes and scores are separate arrays of shapes (n,
+/// boxes, 4) and (n, classes, boxes).
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit, [`Error::Argument`] when an argument is out of range, [`Error::Memory`].
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Argument`] if an argument is out of range, [`Error::Memory`].
 pub fn chosen_boxes(
     op: &ONNXNonMaxSuppression,
     (boxes, of_boxes): (&[f32], &Shape),
@@ -151,7 +154,7 @@ pub fn chosen_boxes(
 }
 
 impl ChosenIndices {
-    /// Whether it is that of an operation on these values.
+    /// True if the selection was made by this operation for these values.
     fn is_of<T: Float>(&self, op: &ONNXNonMaxSuppression, shape: &Shape, x: &[T]) -> bool {
         let same = |(a, b): (&f64, &T)| a.to_bits() == b.real().to_bits();
         self.arguments == op.arguments() && self.shape == *shape && self.x.iter().zip(x).all(same)

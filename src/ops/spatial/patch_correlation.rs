@@ -1,4 +1,4 @@
-//! Products of patches of two images, at places shifted against each other.
+//! `patch_correlation`: products of patches of two images at relative shifts.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<PatchCorrelation>()];
 
 op! {
-    /// Sums of products of patches of two images, at places that are shifted against each other:
+    /// Correlation of patches of two images at relative shifts:
     /// `y[n, h, w, i, j] = sum over k, l, c of x1[n, h + k, w + l, c] x2[n, h + k + s_i, w + l + s_j, c]`.
     ///
     /// Args:
@@ -20,16 +20,16 @@ op! {
     ///     x2: Images of the same shape.
     ///     patch: Height and width of a patch.
     ///     shift: Largest shift, in either direction, along height and width.
-    ///     patch_step: Distance of neighbouring patches.
-    ///     shift_step: Distance of neighbouring shifts.
+    ///     patch_step: Distance between neighbouring patches.
+    ///     shift_step: Distance between neighbouring shifts.
     ///     padding: Zeros above, below, left and right of the images.
     ///
     /// Returns:
     ///     Array of shape (n, rows, columns, shifts along height, shifts along width).
     ///
     /// Raises:
-    ///     ShapeError: If the images differ in shape, have not four axes, or are smaller than a patch.
-    ///     ArgumentError: If an argument has not as many numbers, or one out of range.
+    ///     ShapeError: If the images differ in shape, do not have four axes, or are smaller than a patch.
+    ///     ArgumentError: If an argument has the wrong number of values, or a value is out of range.
     ///
     /// Source:
     ///     Fischer et al., FlowNet, 2015, arXiv:1504.06852.
@@ -37,7 +37,7 @@ op! {
         patch_step: Vec<i64> = [1, 1], shift_step: Vec<i64> = [1, 1], padding: Vec<i64> = [0, 0, 0, 0])
 }
 
-/// One of the two axes of images.
+/// Sizes along one of the two axes of images.
 #[derive(Clone, Copy)]
 struct Axis {
     n: i64,
@@ -51,7 +51,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Where patch number `i` begins, and the part of it that lies within both images, shifted by number `j`.
+    /// For patch `i` at shift number `j`: the positions of the patch within both images, and the shift.
     fn part(&self, i: usize, j: usize) -> (std::ops::Range<i64>, i64) {
         let start = i as i64 * self.patch_step - self.before;
         let shift = j as i64 * self.shift_step - self.shift;
@@ -95,7 +95,7 @@ impl PatchCorrelation {
     }
 }
 
-/// Calls `f` with each pair of pixels of a patch: their numbers in both images.
+/// Calls `f` for each pair of pixels of two patches, with their offsets in both images.
 fn pairs([rows, columns]: &[Axis; 2], at: [usize; 4], mut f: impl FnMut(usize, usize, usize)) {
     let ((ys, dy), (xs, dx)) = (rows.part(at[0], at[2]), columns.part(at[1], at[3]));
     let width = (xs.end - xs.start) as usize;
@@ -187,7 +187,7 @@ impl ByKernel for PatchCorrelation {
     }
 }
 
-/// The sum of products, eight side by side.
+/// The dot product, with eight partial sums.
 #[inline(always)]
 fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [T::ZERO; 8];

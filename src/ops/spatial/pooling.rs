@@ -1,4 +1,4 @@
-//! Sums and averages over windows, and their reverse.
+//! Sum and average pooling, and `unpooling`.
 
 use crate::array::Shape;
 use crate::kernels::channels::mean as mean_of;
@@ -23,24 +23,25 @@ pub(crate) const OPS: &[Entry] = &[
 ];
 
 op! {
-    /// Average over windows along the last axes.
+    /// Average pooling: the mean over windows along the last axes.
     ///
     /// Args:
     ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-    ///     kernel: Size of the windows along each spatial axis, of which there are one to three.
+    ///     kernel: Size of the windows along each spatial axis; one to three axes.
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
-    ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-    ///         a window, and `pad` is added at the start only.
+    ///     ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+    ///         window, and `pad` is added at the start only.
     ///     pad: Zeros added at both ends of each spatial axis; none by default.
-    ///     channel_last: The last axis is that of the channels and is not pooled.
-    ///     including_pad: Count the zeros of `pad` as elements; if it is off, the average of nothing else is NaN.
+    ///     channel_last: The last axis is the channels and is not pooled.
+    ///     including_pad: Count the zeros of `pad` as elements. If off, the average of a window with only padding is
+    ///         NaN.
     ///
     /// Returns:
     ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
     ///     `ceil((in + pad) / stride)` without `ignore_border`.
     ///
     /// Raises:
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
     AveragePooling = average_pooling(x;
         kernel: Vec<i64>,
@@ -59,23 +60,23 @@ impl AveragePooling {
 }
 
 op! {
-    /// Sum over windows along the last axes.
+    /// Sum pooling: the sum over windows along the last axes.
     ///
     /// Args:
     ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
-    ///     kernel: Size of the windows along each spatial axis, of which there are one to three.
+    ///     kernel: Size of the windows along each spatial axis; one to three axes.
     ///     stride: Step of the windows along each spatial axis, `kernel` by default.
-    ///     ignore_border: Leave out windows that run over the end of the padded input; if it is off, every element is in
-    ///         a window, and `pad` is added at the start only.
+    ///     ignore_border: Leave out windows that exceed the end of the padded input. If off, every element is in a
+    ///         window, and `pad` is added at the start only.
     ///     pad: Zeros added at both ends of each spatial axis; none by default.
-    ///     channel_last: The last axis is that of the channels and is not pooled.
+    ///     channel_last: The last axis is the channels and is not pooled.
     ///
     /// Returns:
     ///     Array of the shape of `x`, each spatial axis having `(in + 2 * pad - kernel) // stride + 1` elements, or
     ///     `ceil((in + pad) / stride)` without `ignore_border`.
     ///
     /// Raises:
-    ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
+    ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
     SumPooling = sum_pooling(x;
         kernel: Vec<i64>,
@@ -103,7 +104,7 @@ op! {
     ///     ignore_border: As given to the pooling.
     ///     pad: As given to the pooling.
     ///     channel_last: As given to the pooling.
-    ///     average: Whether it is the gradient of an average.
+    ///     average: True for the gradient of `average_pooling`.
     ///     including_pad: As given to `average_pooling`.
     ///
     /// Returns:
@@ -132,7 +133,7 @@ impl PoolingDataGrad {
     }
 }
 
-/// Both kinds of windows sum up; they differ in what they divide by.
+/// Implements sum and average pooling, which differ in the divisor.
 macro_rules! summing {
     ($($ty:ident)+) => {$(
         impl Compute for $ty {
@@ -268,12 +269,12 @@ impl Compute for GlobalAveragePooling {
 }
 
 op! {
-    /// Each element repeated over a window along the last axes: the reverse of a pooling.
+    /// Repeats each element over a window along the last axes: the reverse of a pooling.
     ///
     /// Args:
     ///     x: Input, shape (..., spatial...), or (..., spatial..., channels) if `channel_last`.
     ///     kernel: Size of the windows along each spatial axis.
-    ///     channel_last: The last axis is that of the channels and is not repeated.
+    ///     channel_last: The last axis is the channels and is not repeated.
     ///
     /// Returns:
     ///     Array of the shape of `x`, each spatial axis being `kernel` times as long.
@@ -285,7 +286,8 @@ op! {
 }
 
 impl Unpooling {
-    /// The shape of `x` with an axis of length one after each spatial one, and the same with windows in those.
+    /// The shape of `x` with an axis of length one after each spatial axis, and the same with the window sizes as
+    /// lengths.
     fn split(&self, x: &Shape) -> Result<(Shape, Shape)> {
         let n = self.kernel.len();
         if n == 0 || self.kernel.iter().any(|k| !(1..1 << 31).contains(k)) {
@@ -305,7 +307,7 @@ impl Unpooling {
         Ok((with(&|_| 1), full))
     }
 
-    /// The windows that elements of `x` become, if they are along no more axes than a pooling has.
+    /// The windows that the elements of `x` become. None if there are more axes than pooling supports.
     fn windows(&self, x: &Shape) -> Option<Windows> {
         let first = x.ndim() - self.kernel.len() - usize::from(self.channel_last);
         let axis = |(i, kernel): (usize, &i64)| {

@@ -1,4 +1,4 @@
-//! Parts of images inside of boxes, brought to one size.
+//! `roi_align`: boxes of images, resized to one size.
 
 use crate::array::Shape;
 use crate::kernels::Float;
@@ -13,17 +13,17 @@ use crate::{Error, Result};
 pub(crate) const OPS: &[Entry] = &[Entry::of::<RoiAlign>()];
 
 op! {
-    /// Parts of images inside of boxes, brought to one size: each element is the mean of the image at points of a grid in its
-    /// share of the box, looked up between their neighbours.
+    /// RoI align: resizes boxes of images to one size. Each element is the mean of the image at the points of a grid in
+    /// its cell of the box, interpolated between neighbours.
     ///
     /// Args:
     ///     input: Images, shape (n, channels, height, width), or (n, height, width, channels) if `channel_last`.
-    ///     boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They have no
-    ///         gradient.
+    ///     boxes: Boxes, shape (k, 5): number of the image, x and y of one corner, x and y of the opposite one. They
+    ///         have no gradient.
     ///     output_size: Height and width of the output.
-    ///     spatial_scale: Factors that bring boxes to elements of the image, of y and of x.
-    ///     sampling_ratio: Points along either axis in the share of an element, up to 1,000; if not positive, as many as the
-    ///         share is elements wide.
+    ///     spatial_scale: Factors from box coordinates to pixels, for y and x.
+    ///     sampling_ratio: Points along each axis in a cell, up to 1,000. If not positive, the size of the cell in
+    ///         pixels.
     ///     channel_last: The channels are the last axis of `input` and of the output.
     ///
     /// Returns:
@@ -31,9 +31,9 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs have other shapes.
-    ///     ArgumentError: If `output_size` or `spatial_scale` are no two numbers, those of a size positive, or
+    ///     ArgumentError: If `output_size` is not two positive numbers, `spatial_scale` is not two numbers, or
     ///         `sampling_ratio` is too large.
-    ///     IndexError: If a box is of no image, when it runs.
+    ///     IndexError: If the image of a box does not exist; raised by forward runs.
     ///
     /// Source:
     ///     He et al., Mask R-CNN, 2017, arXiv:1703.06870.
@@ -52,22 +52,22 @@ struct RoiSizes {
     channel_last: bool,
 }
 
-/// A place on an axis: two neighbours, and the share of either.
+/// A linear interpolation along an axis: two neighbours and their weights.
 type BilinearTap = (usize, usize, f64, f64);
 
-/// What a box looks up along one axis: for each element of the output the places of its points.
+/// The sample points of a box along one axis, for each element of the output.
 struct AlongAxis {
     taps: List<Option<BilinearTap>>,
     points: usize,
 }
 
-/// Number of a box's image, and its places along height and width.
+/// The image of a box, and its sample points along height and width.
 struct RoiLookup {
     image: usize,
     axes: [AlongAxis; 2],
 }
 
-/// Points of a share that are computed at most: a box of finite size has no more elements.
+/// The most sample points computed for one output element. A box of finite size does not exceed it.
 const MOST_POINTS: f64 = 65536.0;
 
 impl RoiAlign {
@@ -97,7 +97,7 @@ impl RoiAlign {
         Ok(RoiSizes { images: x[0], channels: x[c], x: [x[h], x[w]], boxes: boxes[0], y, channel_last })
     }
 
-    /// What a box looks up.
+    /// The sample points of a box.
     fn lookup<T: Float>(&self, s: &RoiSizes, given: &[T]) -> Result<RoiLookup> {
         let v = [0, 1, 2, 3, 4].map(|i| given[i].real());
         if !(v[0] >= 0.0 && v[0] < s.images as f64 && v[0].fract() == 0.0) {
@@ -110,7 +110,7 @@ impl RoiAlign {
         let along = |axis: usize| {
             let (first, last) =
                 (v[2 - axis] * self.spatial_scale[axis], v[4 - axis] * self.spatial_scale[axis]);
-            // Elements are in the middle of their share of the axis.
+            // Pixels are centred in their cells.
             let start = first - 0.5;
             let (n, step) = (s.x[axis], (last - first) / s.y[axis] as f64);
             let points = match self.sampling_ratio {
@@ -133,7 +133,7 @@ impl RoiAlign {
 }
 
 impl RoiSizes {
-    /// Where an element of an image is.
+    /// The offset of an image element.
     fn x_at(&self, image: usize, channel: usize, row: usize, column: usize) -> usize {
         let [h, w] = self.x;
         match self.channel_last {
@@ -142,7 +142,7 @@ impl RoiSizes {
         }
     }
 
-    /// Where an element of the output is.
+    /// The offset of an output element.
     fn y_at(&self, k: usize, channel: usize, row: usize, column: usize) -> usize {
         let [h, w] = self.y;
         match self.channel_last {
@@ -151,7 +151,8 @@ impl RoiSizes {
         }
     }
 
-    /// Calls `f` with each element of a channel of a box's output, and with each neighbour of its points that has a share, and that.
+    /// For a channel of a box, calls `f` with each output element, each neighbour of its sample points with a nonzero
+    /// weight, and that weight.
     fn each(&self, k: usize, channel: usize, of: &RoiLookup, mut f: impl FnMut(usize, usize, f64)) {
         let [rows, columns] = &of.axes;
         let share = 1.0 / (rows.points * columns.points).max(1) as f64;
@@ -162,7 +163,7 @@ impl RoiSizes {
                     for (x0, x1, left, right) in xs.iter().flatten() {
                         for (y, v) in [(y0, above), (y1, below)] {
                             for (x, u) in [(x0, left), (x1, right)] {
-                                // What a point has no share of may be infinite.
+                                // A pixel with zero weight may be infinite.
                                 if v * u > 0.0 {
                                     f(to, self.x_at(of.image, channel, *y, *x), v * u * share);
                                 }

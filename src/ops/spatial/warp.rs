@@ -1,4 +1,4 @@
-//! Images looked up at places that are given: warping, and the grids that affine maps make for it.
+//! Sampling of images at given positions: warping, and the grids for affine maps.
 
 use std::ops::Range;
 
@@ -17,22 +17,22 @@ pub(crate) const OPS: &[Entry] =
     &[Entry::of::<AffineGrid>(), Entry::of::<WarpByGrid>(), Entry::of::<WarpByFlow>()];
 
 op! {
-    /// The grid of places that an affine map gives to the elements of an image, for `warp_by_grid`: for each element
-    /// `theta @ (x, y, 1)`, or `theta @ (x, y, z, 1)`, with places between -1 and 1.
+    /// Sampling grid of an affine map, for `warp_by_grid`: `theta @ (x, y, 1)` or `theta @ (x, y, z, 1)` for each
+    /// element of an image, with coordinates between -1 and 1.
     ///
     /// Args:
     ///     theta: Affine maps, shape (n, 2, 3), or (n, 3, 4) in three dimensions.
     ///     size: Lengths of the image: (height, width), or (depth, height, width).
-    ///     align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
-    ///         elements are in the middle of their share of it.
+    ///     align_corners: The first and last elements of an axis are at -1 and 1. If off, the outer edges of these
+    ///         elements are.
     ///
     /// Returns:
-    ///     Array of shape (n, *size, 2) or (n, *size, 3): x, which goes along the width, y and z. On an axis of length one
-    ///     the element is at 0.
+    ///     Array of shape (n, *size, 2) or (n, *size, 3): x (along the width), y and z. On an axis of length one the
+    ///     element is at 0.
     ///
     /// Raises:
     ///     ShapeError: If `theta` has another shape.
-    ///     ArgumentError: If `size` does not go with it.
+    ///     ArgumentError: If `size` does not have the number of axes of `theta`, or a length is not positive.
     ///
     /// Source:
     ///     Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
@@ -40,25 +40,25 @@ op! {
 }
 
 op! {
-    /// Images looked up at the places of a grid.
+    /// Samples images at the positions of a grid.
     ///
     /// Args:
     ///     x: Images, shape (n, channels, height, width) or (n, channels, depth, height, width); (n, ..., channels) if
     ///         `channel_last`.
-    ///     grid: Places, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x, which goes along
-    ///         the width, y and z, from -1 to 1.
-    ///     mode: `linear`, between the neighbours of a place, or `nearest`.
-    ///     padding_mode: What is outside of the image: `zero`, zeros; `repeat`, the element at its border; `reflect`, the
-    ///         image reflected there.
-    ///     align_corners: The first and last elements of an axis are at -1 and 1; else these are the ends of the axis, and
-    ///         elements are in the middle of their share of it.
+    ///     grid: Positions, shape (n, height_out, width_out, 2) or (n, depth_out, height_out, width_out, 3): x (along
+    ///         the width), y and z, from -1 to 1.
+    ///     mode: `linear`, which interpolates between neighbours, or `nearest`.
+    ///     padding_mode: The values outside of the image: `zero`, zeros; `repeat`, the element at the border;
+    ///         `reflect`, the mirror image.
+    ///     align_corners: The first and last elements of an axis are at -1 and 1. If off, the outer edges of these
+    ///         elements are.
     ///     channel_last: The channels are the last axis of `x` and of the output.
     ///
     /// Returns:
-    ///     Array of shape (n, channels, height_out, width_out), and so on.
+    ///     Array of shape (n, channels, height_out, width_out), or as `x` and `grid` have their axes.
     ///
     /// Raises:
-    ///     ShapeError: If the shapes do not go together.
+    ///     ShapeError: If the shapes do not fit together.
     ///     ArgumentError: If a mode is unknown.
     ///
     /// Source:
@@ -68,23 +68,22 @@ op! {
 }
 
 op! {
-    /// Images looked up, for each element, at a place nearby, between its neighbours; outside of the image stands the
-    /// element at its border.
+    /// Samples images at displaced positions, with linear interpolation. Outside of the image, its border is repeated.
     ///
     /// Args:
     ///     data: Images, shape (n, channels, height, width).
-    ///     flow: How far the place is from the element, in elements, shape (n, 2, height, width): along the width, and along
-    ///         the height.
+    ///     flow: Displacement of each element in pixels, shape (n, 2, height, width): along the width, then along the
+    ///         height.
     ///
     /// Returns:
     ///     Array of the shape of `data`.
     ///
     /// Raises:
-    ///     ShapeError: If the shapes do not go together.
+    ///     ShapeError: If the shapes do not fit together.
     WarpByFlow = warp_by_flow(data, flow)
 }
 
-/// Where element `i` of `n` is between -1 and 1.
+/// The coordinate, between -1 and 1, of element `i` of `n`.
 fn place(i: usize, n: usize, align_corners: bool) -> f64 {
     match (n, align_corners) {
         (1, _) => 0.0,
@@ -94,7 +93,7 @@ fn place(i: usize, n: usize, align_corners: bool) -> f64 {
 }
 
 impl AffineGrid {
-    /// Lengths of the image, the last first, and number of maps.
+    /// Lengths of the image, last axis first, and the number of maps.
     fn sizes(&self, theta: &Shape) -> Result<(Shape, usize)> {
         let d = self.size.len();
         if !matches!(d, 2 | 3) || self.size.iter().any(|n| *n < 1) {
@@ -108,7 +107,7 @@ impl AffineGrid {
         Ok((lengths("affine_grid", &self.size)?, theta[0]))
     }
 
-    /// Calls `f` with the number of each element of an image and its place.
+    /// Calls `f` with the index of each element of an image and its coordinates.
     fn each(&self, size: &Shape, mut f: impl FnMut(usize, [f64; 4])) {
         let d = size.ndim();
         let n = size.size();
@@ -184,7 +183,7 @@ impl ByKernel for AffineGrid {
 }
 
 impl WarpByGrid {
-    /// The images, and how they are looked up.
+    /// The images, and the sampling.
     fn sizes(&self, x: &Shape, grid: &Shape) -> Result<(Sampling, Lookup)> {
         let fail = |expected: &str| Err(Error::shape("warp_by_grid", expected, [x, grid]));
         let n = x.ndim();
@@ -219,8 +218,8 @@ impl WarpByGrid {
         Ok((sampling, Lookup { sizes, axes, border, nearest: self.mode == "nearest" }))
     }
 
-    /// Finds the points of the grid's places from number `first` on, with the derivatives of their weights by the grid if they are
-    /// `wanted`.
+    /// Finds the sample points for grid positions from `first` on. If `wanted`, also finds the derivatives of their
+    /// weights by the grid.
     fn find<T: Float>(
         &self,
         lookup: &Lookup,
@@ -236,6 +235,7 @@ impl WarpByGrid {
         }
     }
 
+    /// [`WarpByGrid::find`] for `A` axes.
     fn find_along<T: Float, const A: usize>(
         &self,
         lookup: &Lookup,
@@ -338,7 +338,7 @@ impl WarpByFlow {
         Ok((sampling, Lookup { sizes: [x[3], x[2], 1], axes: 2, border: Border::Repeat, nearest: false }))
     }
 
-    /// Finds some points of an image, with the derivatives of their weights by the flow if they are `wanted`.
+    /// Finds sample points of an image. If `wanted`, also finds the derivatives of their weights by the flow.
     fn find<T: Float>(
         lookup: &Lookup,
         flow: &[T],

@@ -36,10 +36,12 @@ macro_rules! arithmetic {
     };
 }
 
+/// `x + val`. Adds no operation if `val` is zero.
 fn plus(x: Sym, val: f64) -> Sym {
     if val == 0.0 { x } else { Sym::unary(AddScalar { val, inplace: false }, x) }
 }
 
+/// `x * val`. Adds no operation if `val` is 0 or 1.
 fn times(x: Sym, val: f64) -> Sym {
     match val {
         0.0 => Sym::Const(0.0),
@@ -49,7 +51,9 @@ fn times(x: Sym, val: f64) -> Sym {
 }
 
 arithmetic!(Add add, |a, b| a + b, Add2 { inplace: false }, plus, |c, x| plus(x, c));
-arithmetic!(Sub sub, |a, b| a - b, Sub2 { inplace: false }, |x, c: f64| plus(x, -c), |c, x| Sym::unary(RSubScalar { val: c }, x));
+arithmetic!(Sub sub, |a, b| a - b, Sub2 { inplace: false }, |x, c: f64| plus(x, -c), |c, x| {
+    Sym::unary(RSubScalar { val: c }, x)
+});
 arithmetic!(Mul mul, |a, b| a * b, Mul2 { inplace: false }, times, |c, x| times(x, c));
 arithmetic!(Div div, |a, b| a / b, Div2 { inplace: false }, |x, c: f64| times(x, 1.0 / c), |c: f64, x| {
     if c == 0.0 { Sym::Const(0.0) } else { Sym::unary(RDivScalar { val: c }, x) }

@@ -26,7 +26,7 @@ impl Tape {
         (result, Self(swap(outer).unwrap_or_default()))
     }
 
-    /// The gradients of `inputs`, given those of some outputs. `None` for an input that no output depends on.
+    /// The gradients of `inputs`, given the gradients of some outputs. `None` for an input that no output depends on.
     pub(crate) fn gradients(&self, outputs: &[(Sym, Sym)], inputs: &[Sym]) -> Vec<Option<Sym>> {
         let number = |x: Sym| if let Sym::Node(v) = x { Some(v as usize) } else { None };
         let all = self.0.iter().flat_map(|step| step.x.iter().chain(&step.y)).chain(inputs);

@@ -1,4 +1,4 @@
-//! Convolution and its relatives against sums written out loop by loop.
+//! Tests of convolution and related operations against explicit sums.
 
 use super::{Convolution, ConvolutionFilterGrad};
 use crate::array::Shape;
@@ -15,18 +15,19 @@ fn sample(shape: &[usize], seed: u64) -> Tensor {
     }
 }
 
-/// All indices of an array, the last one moving first.
+/// All indices of an array, in row-major order.
 fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     shape.iter().fold(vec![vec![]], |all, n| {
         all.into_iter().flat_map(|i| (0..*n).map(move |k| [i.clone(), vec![k]].concat())).collect()
     })
 }
 
+/// The offset of an index in an array.
 fn at(shape: &[usize], index: &[usize]) -> usize {
     shape.iter().zip(index).fold(0, |at, (n, i)| at * n + i)
 }
 
-/// With the axis `from` moved to `to`.
+/// The tensor with axis `from` moved to `to`.
 fn moved(t: &Tensor, from: usize, to: usize) -> Tensor {
     let mut axes: Vec<usize> = (0..t.shape.ndim()).collect();
     let axis = axes.remove(from);
@@ -40,7 +41,7 @@ fn moved(t: &Tensor, from: usize, to: usize) -> Tensor {
     Tensor { data: data.collect(), shape }
 }
 
-/// One set of arguments: sizes are those of a convolution; a deconvolution has them the other way round.
+/// One set of arguments. Sizes are the sizes of a convolution; for a deconvolution, input and output are exchanged.
 #[derive(Clone, Default)]
 struct Case {
     batch: Vec<usize>,
@@ -55,10 +56,12 @@ struct Case {
 }
 
 impl Case {
+    /// Elements along axis `i` from the first to the last that a dilated kernel touches.
     fn reach(&self, i: usize) -> i64 {
         self.dilation[i] * (self.kernel[i] as i64 - 1) + 1
     }
 
+    /// Spatial lengths of the output.
     fn output(&self) -> Vec<usize> {
         let n = |i: usize| (self.input[i] as i64 + 2 * self.pad[i] - self.reach(i)) / self.stride[i] + 1;
         (0..self.input.len()).map(|i| n(i) as usize).collect()
@@ -76,7 +79,7 @@ impl Case {
         [&[self.maps, self.channels / self.group], &self.kernel[..]].concat()
     }
 
-    /// Calls `f(element of x, element of w, element of y)` for each that meet, channels being first.
+    /// Calls `f(element of x, element of w, element of y)` for each product of a convolution with channels first.
     fn meet(&self, mut f: impl FnMut(usize, usize, usize)) {
         let (per_group, of_group) = (self.channels / self.group, self.maps / self.group);
         let (n_axes, taps) = (self.input.len(), indices(&self.w_shape()[1..]));
@@ -99,7 +102,7 @@ impl Case {
         }
     }
 
-    /// `y + b`, channels first, `b` being one number for each channel.
+    /// `y + b` with channels first. `b` has one number for each channel.
     fn biased(&self, mut y: Tensor, b: Option<&Tensor>) -> Tensor {
         let (channels, inner) = (y.shape[self.batch.len()], y.shape.size_from(self.batch.len() + 1));
         if let Some(b) = b {
@@ -146,7 +149,7 @@ fn cases() -> Vec<Case> {
         // Pointwise, with and without groups.
         case(&[2], [3, 5, 1], &[3, 2], &[1, 1], [&[0, 0], &[1, 1], &[1, 1]]),
         case(&[2], [4, 6, 2], &[3, 2], &[1, 1], [&[0, 0], &[1, 1], &[1, 1]]),
-        // Steps of all kinds, each axis with its own.
+        // Different padding, stride and dilation along each axis.
         case(&[2], [2, 4, 2], &[7, 6], &[3, 2], [&[3, 0], &[1, 2], &[2, 1]]),
         case(&[2, 1], [3, 2, 1], &[5, 5], &[3, 3], [&[1, 1], &[2, 2], &[1, 1]]),
         case(&[1], [2, 2, 1], &[4, 3], &[2, 3], [&[0, 2], &[3, 1], &[1, 2]]),
@@ -160,7 +163,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Runs a check with channels first and last: `f(case, channel_last, to its layout)`.
+/// Runs a check with channels first and channels last: `f(case, channel_last, conversion to the layout)`.
 fn in_both_layouts(f: impl Fn(&Case, bool, &dyn Fn(&Tensor, usize) -> Tensor)) {
     for case in cases() {
         f(&case, false, &|t, _| t.clone());
@@ -245,7 +248,7 @@ fn depthwise_convolution_is_its_sum() {
 
 #[test]
 fn many_positions_are_unfolded_in_blocks() {
-    // 150 * 25 rows: the 320 positions do not fit into one block, nor does a block end with a row of positions.
+    // 150 * 25 rows: the 320 positions do not fit into one block, and blocks do not end with a row of positions.
     let c = case(&[1], [150, 2, 1], &[24, 20], &[5, 5], [&[0, 0], &[1, 1], &[1, 1]]);
     let (x, w, gy) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&c.y_shape(), 3));
     let (y, gx, gw) = (c.convolution(&x, &w, None), c.deconvolution(&gy, &w, None), c.filter_grad(&gy, &x));
@@ -264,6 +267,7 @@ fn many_positions_are_unfolded_in_blocks() {
     }
 }
 
+/// Checks the message of the error for inputs of these shapes.
 #[track_caller]
 fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
     let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();
@@ -284,8 +288,8 @@ fn errors_name_what_does_not_fit() {
     refused(
         plain(),
         &[&[2, 4, 5, 5], &[2, 4, 6, 3]],
-        "convolution: expected an output of length one or more along spatial axis 0, where input is 5, kernel 6, pad 0, \
-         stride 1, dilation 1, got shapes (2, 4, 5, 5), (2, 4, 6, 3)",
+        "convolution: expected an output of length one or more along spatial axis 0, where input is 5, kernel 6, \
+         pad 0, stride 1, dilation 1, got shapes (2, 4, 5, 5), (2, 4, 6, 3)",
     );
     refused(
         plain(),

@@ -1,4 +1,4 @@
-//! Pooling against sums and maxima written out window by window.
+//! Tests of pooling against explicit sums and maxima.
 
 use std::slice::from_ref;
 
@@ -16,6 +16,7 @@ fn sample(shape: &[usize], seed: u64) -> Tensor {
     }
 }
 
+/// One set of arguments.
 #[derive(Clone, Debug)]
 struct Case {
     x: Vec<usize>,
@@ -26,6 +27,7 @@ struct Case {
     channel_last: bool,
 }
 
+/// All sets of arguments under test.
 fn cases() -> Vec<Case> {
     type Steps<'a> = Option<&'a [i64]>;
     let sizes: &[(&[usize], &[i64], Steps<'_>, Steps<'_>)] = &[
@@ -53,7 +55,8 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The elements of the input in each window, their number with padding, for each element of the output in order.
+/// The shape of the output. For each output element, the input elements in its window and their number including
+/// padding.
 fn windows(c: &Case) -> (Vec<usize>, Vec<(Vec<usize>, usize)>) {
     let n = c.kernel.len();
     let first = c.x.len() - n - usize::from(c.channel_last);
@@ -89,11 +92,13 @@ fn windows(c: &Case) -> (Vec<usize>, Vec<(Vec<usize>, usize)>) {
     (y.clone(), (0..size).map(window).collect())
 }
 
+/// The expected output: `f` of each window and its number of elements with padding.
 fn output(c: &Case, f: impl Fn(&[usize], usize) -> f64) -> Tensor {
     let (shape, windows) = windows(c);
     Tensor { shape: Shape::from(shape), data: windows.iter().map(|(w, padded)| f(w, *padded)).collect() }
 }
 
+/// The element of a window with the largest value.
 fn largest(x: &Tensor, window: &[usize]) -> usize {
     window
         .iter()
@@ -215,6 +220,7 @@ fn unpooling_repeats_elements() {
     check_gradient(&op(&[2, 3], true), &[sample(&[1, 2, 3, 2], 1)], &[true]);
 }
 
+/// Checks the message of the error for an input of this shape.
 #[track_caller]
 fn refused(op: impl Compute, shape: &[usize], message: &str) {
     let error = Op::new(op).shapes(&[&Shape::from(shape)]).expect_err("is refused");
