@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._core import (
@@ -89,14 +90,15 @@ _attach_display()
 _say_slowness()
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
     from .checkpoint import load_checkpoint as load_checkpoint
     from .checkpoint import save_checkpoint as save_checkpoint
-    from .graph_def import ProtoVariable as ProtoVariable
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
+    from .nnp import ProtoVariable as ProtoVariable
     from .pictures import show as show
     from .profiling import profile as profile
     from .report import plan_report as plan_report
@@ -175,7 +177,9 @@ LAZY = (
     "communicators",
     "config",
     "core",
+    "data",
     "datasets",
+    "distributed",
     "experimental",
     "ext_utils",
     "function",
@@ -186,6 +190,7 @@ LAZY = (
     "model",
     "models",
     "monitor",
+    "nnp",
     "parametric_functions",
     "pictures",
     "profiling",
@@ -200,7 +205,7 @@ LAZY = (
 LAZY_NAMES = {
     "Model": "model",
     "Module": "core",
-    "ProtoVariable": "graph_def",
+    "ProtoVariable": "nnp",
     "Sequential": "core",
     "grad": "symbolic",
     "load": "model",
@@ -212,6 +217,45 @@ LAZY_NAMES = {
     "show": "pictures",
 }
 """What is in such a submodule and has a name here as well."""
+
+
+class Paths:
+    """Finds modules by the paths that NNabla's programs use. The table is in `compat/names.py`."""
+
+    SERVED = frozenset(
+        (
+            "autolog",
+            "communicators",
+            "contrib",
+            "cpu",
+            "experimental",
+            "ext_utils",
+            "folding",
+            "graph_def",
+            "integer_graphs",
+            "mlflow_save_load_model",
+            "models",
+            "onnx",
+            "parameter_tree",
+            "utils",
+        )
+    )
+    """The first names of these paths."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns how to load a module below `kinnor` by another path than its own; None for any other module."""
+        if not name.startswith("kinnor."):
+            return None
+        if name[7:].removeprefix("compat.").partition(".")[0] not in cls.SERVED:
+            return None
+        from .compat import names
+
+        return names.find(name)
+
+
+# Before the finder of files, which would load the modules of a package a second time under its other name.
+sys.meta_path.insert(0, Paths)
 
 
 def __getattr__(name: str) -> ModuleType | Any:

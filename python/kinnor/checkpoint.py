@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._core import Variable
-    from .communicators import Communicator, ShardedSolver
-    from .communicators.spread import Spread
+    from .data.data_iterator import DataIterator
+    from .distributed import Communicator, ShardedSolver
+    from .distributed.spread import Spread
     from .solver import Solver
-    from .utils.data_iterator import DataIterator
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -90,7 +90,7 @@ def save_checkpoint(
         >>> w.d.tolist()
         [1.0, 2.0]
     """
-    from .communicators.spread import gathered, sources
+    from .distributed.spread import gathered, sources
 
     op = "save_checkpoint"
     parts = _parts(parameters, solvers, iterators)
@@ -196,7 +196,7 @@ def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
     """The number of this process, and how many there are."""
     if communicator is None:
         return 0, 1
-    from .communicators.communicator import members_of
+    from .distributed.communicator import members_of
 
     members = members_of(op, communicator)
     return members.rank, members.size
@@ -212,7 +212,7 @@ def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str
 
 def _own(solver: Solver | ShardedSolver) -> Solver:
     """The solver of this process's part of the parameters."""
-    from .communicators import ShardedSolver
+    from .distributed import ShardedSolver
 
     return solver.solver if isinstance(solver, ShardedSolver) else solver
 
@@ -287,7 +287,7 @@ def _table(arrays: Mapping[str, _Array]) -> dict[str, Any]:
 
 def _spreads(parts: _Parts) -> dict[NdArray, Spread]:
     """How parameters are spread over processes, by their arrays."""
-    from .communicators.spread import spread_of
+    from .distributed.spread import spread_of
 
     known = [*get_parameters(grad_only=False).values(), *parts.parameters.values()]
     return {v.data: spread for v in known if (spread := spread_of(v)) is not None}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import graph_def
+from . import nnp as graph_def
 from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
 from ._graph_pool import BuildLock, GraphPool
 from .files import network_file
-from .graph_def import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 from .modes import auto_forward
+from .nnp import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .display import Parameters
     from .files.parameter_file import PathOrFile
-    from .folding import Folding
+    from .rewrite.folding import Folding
 
     _Graph = tuple[list[Variable], list[Variable]]
 
@@ -277,7 +277,7 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
         NetworkError: If the file is malformed, or has no such network.
         OSError: If the file cannot be read.
     """
-    from .folding import Folding
+    from .rewrite.folding import Folding
 
     model = from_graph(graph_def.load(path, extension=".nnp"), network)
     model._folding = Folding(model._network.owner.get_parameters(grad_only=False).values())

@@ -87,7 +87,7 @@ def sync_batch_normalization(
         ShapeError: If an input has the wrong shape.
     """
     if batch_stat and getattr(comm, "size", 1) != 1:
-        from ..communicators import functions
+        from ..distributed import functions
 
         over_processes: Any = functions.sync_batch_normalization
         return over_processes(

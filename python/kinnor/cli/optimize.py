@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import graph_def
-from ..graph_def.affine import with_affine_layers
+from .. import nnp as graph_def
+from ..rewrite.affine import with_affine_layers
 from .formats import FormatError
 
 if TYPE_CHECKING:

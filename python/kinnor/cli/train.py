@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import graph_def
+from .. import nnp as graph_def
 from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file
 from ..files.progress import Progress
-from ..graph_def import NetworkError, solvers
-from ..utils.load import Info, Linked, Monitor, Optimizer, load
+from ..nnp import NetworkError, solvers
+from ..nnp.project_load import Info, Linked, Monitor, Optimizer, load
 from .accepted import without_effect
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from ..utils.data_iterator import DataIterator
+    from ..data.data_iterator import DataIterator
 
 __all__ = ["add", "feed", "train"]
 

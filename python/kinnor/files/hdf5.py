@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .._core import ParameterError
-from ..parameter_tree import LEVELS
+from ..parameter.tree import LEVELS
 from .packages import needed
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import _core
 from .._core import ParameterError
-from ..parameter_tree import check_paths, split
+from ..parameter.tree import check_paths, split
 from . import hdf5, parameter_protobuf
 from .atomic import replacing
 from .packages import needed

@@ -8,14 +8,14 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .. import graph_def
+from .. import nnp as graph_def
 from .. import parameter as parameters
 from .._core import Variable
 from ..files.network_file import NetworkError
-from ..graph_def import ProtoExecutor, ProtoGraph
+from ..nnp import ProtoExecutor, ProtoGraph
 
 if TYPE_CHECKING:
-    from .network import Model
+    from .run.network import Model
 
 __all__ = ["described"]
 

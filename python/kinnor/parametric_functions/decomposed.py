@@ -207,7 +207,7 @@ def cpd3_convolution(
     (out, inmaps, *taps), ones = filters.shape, (1,) * len(filters.shape[2:])
 
     def factors() -> dict[str, NDArray[Any]]:
-        from ..utils.factorization import cpd
+        from . import cpd
 
         whole = _whole(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))
         (o, i, k), scale = cpd.ALS().solve(

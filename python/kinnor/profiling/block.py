@@ -103,7 +103,7 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
     import kinnor
 
     from .. import functions
-    from ..utils.data_iterator import DataIterator
+    from ..data.data_iterator import DataIterator
 
     def around(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         own = vars(owner)[name]

@@ -13,10 +13,8 @@ on purpose.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.util import spec_from_loader
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import kinnor
 from kinnor import _core
 from kinnor._suggest import absence
+from kinnor.compat import names
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -35,24 +34,6 @@ VERSION = "1.39.0"
 
 STANDINS = str(Path(__file__).parent / "_standins")
 """A folder with modules `nnabla` and `nnabla_ext` that import this package."""
-
-ALIASES = {
-    "_init": "kinnor.cpu",
-    "_computation_graph": "kinnor._core",
-    "_nd_array": "kinnor._core",
-    "_variable": "kinnor._core",
-    "auto_forward": "kinnor.modes",
-    "callback": "kinnor.hooks",
-    "communicator": "kinnor.communicators",
-    "core.graph_def": "kinnor.graph_def",
-    "core.graph_optimizer": "kinnor.compat.nnabla.graph_optimizer",
-    "grad": "kinnor.symbolic",
-    "lms": "kinnor.compat.nnabla.lms",
-    "recompute": "kinnor.modes",
-    "utils": "kinnor.utils",
-}
-"""Modules that are called otherwise here. Every other one is the file of its name in this package, if there is one, or
-else Kinnor's own."""
 
 NATIVE = (
     "autodiff",
@@ -77,40 +58,18 @@ EAGER = ("context", "parameter", "testing")
 
 
 def origin(name: str) -> str | None:
-    """The module that NNabla's name of a module stands for, if there is one."""
+    """Returns the module of Kinnor that NNabla's name of a module stands for; None if there is none.
+
+    A path without a row of its own is the file with its name in this package, if there is one, or Kinnor's own.
+    """
     path = name.removeprefix("nnabla.")
-    if path in ALIASES:
-        found = [ALIASES[path]]
+    if path in names.NNABLA or path in names.MODULES:
+        found = [names.NNABLA.get(path) or names.MODULES[path]]
     elif path.partition(".")[0] in NATIVE:
         found = []
     else:
-        found = [f"{__name__}.{path}", f"kinnor.{path}"]
-    return next((module for module in found if exists(module)), None)
-
-
-def exists(module: str) -> bool:
-    """Whether there is a module of a name."""
-    if module in sys.modules:
-        return True
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # Nor a package that it would be in.
-        return False
-
-
-class Alias(Loader):
-    """Gives a module that is there under another name."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.spec = module, module.__spec__
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module itself."""
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is: it keeps its own name."""
-        module.__spec__ = self.spec
+        found = [f"{__name__}.{path}", names.target(path) or f"kinnor.{path}"]
+    return next((module for module in found if names.exists(module)), None)
 
 
 class Finder(MetaPathFinder):
@@ -119,13 +78,13 @@ class Finder(MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """What `import` is to load for a name below `nnabla`; an error that says why there is nothing."""
         if name == "nnabla_ext.cpu":
-            return spec_from_loader(name, Alias(importlib.import_module("kinnor.cpu")))
+            return names.spec(name, "kinnor.compat.cpu")
         if not name.startswith("nnabla."):
             return None
         module = origin(name)
         if module is None:
             raise ModuleNotFoundError(absence(name), name=name)
-        return spec_from_loader(name, Alias(importlib.import_module(module)))
+        return names.spec(name, module)
 
 
 def submodule(name: str) -> Any:

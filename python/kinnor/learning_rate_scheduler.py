@@ -1,0 +1,167 @@
+"""Learning rates that change with the iteration."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from . import _check
+from ._core import CallError, RangeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BaseLearningRateScheduler",
+    "CosineScheduler",
+    "ExponentialScheduler",
+    "LinearWarmupScheduler",
+    "PolynomialScheduler",
+    "StepScheduler",
+]
+
+
+class BaseLearningRateScheduler:
+    """What every schedule can do; a schedule of your own derives from it."""
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of one iteration.
+
+        Args:
+            iter: The iteration, from 0.
+
+        Returns:
+            The learning rate.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.get_learning_rate: expected the class to define it")
+
+
+class PolynomialScheduler(BaseLearningRateScheduler):
+    """Falls to zero as a power: `init_lr (1 - iter / max_iter)^power`.
+
+    Args:
+        init_lr: The learning rate at the start.
+        max_iter: The iteration at which it is zero, and from which it stays so.
+        power: The power, zero or more.
+
+    Raises:
+        TypeError: If an argument is no number.
+        ValueError: If `max_iter` is below one, or `power` below zero.
+    """
+
+    def __init__(self, init_lr: float, max_iter: int, power: float) -> None:
+        self.init_lr: float = _check.number("PolynomialScheduler", "init_lr", init_lr)
+        self.max_iter: int = _at_least("PolynomialScheduler", "max_iter", max_iter, 1)
+        self.power: float = _at_least("PolynomialScheduler", "power", power, 0)
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of iteration `iter`, which counts from 0."""
+        rate: float = self.init_lr * max(0.0, 1.0 - iter / self.max_iter) ** self.power
+        return rate
+
+
+class CosineScheduler(BaseLearningRateScheduler):
+    """Falls to zero along half a cosine: `init_lr (cos(pi iter / max_iter) + 1) / 2`.
+
+    Args:
+        init_lr: The learning rate at the start.
+        max_iter: The iteration at which it is zero, and from which it stays so.
+
+    Raises:
+        TypeError: If an argument is no number.
+        ValueError: If `max_iter` is below one.
+    """
+
+    def __init__(self, init_lr: float, max_iter: int) -> None:
+        self.init_lr: float = _check.number("CosineScheduler", "init_lr", init_lr)
+        self.max_iter: int = _at_least("CosineScheduler", "max_iter", max_iter, 1)
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of iteration `iter`, which counts from 0."""
+        return self.init_lr * ((math.cos(min(iter / self.max_iter, 1.0) * math.pi) + 1.0) * 0.5)
+
+
+class ExponentialScheduler(BaseLearningRateScheduler):
+    """Is multiplied again and again: `init_lr gamma^floor(iter / iter_interval)`.
+
+    Args:
+        init_lr: The learning rate at the start.
+        gamma: What it is multiplied by.
+        iter_interval: After how many iterations.
+
+    Raises:
+        TypeError: If an argument is no number.
+        ValueError: If `iter_interval` is below one.
+    """
+
+    def __init__(self, init_lr: float, gamma: float, iter_interval: int = 1) -> None:
+        self.init_lr: float = _check.number("ExponentialScheduler", "init_lr", init_lr)
+        self.gamma: float = _check.number("ExponentialScheduler", "gamma", gamma)
+        self.iter_interval: int = _at_least("ExponentialScheduler", "iter_interval", iter_interval, 1)
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of iteration `iter`, which counts from 0."""
+        rate: float = self.init_lr * self.gamma ** (iter // self.iter_interval)
+        return rate
+
+
+class StepScheduler(BaseLearningRateScheduler):
+    """Is multiplied at given iterations: by `gamma` for each of `iter_steps` that is reached.
+
+    Args:
+        init_lr: The learning rate at the start.
+        gamma: What it is multiplied by.
+        iter_steps: The iterations at which this happens.
+
+    Raises:
+        TypeError: If an argument is no number, or `iter_steps` no list of numbers.
+
+    Examples:
+        >>> schedule = StepScheduler(0.1, 0.5, [100, 200])
+        >>> [schedule.get_learning_rate(i) for i in (99, 100, 200)]
+        [0.1, 0.05, 0.025]
+    """
+
+    def __init__(self, init_lr: float, gamma: float, iter_steps: Iterable[int]) -> None:
+        self.init_lr: float = _check.number("StepScheduler", "init_lr", init_lr)
+        self.gamma: float = _check.number("StepScheduler", "gamma", gamma)
+        steps = _check.items("StepScheduler", "iter_steps", iter_steps)
+        self.iter_steps = [_check.number("StepScheduler", "iter_steps", step) for step in steps]
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of iteration `iter`, which counts from 0."""
+        rate = self.init_lr
+        for step in self.iter_steps:
+            if iter >= step:
+                rate *= self.gamma
+        return rate
+
+
+class LinearWarmupScheduler(BaseLearningRateScheduler):
+    """Grows into another schedule: that one's rate times `(iter + 1) / warmup_iter` until `warmup_iter`.
+
+    Args:
+        scheduler: The schedule; its own count runs from iteration 0 as well.
+        warmup_iter: For how many iterations the rate grows.
+
+    Raises:
+        TypeError: If `warmup_iter` is no number, or `scheduler` has no learning rate to ask for.
+    """
+
+    def __init__(self, scheduler: BaseLearningRateScheduler, warmup_iter: int) -> None:
+        if not callable(getattr(scheduler, "get_learning_rate", None)):
+            raise CallError(f"LinearWarmupScheduler: expected `scheduler` to be a schedule, got {scheduler!r}")
+        self.scheduler = scheduler
+        self.warmup_iter: int = _check.number("LinearWarmupScheduler", "warmup_iter", warmup_iter)
+
+    def get_learning_rate(self, iter: int) -> float:
+        """The learning rate of iteration `iter`, which counts from 0."""
+        rate = self.scheduler.get_learning_rate(iter)
+        return rate * (iter + 1) / self.warmup_iter if iter < self.warmup_iter else rate
+
+
+def _at_least(op: str, name: str, value: Any, least: int) -> Any:
+    """Refuse what is no number, and what is less."""
+    if _check.number(op, name, value) < least:
+        raise RangeError(f"{op}: expected `{name}` to be at least {least}, got {value}")
+    return value

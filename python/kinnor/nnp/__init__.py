@@ -1,0 +1,140 @@
+"""Networks that are described rather than built: read from NNabla's files, made of variables, written again.
+
+g = nn.graph_def.create_graph_from_variable("net", y, names={"x": x, "y": y})
+g.save("net.nnp")
+y = nn.graph_def.load("net.nnp")(x)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import parameter as parameters
+from ..files import network_file
+from ..files.network_file import NetworkError
+from ..files.parameter_file import Entry
+from ..logger import logger
+from .graph import ProtoExecutor, ProtoGraph
+from .network import ProtoNetwork
+from .nodes import NetworkVariable, ProtoFunction
+from .tracing import (
+    ProtoVariable,
+    create_graph_from_variable,
+    get_default_graph,
+    get_default_graph_by_variable,
+    graph,
+    graph_name,
+    reset_default_graph,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.random import RandomState
+
+    from .._core import Variable
+    from ..files.parameter_file import PathOrFile
+    from ..parameter.tree import Scope
+
+__all__ = [
+    "NetworkError",
+    "NetworkVariable",
+    "ProtoExecutor",
+    "ProtoFunction",
+    "ProtoGraph",
+    "ProtoNetwork",
+    "ProtoVariable",
+    "create_graph_from_variable",
+    "entries",
+    "get_default_graph",
+    "get_default_graph_by_variable",
+    "graph",
+    "graph_name",
+    "load",
+    "reset_default_graph",
+    "save",
+]
+
+
+def load(
+    filename: PathOrFile | Sequence[PathOrFile],
+    batch_size: int | None = None,
+    exclude_parameter: bool = False,
+    parameter_only: bool = False,
+    extension: str = ".nntxt",
+    parameter_scope: Scope | None = None,
+    rng: RandomState | None = None,
+) -> ProtoGraph:
+    """Read networks and their parameters.
+
+    Args:
+        filename: Path of a `.nnp`, `.nntxt`, `.prototxt`, `.protobuf` or `.h5` file, a file open for reading, or
+            several of them.
+        batch_size: What stands in the place of the batch, if not what the file says.
+        exclude_parameter: Whether to leave the parameters out.
+        parameter_only: Whether to leave everything else out.
+        extension: Format of a file object.
+        parameter_scope: The scope that parameters are loaded into; one of the graph's own by default.
+        rng: What values are drawn from where a parameter is not in the file.
+
+    Returns:
+        The graph; nothing is built until it is called.
+
+    Raises:
+        NetworkError: If a file is malformed, or if names in it do not fit.
+        ParameterError: If a parameter has another shape than the one that is there.
+        OSError: If a file cannot be read.
+    """
+    content = network_file.read(filename, extension, parameters=not exclude_parameter, networks=not parameter_only)
+    described = ProtoGraph.from_proto(content.proto, batch_size, parameter_scope, rng)
+    with parameters.parameter_scope("", described.parameter_scope):
+        parameters.put(content.entries, "load")
+    return described
+
+
+def save(
+    filename: PathOrFile,
+    content: Sequence[ProtoGraph | ProtoNetwork],
+    include_parameters: bool = False,
+    variable_batch_size: bool = True,
+    extension: str = ".nnp",
+    executors: Sequence[dict[str, Any]] | None = None,
+) -> None:
+    """Write networks and, in a `.nnp` file, their parameters; whole or not at all.
+
+    Args:
+        filename: Path that ends in `.nnp`, `.nntxt`, `.prototxt` or `.protobuf`, or a file open for writing.
+        content: A `ProtoGraph`, of which all networks are written, or a `ProtoNetwork`, in a list.
+        include_parameters: Whether a file other than `.nnp` holds the parameters as well.
+        variable_batch_size: Whether to put -1 in the place of the batch, so that the network runs with any.
+        extension: Format of a file object.
+        executors: How networks are run: dicts as `ProtoExecutor.create_from_dict` takes them.
+
+    Raises:
+        NetworkError: If the format is unknown or cannot hold a function, or if the batch is not found where it should
+            be.
+        OSError: If the file cannot be written.
+    """
+    if not content or not isinstance(content[0], (ProtoGraph, ProtoNetwork)):
+        raise NetworkError(f"save: expected a ProtoGraph or a ProtoNetwork in a list, got {content!r}")
+    first = content[0]
+    owner = first if isinstance(first, ProtoGraph) else first.owner
+    networks = None if isinstance(first, ProtoGraph) else [first]
+    for held in executors or ():
+        owner.executors[held["name"]] = ProtoExecutor.create_from_dict(held, owner.networks[held["network"]])
+    is_archive = network_file.is_archive(filename, extension)
+    proto = owner.as_proto(include_parameters and not is_archive, False, networks, variable_batch_size)
+    if is_archive:
+        network_file.write_archive(filename, proto, entries(owner.get_parameters().items()))
+    else:
+        network_file.write(filename, proto, extension)
+    logger.info(f"Model file is saved as {filename}.")
+
+
+def entries(found: Iterable[tuple[str, Variable]]) -> list[Entry]:
+    """Parameters as files hold them.
+
+    Args:
+        found: Variables by path.
+    """
+    return [Entry(key, variable.data.get_data("r"), variable.need_grad) for key, variable in found]

@@ -1,0 +1,284 @@
+"""Networks that belong together, with their parameters and with how they are run.
+
+Knows networks and executors; knows no files.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import parameter as parameters
+from .._core import CallError, Variable
+from ..context import Context, get_current_context
+from ..files import parameter_protobuf, schema
+from ..files.network_file import NetworkError
+from .network import ProtoNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.random import RandomState
+
+    from ..display import Parameters
+    from ..parameter.tree import Scope
+
+__all__ = ["ProtoExecutor", "ProtoGraph"]
+
+
+class ProtoExecutor:
+    """How a network is run on new data.
+
+    Args:
+        proto: An `Executor` message.
+    """
+
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+
+    @staticmethod
+    def from_proto(proto: Any) -> ProtoExecutor:
+        """The executor that a message describes.
+
+        Args:
+            proto: An `Executor`.
+        """
+        return ProtoExecutor(proto)
+
+    @staticmethod
+    def create_from_dict(executor: Mapping[str, Any], network: ProtoNetwork) -> ProtoExecutor:
+        """The executor that a dict describes.
+
+        Args:
+            executor: `name`, `network`, and what of `data`, `output`, `remp`, `generator_variables`,
+                `no_image_normalization`, `num_evaluations`, `repeat_evaluation_type` and `need_back_propagation` is
+                wanted; the names of `data` and `output` are those of inputs and outputs by default. A dict of variables
+                as `output` gives them its keys as names.
+            network: The network that it runs.
+
+        Raises:
+            NetworkError: If the network has no such variable.
+        """
+        proto = schema.messages().Executor(name=executor["name"], network_name=executor["network"])
+        for name in ("no_image_normalization", "num_evaluations", "repeat_evaluation_type", "need_back_propagation"):
+            if executor.get(name) is not None:
+                setattr(proto, name, executor[name])
+        data_names = executor.get("remp", {})
+        outputs = executor.get("output", network.outputs)
+        if isinstance(outputs, dict):
+            for key, variable in outputs.items():
+                if isinstance(variable, Variable):
+                    network.rename(network.name_of(variable) or key, key)
+        for name in executor.get("data", network.inputs):
+            network.variable(name)
+            proto.data_variable.add(variable_name=name, data_name=data_names.get(name, name))
+        for name in list(outputs):
+            network.variable(name)
+            proto.output_variable.add(variable_name=name, data_name=data_names.get(name, name))
+        for name in network.parameters:
+            proto.parameter_variable.add(variable_name=name)
+        for name in executor.get("generator_variables", ()):
+            proto.generator_variable.add(variable_name=name, type="Constant", multiplier=0)
+        return ProtoExecutor(proto)
+
+    def as_proto(self) -> Any:
+        """The `Executor` message."""
+        return self.proto
+
+
+class ProtoGraph:
+    """Networks, and the parameters that they share. Calling it calls the first of them.
+
+    Args:
+        networks: Networks by name.
+        parameter_scope: The scope with the parameters; an empty one by default.
+
+    Attributes:
+        networks: Networks by name; each is an attribute, too, if its name is one.
+        executors: How they are run, by name.
+        parameter_scope: The scope with the parameters.
+    """
+
+    def __init__(
+        self, networks: OrderedDict[str, ProtoNetwork] | None = None, parameter_scope: Scope | None = None
+    ) -> None:
+        self.networks = OrderedDict() if networks is None else networks
+        self.executors: OrderedDict[str, ProtoExecutor] = OrderedDict()
+        self.parameter_scope: Scope = OrderedDict() if parameter_scope is None else parameter_scope
+        self.global_variables: dict[str, Variable] = {}
+        self._context: Context | None = None
+
+    def __repr__(self) -> str:
+        return f"<ProtoGraph {list(self.networks.values())}>"
+
+    def __getattr__(self, name: str) -> Any:
+        networks = self.__dict__.get("networks", {})
+        if name in networks:
+            return networks[name]
+        if name in ("inputs", "outputs", "variables", "parameters", "functions") and networks:
+            return getattr(self.default_graph(), name)
+        raise AttributeError(f"ProtoGraph has no attribute or network {name!r}")
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, ProtoNetwork):
+            self.networks[name] = value
+        else:
+            setattr(self, name, value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.networks or name in vars(self)
+
+    def get(self, key: str, value: Any = None) -> Any:
+        """A network or an attribute.
+
+        Args:
+            key: Its name.
+            value: What to give if there is none.
+        """
+        return getattr(self, key) if key in self else value
+
+    @property
+    def current_context(self) -> Context:
+        """The context that networks are built in: the one that was set, or the current one."""
+        return self._context or get_current_context()
+
+    @current_context.setter
+    def current_context(self, ctx: Context) -> None:
+        if not isinstance(ctx, Context):
+            raise CallError(f"ProtoGraph.current_context: expected a Context, got {ctx!r}")
+        self._context = ctx
+
+    def __call__(self, *args: Variable, **kwargs: Any) -> Any:
+        """Build the graph of the first network, as `ProtoNetwork` does it.
+
+        Args:
+            args: Its inputs.
+            kwargs: `batch_size` and `ctx`.
+        """
+        return self.default_graph()(*args, **kwargs)
+
+    def default_graph(self) -> ProtoNetwork:
+        """The first network.
+
+        Raises:
+            NetworkError: If there is none.
+        """
+        for network in self.networks.values():
+            return network
+        raise NetworkError("ProtoGraph: expected a network, got none")
+
+    def get_parameters(self, grad_only: bool = False) -> Parameters:
+        """The parameters by path.
+
+        Args:
+            grad_only: Whether to leave out those that need no gradient.
+        """
+        return parameters.get_parameters(self.parameter_scope, grad_only=grad_only)
+
+    def set_parameter(self, key: str, param: Variable) -> None:
+        """Register a parameter.
+
+        Args:
+            key: Its path.
+            param: The variable.
+        """
+        with parameters.parameter_scope("", self.parameter_scope):
+            parameters.set_parameter(key, param)
+
+    def set_parameters(self, params: Mapping[str, Variable]) -> None:
+        """Register parameters.
+
+        Args:
+            params: Variables by path.
+        """
+        for key, param in params.items():
+            self.set_parameter(key, param)
+
+    @staticmethod
+    def from_proto(
+        proto: Any,
+        batch_size: int | None = None,
+        param_scope: Scope | None = None,
+        rng: RandomState | None = None,
+    ) -> ProtoGraph:
+        """The graph that a message describes.
+
+        Args:
+            proto: An `NNablaProtoBuf`.
+            batch_size: What stands in the place of lengths of -1, if not what the message says.
+            param_scope: The scope with the parameters; an empty one by default.
+            rng: What values are drawn from where parameters are made; `RandomState(0)` by default.
+
+        Raises:
+            NetworkError: If a network's names do not fit.
+        """
+        rng = rng or np.random.RandomState(0)
+        graph = ProtoGraph(None, param_scope)
+        for held in proto.network:
+            if held.name in graph.networks:
+                raise NetworkError(f"load: expected each name once, got two networks {held.name!r}")
+            graph.networks[held.name] = ProtoNetwork.from_proto(graph, held, rng, batch_size)
+        for held in proto.executor:
+            graph.executors[held.name] = ProtoExecutor.from_proto(held)
+        return graph
+
+    def as_proto(
+        self,
+        include_parameter: bool = False,
+        only_parameter: bool = False,
+        networks: Iterable[ProtoNetwork] | None = None,
+        variable_batch_size: bool = True,
+    ) -> Any:
+        """The `NNablaProtoBuf` message that says the same.
+
+        Args:
+            include_parameter: Whether it has the values of the parameters.
+            only_parameter: Whether it has nothing else.
+            networks: Which networks it has; all by default.
+            variable_batch_size: Whether to put -1 in the place of the batch.
+
+        Raises:
+            NetworkError: If a message cannot hold a function, or if the batch is not found where it should be.
+        """
+        proto = schema.messages().NNablaProtoBuf()
+        if not only_parameter:
+            for network in self.networks.values() if networks is None else networks:
+                proto.network.append(network.as_proto(variable_batch_size))
+            proto.executor.extend(executor.as_proto() for executor in self.executors.values())
+        if include_parameter:
+            for key, held in self.get_parameters().items():
+                for piece in parameter_protobuf.pieces([(key, held.data.get_data("r"), held.need_grad)]):
+                    proto.MergeFromString(piece)
+        return proto
+
+    def save(
+        self,
+        filename: Any,
+        include_parameter: bool = False,
+        variable_batch_size: bool = True,
+        executors: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
+        """Write the graph, as `kinnor.graph_def.save` does.
+
+        Args:
+            filename: Path, or a file open for writing.
+            include_parameter: Whether a file other than `.nnp` holds the parameters as well.
+            variable_batch_size: Whether to put -1 in the place of the batch.
+            executors: How networks are run, as `kinnor.graph_def.save` takes it.
+        """
+        from . import save
+
+        save(filename, [self], include_parameter, variable_batch_size, executors=executors)
+
+    def expand_loop_control(self) -> None:
+        """Put what is repeated in each network there as often as it runs.
+
+        Raises:
+            NetworkError: If repetitions do not fit, or if a network would have too many nodes.
+        """
+        self.networks = OrderedDict((name, n.expand_loop_control()) for name, n in self.networks.items())

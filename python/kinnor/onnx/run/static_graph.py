@@ -1,0 +1,136 @@
+"""A graph of an ONNX model that is kept and run on arrays.
+
+Knows values; knows no files and no operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import NdArray, Variable, forward_all
+from ..read.containers import Absent, Items, leaves
+from ..read.values import Value, cast, check_computed, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .repeated import RepeatedNode
+
+__all__ = ["StaticGraph"]
+
+
+_LENT = 1 << 15
+"""Bytes of an input from which on it is read where it lies: to copy fewer takes less time than to lend them."""
+
+
+class StaticGraph:
+    """A static graph with its inputs, which is run on arrays.
+
+    Args:
+        inputs: The inputs by name, in the order of `run`.
+        outputs: The outputs by name; None for what is absent.
+        watched: Whole numbers that may outgrow float32, by what errors call them.
+
+    Attributes:
+        stop: The node after the last, if it has to know values and what follows it is not part of the graph.
+        repeated: That node on constants; None before it is computed for the second time.
+        later: Graphs of what follows that node, by shapes of what it gives.
+    """
+
+    __slots__ = ("_lent", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple[str, Variable]],
+        outputs: Sequence[tuple[str, Value | None]],
+        watched: Mapping[str, Variable],
+    ) -> None:
+        self.names = [name for name, _ in inputs]
+        self.inputs = [variable for _, variable in inputs]
+        self.outputs = outputs
+        self._lent: list[NdArray] = []
+        self.stop: int | None = None
+        self.repeated: RepeatedNode | None = None
+        self.later: dict[Any, StaticGraph] = {}
+        # What errors call the inputs and the outputs.
+        self._titles = (
+            [f"onnx.Model: input {name!r}" for name in self.names],
+            [f"onnx.Model: output {name!r}" for name, _ in outputs],
+        )
+        present = [held for _, held in outputs if held is not None]
+        computed = [value.variable for held in present for value in leaves(held) if not value.known]
+        self.roots = [variable for variable in computed if variable.parent is not None]
+        above: set[Variable] = set()
+        for root in self.roots if watched else ():
+            root.visit(lambda f: above.update(f.outputs))
+        above.difference_update(computed)  # which `_result` looks at
+        self.watched = {name: variable for name, variable in watched.items() if variable in above}
+        for variable in self.watched.values():
+            variable.persistent = True
+
+    def run(self, arrays: Sequence[Any], are_whole: bool = False) -> Any:
+        """Compute the outputs.
+
+        Args:
+            arrays: The inputs.
+            are_whole: Whether it is known that float32 has their whole numbers.
+
+        Returns:
+            The output, or a tuple of the outputs.
+
+        Raises:
+            OnnxError: If there are whole numbers that float32 rounds.
+        """
+        try:
+            self.compute(arrays, are_whole)
+            found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
+        finally:
+            self.release()
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def compute(self, arrays: Sequence[Any], are_whole: bool = False) -> None:
+        """Compute the variables of the outputs. Arrays may be read where they lie, until `release` is called.
+
+        Args:
+            arrays: The inputs.
+            are_whole: Whether it is known that float32 has their whole numbers.
+
+        Raises:
+            OnnxError: If there are whole numbers that float32 rounds.
+        """
+        for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
+            if not are_whole and array.dtype.kind != "f":
+                check_whole(array, title)
+            if array.nbytes < _LENT or array.dtype != np.float32 or array.shape != variable.shape:
+                variable.d = array
+            else:
+                held = variable.data
+                held._borrow(array, True)  # nothing in the graph writes an input
+                self._lent.append(held)
+        if self.roots:
+            forward_all(self.roots, clear_buffer=True)
+        for name, variable in self.watched.items():
+            check_computed(variable.d, name)
+
+    def release(self) -> None:
+        """Let go of arrays of the caller."""
+        while self._lent:
+            self._lent.pop().clear()
+
+
+def _result(value: Value | None, name: str) -> Any:
+    """An output as the file says it, in memory of its own."""
+    if isinstance(value, Items):
+        return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
+    if value is None or isinstance(value, Absent):
+        return None
+    if value.known:
+        return np.array(value.array)
+    variable = value.variable
+    result = variable._handed_out()
+    if result.dtype != value.dtype:
+        result = cast(result, value.dtype)
+    check_whole(result, name, is_computed=True)
+    return result

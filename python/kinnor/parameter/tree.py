@@ -1,0 +1,243 @@
+"""The tree of parameters: nested dicts from names to variables and scopes.
+
+Knows paths, the scope of each task and the lock; knows nothing of what a variable holds. Functions that take no
+lock are called under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .._core import CallError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .._core import Variable
+
+__all__ = [
+    "LEVELS",
+    "LONGEST",
+    "Entered",
+    "Scope",
+    "at",
+    "call_within",
+    "check_paths",
+    "enter",
+    "find",
+    "full_path",
+    "here",
+    "lock",
+    "register",
+    "root",
+    "split",
+    "variable",
+    "walk",
+]
+
+Scope: TypeAlias = "dict[str, Variable | Scope]"
+
+LEVELS = 128
+LONGEST = 4096
+"""How many levels and characters the names in files have at most."""
+
+lock = threading.RLock()
+root: Scope = {}
+
+
+_Registered: TypeAlias = "list[tuple[Scope, str]] | None"
+_Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
+"""A scope, what it is known by to who entered it, the place around it, and what unfinished parametric functions have
+registered, or None outside of them. (A tuple, as each call of a parametric function makes one.)"""
+
+_place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(root, None, None, None))
+
+
+def here() -> Scope:
+    """The scope that this task is in."""
+    return _place.get()[0]
+
+
+class Entered:
+    """A scope that a `with` block is in. One object may be entered again while it is entered, and by several tasks."""
+
+    __slots__ = ("entered", "names", "op", "start")
+
+    def __init__(self, op: str, name: str, start: Scope | None = None) -> None:
+        self.op = op
+        self.names = split(op, name)
+        self.start = start
+        self.entered: list[object] = []
+
+    def __enter__(self) -> Scope:
+        outer = _place.get()
+        with lock:
+            inner = enter(self.op, outer[0] if self.start is None else self.start, self.names)
+        key = object()
+        self.entered.append(key)
+        _place.set((inner, key, outer, outer[3]))
+        return inner
+
+    def __exit__(self, *error: object) -> None:
+        _, key, outer, _ = _place.get()
+        if outer is not None and self.entered and key is self.entered[-1]:  # As nearly always.
+            self.entered.pop()
+            _place.set(outer)
+            return
+        self._leave()
+
+    def _leave(self) -> None:
+        """Leave, of the scopes that this object has entered, the innermost that this task is in."""
+        within: list[_Place] = []
+        place: _Place | None = _place.get()
+        while place is not None and place[1] not in self.entered:
+            within.append(place)
+            place = place[2]
+        if place is None:  # A generator is closed in another task.
+            return
+        self.entered.remove(place[1])
+        outer = place[2]
+        # Those that were entered later are not left with it.
+        for scope, key, _, registered in reversed(within):
+            outer = (scope, key, outer, registered)
+        if outer is not None:
+            _place.set(outer)
+
+
+def call_within(names: list[str], function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a parametric function in the scope that names lead to.
+
+    What the call has registered is forgotten if it fails, so that it can be repeated with other arguments.
+    """
+    outer = _place.get()
+    with lock:
+        scope = enter("parameter_scope", outer[0], names)
+    registered = [] if outer[3] is None else outer[3]
+    first = len(registered)
+    token = _place.set((scope, None, outer, registered))
+    try:
+        return function(*args, **kwargs)
+    except BaseException:
+        with lock:
+            for scope, name in registered[first:]:
+                scope.pop(name, None)
+        del registered[first:]
+        raise
+    finally:
+        _place.reset(token)
+
+
+def split(op: str, path: str) -> list[str]:
+    """The names of a path; slashes at the ends and doubled ones count for nothing."""
+    if not isinstance(path, str):
+        raise CallError(f"{op}: expected a name, got {path!r}")
+    if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
+        return [path]
+    return [name for name in path.split("/") if name]
+
+
+def enter(op: str, scope: Scope, names: list[str]) -> Scope:
+    """The scope that names lead to, made where it is missing."""
+    for name in names:
+        inner = scope.get(name)
+        if inner is None:
+            inner = scope[name] = {}
+        elif not isinstance(inner, dict):
+            raise ParameterError(f"{op}: expected a scope at {name!r} of {'/'.join(names)!r}, got a parameter")
+        scope = inner
+    return scope
+
+
+def find(op: str, path: str) -> tuple[Scope, str]:
+    """The scope that a path leads to, an empty one if there is none, and the last name. Makes nothing."""
+    names = split(op, path)
+    if not names:
+        raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
+    scope = here()
+    for name in names[:-1]:
+        inner = scope.get(name, {})
+        if not isinstance(inner, dict):
+            raise ParameterError(f"{op}: expected a scope at {name!r} of {path!r}, got a parameter")
+        scope = inner
+    return scope, names[-1]
+
+
+def variable(op: str, path: str) -> Variable | None:
+    """The parameter at a path, or None if there is none."""
+    scope, name = find(op, path)
+    return at(op, scope, name, path)
+
+
+def at(op: str, scope: Scope, name: str, path: str) -> Variable | None:
+    """The parameter of a name in a scope, or None if there is none."""
+    found = scope.get(name)
+    if isinstance(found, dict):
+        raise ParameterError(f"{op}: expected a parameter at {path!r}, got a scope")
+    return found
+
+
+def register(op: str, path: str, parameter: Variable) -> None:
+    """Put a parameter at a path that is free or has one."""
+    *names, last = split(op, path)
+    outer, _, _, registered = _place.get()
+    scope = enter(op, outer, names)
+    if registered is not None and last not in scope:
+        registered.append((scope, last))
+    scope[last] = parameter
+
+
+def check_paths(op: str, paths: list[str]) -> None:
+    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
+    ends = []
+    for path in paths:
+        names = split(op, path)
+        if len(path) > LONGEST or len(names) > LEVELS:
+            raise ParameterError(
+                f"{op}: expected names of at most {LONGEST} characters and {LEVELS} levels, got {len(path)} and "
+                f"{len(names)} in {path[:40]!r}..."
+            )
+        if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
+            raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
+        ends.append("/".join((*names, "")))
+    # What leads through a path stands right behind it.
+    for first, second in pairwise(sorted(ends)):
+        if first == second:
+            raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
+        if second.startswith(first):
+            raise ParameterError(
+                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
+            )
+
+
+def full_path(scope: Scope, name: str) -> str:
+    """The path from the root to a name in a scope, or the name alone where the scope is in no tree."""
+    # Each level with the one that it is in, so that only one path is put together.
+    levels: list[tuple[Any, str, Scope]] = [(None, "", root)]
+    while levels:
+        level = levels.pop()
+        if level[2] is scope:
+            names = [name]
+            while level[0] is not None:
+                names.append(level[1])
+                level = level[0]
+            return "/".join(reversed(names))
+        levels += [(level, key, value) for key, value in level[2].items() if isinstance(value, dict)]
+    return name
+
+
+def walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
+    """Parameters with their paths, in order."""
+    levels = [(path, iter(scope.items()))]
+    while levels:
+        path, items = levels[-1]
+        for name, value in items:
+            key = f"{path}/{name}" if path else name
+            if isinstance(value, dict):
+                levels.append((key, iter(value.items())))
+                break
+            yield key, value
+        else:
+            levels.pop()

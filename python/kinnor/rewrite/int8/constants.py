@@ -1,0 +1,113 @@
+"""What is known of a graph while it is converted: constants, and weights that are levels."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..patterns import is_a
+from .levels import SIGNED
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from numpy.typing import NDArray
+
+    from ..._core import Variable
+
+__all__ = ["Weights", "value_of", "weights_of"]
+
+
+class Weights(NamedTuple):
+    """Weights that are levels: `(levels - zero) * step`, the latter two along one axis or one number."""
+
+    levels: NDArray[np.int8]
+    step: NDArray[np.float32]
+    zero: NDArray[np.int64]
+    key: Any
+    """Names the levels as they lie here."""
+
+    def transposed(self, axes: list[int]) -> Weights:
+        """The same with axes in another order.
+
+        Args:
+            axes: The order.
+        """
+        step = self.step.transpose(axes) if self.step.ndim == len(axes) else self.step
+        zero = self.zero.transpose(axes) if self.zero.ndim == len(axes) else self.zero
+        return Weights(self.levels.transpose(axes), step, zero, (self.key, *axes))
+
+    def along(self, axis: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+        """Step and zero point for each place along an axis, or for all; None if they differ along others.
+
+        Args:
+            axis: The axis.
+        """
+        for x in (self.step, self.zero):
+            if x.size != 1 and x.size != x.shape[axis]:
+                return None
+        return self.step.ravel(), self.zero.ravel()
+
+
+_COMPUTED = frozenset(
+    ["Add2", "DequantizeLinear", "Identity", "Mul2", "MulScalar", "QuantizeLinear", "Reshape", "Sub2", "Transpose"]
+)
+"""Types of functions that parameters of levels go through."""
+
+
+def is_constant(x: Variable, given: Container[Variable]) -> bool:
+    """Whether a variable follows from constants by some steps that cost little.
+
+    Args:
+        x: The variable.
+        given: What each call gives.
+    """
+    f = x.parent
+    if f is None:
+        return x not in given
+    return f.info.type_name in _COMPUTED and all(is_constant(v, given) for v in f.inputs)
+
+
+def value_of(x: Variable, given: Container[Variable]) -> NDArray[Any] | None:
+    """The values of a variable; None unless it is constant.
+
+    Args:
+        x: The variable.
+        given: What each call gives.
+    """
+    if not is_constant(x, given):
+        return None
+    if x.parent is not None:
+        x.forward()
+    return np.array(x.d)
+
+
+def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
+    """The weights that a variable stands for, if they are constant levels of 8 bits.
+
+    Args:
+        x: The variable.
+        given: What each call gives.
+    """
+    f = x.parent
+    if f is not None and f.info.type_name == "Transpose":
+        found = weights_of(f.inputs[0], given)
+        return None if found is None else found.transposed(list(f.info.args["axes"]))
+    if f is None or f.info.type_name != "DequantizeLinear":
+        return None
+    held = f.inputs[0]
+    levels, step, zero = (value_of(v, given) for v in f.inputs)
+    if levels is None or step is None or zero is None:
+        return None
+    if is_a(held.parent, "QuantizeLinear"):
+        levels = levels.astype(np.int8 if held.parent.info.args["dtype"] == 1 else np.uint8)
+    if levels.dtype not in (np.int8, np.uint8):
+        return None
+    zero = zero.astype(np.int64)
+    if levels.dtype == np.uint8:
+        levels, zero = (levels ^ np.uint8(SIGNED)).view(np.int8), zero - SIGNED
+    # Graphs for other shapes have the same constants, perhaps as other variables.
+    key = (hashlib.sha1(levels.tobytes(), usedforsecurity=False).digest(), levels.shape)
+    return Weights(levels, step.astype(np.float32), zero, key)

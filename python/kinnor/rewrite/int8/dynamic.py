@@ -1,0 +1,68 @@
+"""Scales that a graph takes from the numbers themselves.
+
+Knows how they are computed, and finds that again in a graph; knows no layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ... import functions as F
+from ..patterns import is_a
+
+if TYPE_CHECKING:
+    from ..._core import Variable
+
+__all__ = ["dynamic_parameters", "is_dynamic", "rounded"]
+
+
+def rounded(x: Variable) -> Variable:
+    """The nearest whole number; halves go to the even neighbour.
+
+    Args:
+        x: Input of any shape.
+    """
+    whole = F.floor(x)
+    rest = x - whole
+    odd = whole - F.floor(whole * 0.5) * 2.0
+    up = F.logical_or(F.greater_scalar(rest, 0.5), F.logical_and(F.equal_scalar(rest, 0.5), odd))
+    return whole + up
+
+
+def dynamic_parameters(x: Variable) -> tuple[Variable, Variable]:
+    """Scale and zero point of levels of 8 bits that reach from the least to the largest number, and to zero.
+
+    Args:
+        x: The numbers.
+    """
+    axes = list(range(x.ndim))
+    most = F.maximum_scalar(F.max(x, axis=axes), 0.0)
+    least = F.minimum_scalar(F.min(x, axis=axes), 0.0)
+    scale = (most - least) / 255.0
+    scale = scale + F.equal_scalar(scale, 0.0)
+    return scale, rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
+
+
+def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
+    """Whether scale and zero point are the `dynamic_parameters` of `x`.
+
+    Args:
+        x: The numbers.
+        scale: The scale.
+        zero: The zero point.
+    """
+    if not is_a(scale.parent, "Add2") or zero.parent is None:
+        return False
+    return all(_is_same(a, b, x) for a, b in zip((scale, zero), dynamic_parameters(x), strict=True))
+
+
+def _is_same(a: Variable, b: Variable, source: Variable) -> bool:
+    """Whether two variables are computed in the same way of a third one."""
+    if a == b or source in (a, b):
+        return a == b
+    f, g = a.parent, b.parent
+    if f is None or g is None or f.info.type_name != g.info.type_name or f.info.args != g.info.args:
+        return False
+    return len(f.inputs) == len(g.inputs) and all(
+        _is_same(*pair, source) for pair in zip(f.inputs, g.inputs, strict=True)
+    )
