@@ -44,9 +44,9 @@ from ._core import (
     set_conv_algorithm,
     set_num_threads,
 )
-from .autodiff import no_grad
 from .context import Context, context_scope, get_current_context, set_default_context
 from .display import attach as _attach_display
+from .grad_mode import no_grad
 from .hooks import (
     set_function_post_hook,
     set_function_pre_hook,
@@ -173,6 +173,7 @@ __all__ = [
 ]
 
 LAZY = (
+    "autodiff",
     "compat",
     "communicators",
     "config",

@@ -211,7 +211,7 @@ SUBJECTS = {
             "profiling",
             "pictures",
             "compat.experimental.viewers",
-            "compat.experimental.tb_graph_writer",
+            "tensorboard",
             "compat.utils.inspection",
             "compat.utils.profiler",
             "compat.utils.function_profile",

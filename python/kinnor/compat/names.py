@@ -26,6 +26,7 @@ MODULES = {
     "cpu": "kinnor.compat.cpu",
     "experimental": "kinnor.compat.experimental",
     "experimental.graph_converters.layers": "kinnor.rewrite.patterns",
+    "experimental.tb_graph_writer": "kinnor.tensorboard",
     "ext_utils": "kinnor.compat.ext_utils",
     "folding": "kinnor.rewrite.folding",
     "graph_def": "kinnor.nnp",

@@ -14,8 +14,8 @@ import numpy as np
 
 from .. import _check, _core
 from .._core import CallError, ParameterError, Variable
-from ..autodiff import no_grad
 from ..display import Parameters
+from ..grad_mode import no_grad
 from ..placement import is_elsewhere
 from . import tree as tree
 

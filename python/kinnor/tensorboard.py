@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import _check
-from ..._core import CallError, Variable
-from ...files.packages import needed
-from ...parameter import get_parameters
-from ...profiling import Profile
+from . import _check
+from ._core import CallError, Variable
+from .files.packages import needed
+from .parameter import get_parameters
+from .profiling import Profile
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from ..._core import Function, NdArray
+    from ._core import Function, NdArray
 
 __all__ = ["TBGraphWriter"]
 

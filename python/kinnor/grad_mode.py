@@ -6,8 +6,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import _check, _core
-from .._core import CallError
+from . import _check, _core
+from ._core import CallError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
