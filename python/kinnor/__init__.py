@@ -224,7 +224,7 @@ class Paths:
     """Finds modules by the paths that NNabla's programs use. The table is in `compat/names.py`."""
 
     SERVED = frozenset(
-        (
+        {
             "autolog",
             "communicators",
             "contrib",
@@ -238,8 +238,9 @@ class Paths:
             "models",
             "onnx",
             "parameter_tree",
+            "solver",
             "utils",
-        )
+        }
     )
     """The first names of these paths."""
 

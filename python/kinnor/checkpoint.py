@@ -19,7 +19,7 @@ from .files import parameter_file
 from .files.atomic import replacing
 from .files.steady import steadily
 from .parameter import get_parameters
-from .solver import SolverState
+from .solvers import SolverState
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .data.data_iterator import DataIterator
     from .distributed import Communicator, ShardedSolver
     from .distributed.spread import Spread
-    from .solver import Solver
+    from .solvers import Solver
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 

@@ -143,6 +143,7 @@ SUBJECTS = {
             "datasets",
             "data.data_iterator",
             "data.data_source",
+            "compat.utils.data_source",
             "data.data_source_implements",
             "data.cache_data_source",
             "data.csv_data_source",

@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from .._core import ArgumentError, CallError
+from .._core import ArgumentError, CallError, __version__
 from ..files.packages import needed
 
 if TYPE_CHECKING:

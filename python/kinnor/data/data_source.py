@@ -18,7 +18,6 @@ import numpy as np
 
 from .. import _core
 from .._core import CallError, Error
-from .._suggest import absence
 from ..config import nnabla_config
 
 if TYPE_CHECKING:
@@ -39,15 +38,6 @@ __all__ = [
 ]
 
 DEFAULT_SEED = 313
-
-
-def __getattr__(name: str) -> Any:
-    """NNabla's names of what `cache_data_source` has, which is made of this module."""
-    if name in ("DataSourceWithFileCache", "DataSourceWithFileCacheError"):
-        from . import cache_data_source
-
-        return getattr(cache_data_source, name)
-    raise AttributeError(absence(f"{__name__}.{name}", __all__))
 
 
 class DataError(Error, ValueError):

@@ -16,9 +16,8 @@ from urllib.parse import urljoin
 import numpy as np
 
 from .._core import ArgumentError, UnsupportedError
-from ..compat.utils.audio_utils import auread, auresize
-from ..compat.utils.image_utils import imread, imresize
-from ..files.images import ImageError, read_image, resized
+from ..files import audio
+from ..files.images import ImageError, read_channels, read_image, resized
 from ..files.packages import needed
 from .data_source import DataError
 from .download import download, get_data_home, opened_address
@@ -221,10 +220,12 @@ def load_image_imread(
     """
     if shape is not None and len(shape) != 3:
         raise ArgumentError(f"load_image_imread: expected `shape` to be colours, height and width, got {shape}")
+    if shape is not None and min(shape[1:]) < 1:
+        raise ArgumentError(f"load_image_imread: expected a height and a width above 0, got {shape}")
     colours = -1 if shape is None else int(shape[0])
-    pixels = imread(file, grayscale=colours == 1, num_channels=colours)
+    pixels = read_channels(file, is_grey=colours == 1, n_channels=colours)
     if shape is not None:
-        pixels = imresize(pixels, (int(shape[2]), int(shape[1])))
+        pixels = resized(pixels, int(shape[1]), int(shape[2]))
     first = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return first if max_range < 0 else np.asarray(first * (max_range / 255.0))
 
@@ -243,7 +244,7 @@ def load_wav(
         DataError: If it has no sound, or one of another size.
     """
     try:
-        samples = auread(path)
+        samples = audio.read_audio(path)
         return samples if shape is None else samples.reshape(tuple(shape))
     except ValueError as error:
         raise DataError(f"load_wav: expected a sound of shape {shape}, got {_name(path)}: {error}") from error
@@ -263,8 +264,10 @@ def load_audio(
         DataError: If it has no sound, or one that does not become one of these channels.
     """
     try:
-        samples = auread(file)
-        return samples if shape is None or tuple(shape) == samples.shape else auresize(samples, (shape[0], shape[1]))
+        samples = audio.read_audio(file)
+        return (
+            samples if shape is None or tuple(shape) == samples.shape else audio.resized(samples, (shape[0], shape[1]))
+        )
     except ValueError as error:
         raise DataError(f"load_audio: expected a sound of shape {shape}, got {_name(file)}: {error}") from error
 

@@ -10,6 +10,9 @@ One process needs no MPI: each communicator is there, and its sums are the proce
 (0, 1)
 """
 
+from typing import Any
+
+from .._python_functions import fused
 from .communicator import (
     Communicator,
     DataParallelCommunicator,
@@ -31,3 +34,12 @@ __all__ = [
     "Pipeline",
     "ShardedSolver",
 ]
+
+
+def _sync_batch_normalization(*args: Any) -> Any:
+    from .functions import sync_batch_normalization
+
+    return sync_batch_normalization(*args)
+
+
+fused.over_processes.append(_sync_batch_normalization)

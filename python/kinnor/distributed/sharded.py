@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core import CallError, CommunicatorBackwardCallback, NdArray
-from ..solver import Solver, SolverState
+from ..solvers import Solver, SolverState
 from .arguments import variables
 from .arrays import dtype_of
 from .communicator import members_of

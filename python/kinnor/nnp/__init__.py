@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import parameter as parameters
 from ..files import network_file
 from ..files.network_file import NetworkError
-from ..files.parameter_file import Entry
-from ..logger import logger
-from .graph import ProtoExecutor, ProtoGraph
+from .graph import ProtoExecutor, ProtoGraph, entries
 from .network import ProtoNetwork
 from .nodes import NetworkVariable, ProtoFunction
 from .tracing import (
@@ -28,11 +26,10 @@ from .tracing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.random import RandomState
 
-    from .._core import Variable
     from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
 
@@ -120,21 +117,4 @@ def save(
     first = content[0]
     owner = first if isinstance(first, ProtoGraph) else first.owner
     networks = None if isinstance(first, ProtoGraph) else [first]
-    for held in executors or ():
-        owner.executors[held["name"]] = ProtoExecutor.create_from_dict(held, owner.networks[held["network"]])
-    is_archive = network_file.is_archive(filename, extension)
-    proto = owner.as_proto(include_parameters and not is_archive, False, networks, variable_batch_size)
-    if is_archive:
-        network_file.write_archive(filename, proto, entries(owner.get_parameters().items()))
-    else:
-        network_file.write(filename, proto, extension)
-    logger.info(f"Model file is saved as {filename}.")
-
-
-def entries(found: Iterable[tuple[str, Variable]]) -> list[Entry]:
-    """Parameters as files hold them.
-
-    Args:
-        found: Variables by path.
-    """
-    return [Entry(key, variable.data.get_data("r"), variable.need_grad) for key, variable in found]
+    owner.write(filename, networks, include_parameters, variable_batch_size, extension, executors)

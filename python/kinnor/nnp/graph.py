@@ -13,8 +13,10 @@ import numpy as np
 from .. import parameter as parameters
 from .._core import CallError, Variable
 from ..context import Context, get_current_context
-from ..files import parameter_protobuf, schema
+from ..files import network_file, parameter_protobuf, schema
 from ..files.network_file import NetworkError
+from ..files.parameter_file import Entry
+from ..logger import logger
 from .network import ProtoNetwork
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
 
     from ..display import Parameters
+    from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
 
-__all__ = ["ProtoExecutor", "ProtoGraph"]
+__all__ = ["ProtoExecutor", "ProtoGraph", "entries"]
 
 
 class ProtoExecutor:
@@ -271,9 +274,27 @@ class ProtoGraph:
             variable_batch_size: Whether to put -1 in the place of the batch.
             executors: How networks are run, as `kinnor.graph_def.save` takes it.
         """
-        from . import save
+        self.write(filename, None, include_parameter, variable_batch_size, executors=executors)
 
-        save(filename, [self], include_parameter, variable_batch_size, executors=executors)
+    def write(
+        self,
+        filename: PathOrFile,
+        networks: list[ProtoNetwork] | None,
+        include_parameters: bool,
+        variable_batch_size: bool,
+        extension: str = ".nnp",
+        executors: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
+        """Writes some of the networks, or all of them if `networks` is None. The others are `save`'s arguments."""
+        for held in executors or ():
+            self.executors[held["name"]] = ProtoExecutor.create_from_dict(held, self.networks[held["network"]])
+        is_archive = network_file.is_archive(filename, extension)
+        proto = self.as_proto(include_parameters and not is_archive, False, networks, variable_batch_size)
+        if is_archive:
+            network_file.write_archive(filename, proto, entries(self.get_parameters().items()))
+        else:
+            network_file.write(filename, proto, extension)
+        logger.info(f"Model file is saved as {filename}.")
 
     def expand_loop_control(self) -> None:
         """Put what is repeated in each network there as often as it runs.
@@ -282,3 +303,12 @@ class ProtoGraph:
             NetworkError: If repetitions do not fit, or if a network would have too many nodes.
         """
         self.networks = OrderedDict((name, n.expand_loop_control()) for name, n in self.networks.items())
+
+
+def entries(found: Iterable[tuple[str, Variable]]) -> list[Entry]:
+    """Parameters as files hold them.
+
+    Args:
+        found: Variables by path.
+    """
+    return [Entry(key, variable.data.get_data("r"), variable.need_grad) for key, variable in found]

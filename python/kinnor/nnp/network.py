@@ -19,7 +19,7 @@ from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import axes, batch, initial, loops, messages
+from . import axes, batch, initial, loops, messages, passes
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -403,8 +403,6 @@ class ProtoNetwork:
             batch_size: What stands in the place of lengths of -1 where shapes are worked out, if not what the network
                 says.
         """
-        from . import passes  # It makes networks.
-
         return self if callback is None else passes.applied(self, callback, batch_size)
 
     def save(
@@ -422,6 +420,4 @@ class ProtoNetwork:
             variable_batch_size: Whether to put -1 in the place of the batch.
             executors: How the network is run, as `kinnor.graph_def.save` takes it.
         """
-        from . import save
-
-        save(filename, [self], include_parameter, variable_batch_size, executors=executors)
+        self.owner.write(filename, [self], include_parameter, variable_batch_size, executors=executors)

@@ -12,10 +12,11 @@ import numpy as np
 from .._core import Error, Variable
 from ..modes import auto_forward
 from . import messages
-from .network import ProtoNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .network import ProtoNetwork
 
 __all__ = ["PassFunction", "PassVariable", "applied"]
 
@@ -199,7 +200,7 @@ def _described(network: ProtoNetwork, functions: list[PassFunction], variables: 
         function.proto.ClearField("output")
         function.proto.output.extend(v.name for v in function.outputs)
         proto.function.append(function.proto)
-    made = ProtoNetwork.from_proto(network.owner, proto, np.random.RandomState(1223))
+    made = type(network).from_proto(network.owner, proto, np.random.RandomState(1223))
     for name, variable in left.items():
         node = made.variable(name)
         node.need_grad, node.stop, node.variable_instance = variable.need_grad, variable.stop, variable.variable

@@ -16,7 +16,7 @@ from ..files import parameter_protobuf, schema, solver_file, solver_protobuf
 from ..files.network_file import NetworkError
 
 if TYPE_CHECKING:
-    from ..solver import Solver
+    from ..solvers import Solver
 
 __all__ = ["fill", "learning_rate", "load_states", "read", "state_file"]
 

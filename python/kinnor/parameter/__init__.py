@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import _check, _core
+from .. import _check, _core, modes
 from .._core import CallError, ParameterError, Variable
 from ..display import Parameters
 from ..grad_mode import no_grad
@@ -21,6 +21,7 @@ from . import tree as tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -82,6 +83,15 @@ class parameter_scope(tree.Entered, ContextDecorator):
         if scope is not None and not isinstance(scope, dict):
             raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
         super().__init__("parameter_scope", name, scope)
+
+
+def _this_scope() -> Callable[[], AbstractContextManager[object]]:
+    """Returns a function that makes a `with` block enter the current scope again."""
+    scope = tree.here()
+    return lambda: parameter_scope("", scope)
+
+
+modes.surroundings.append(_this_scope)
 
 
 def get_current_parameter_scope() -> Scope:
@@ -281,7 +291,7 @@ def load_parameters(
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
     """
-    from ..files import parameter_file
+    from ..files import network_file
 
     op = "load_parameters"
     if needs_proto or proto is not None:
@@ -291,7 +301,7 @@ def load_parameters(
         proto = kind() if proto is None else proto
         if not isinstance(proto, kind):
             raise CallError(f"{op}: expected `proto` to be an NNablaProtoBuf, got {proto!r}")
-    entries = parameter_file.load(path, extension)
+    entries = network_file.entries(path, extension)
     put(entries, op)
     if proto is not None:
         from ..files import parameter_protobuf

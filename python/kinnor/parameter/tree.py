@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .._core import CallError, ParameterError
+from .._check import LEVELS, LONGEST, check_paths, split
+from .._core import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,10 +39,6 @@ __all__ = [
 ]
 
 Scope: TypeAlias = "dict[str, Variable | Scope]"
-
-LEVELS = 128
-LONGEST = 4096
-"""How many levels and characters the names in files have at most."""
 
 lock = threading.RLock()
 root: Scope = {}
@@ -130,15 +126,6 @@ def call_within(names: list[str], function: Callable[..., Any], args: Sequence[A
         _place.reset(token)
 
 
-def split(op: str, path: str) -> list[str]:
-    """The names of a path; slashes at the ends and doubled ones count for nothing."""
-    if not isinstance(path, str):
-        raise CallError(f"{op}: expected a name, got {path!r}")
-    if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
-        return [path]
-    return [name for name in path.split("/") if name]
-
-
 def enter(op: str, scope: Scope, names: list[str]) -> Scope:
     """The scope that names lead to, made where it is missing."""
     for name in names:
@@ -187,29 +174,6 @@ def register(op: str, path: str, parameter: Variable) -> None:
     if registered is not None and last not in scope:
         registered.append((scope, last))
     scope[last] = parameter
-
-
-def check_paths(op: str, paths: list[str]) -> None:
-    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
-    ends = []
-    for path in paths:
-        names = split(op, path)
-        if len(path) > LONGEST or len(names) > LEVELS:
-            raise ParameterError(
-                f"{op}: expected names of at most {LONGEST} characters and {LEVELS} levels, got {len(path)} and "
-                f"{len(names)} in {path[:40]!r}..."
-            )
-        if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
-            raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
-        ends.append("/".join((*names, "")))
-    # What leads through a path stands right behind it.
-    for first, second in pairwise(sorted(ends)):
-        if first == second:
-            raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
-        if second.startswith(first):
-            raise ParameterError(
-                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
-            )
 
 
 def full_path(scope: Scope, name: str) -> str:

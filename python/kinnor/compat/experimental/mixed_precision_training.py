@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..._core import NdArray, Variable
-    from ...solver import Solver
+    from ...solvers import Solver
 
 __all__ = ["DynamicLossScalingUpdater"]
 

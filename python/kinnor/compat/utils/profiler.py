@@ -7,8 +7,8 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from ... import __version__, _check
-from ..._core import ArgumentError, CallError, Variable
+from ... import _check
+from ..._core import ArgumentError, CallError, Variable, __version__
 from ...parameter import get_parameters
 from ...profiling.alone import times_alone
 from .. import cpu

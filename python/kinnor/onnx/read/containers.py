@@ -131,7 +131,7 @@ def input_type(held: Any, name: str) -> InputType:
     Raises:
         UnsupportedError: If it is neither a tensor nor a sequence of them, optional or not.
     """
-    from .reading import dtype_of
+    from .tensors import dtype_of
 
     kind = held.WhichOneof("value")
     if kind == "optional_type":

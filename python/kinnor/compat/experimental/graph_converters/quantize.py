@@ -33,7 +33,7 @@ class _Quantization(FunctionModifier):
     def __init__(self, functions_ranks: Mapping[Function, int], config: Any = None) -> None:
         super().__init__()
         if config is None:
-            from ...utils.qnn import QATConfig
+            from ...utils.qnn.configuration import QATConfig
 
             config = QATConfig()
         self.functions_ranks, self._config = functions_ranks, config

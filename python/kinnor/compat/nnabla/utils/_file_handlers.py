@@ -17,7 +17,7 @@ from kinnor import parameter as parameters
 from kinnor.files import network_file, parameter_file, parameter_protobuf, schema, solver_file
 from kinnor.logger import logger
 from kinnor.nnp import NetworkError, entries, solvers
-from kinnor.solver import SolverState
+from kinnor.solvers import SolverState
 
 if TYPE_CHECKING:
     import zipfile

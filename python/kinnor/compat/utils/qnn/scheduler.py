@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...._core import Function
-    from ....solver import Solver
+    from ....solvers import Solver
 
 __all__ = [
     "FunctionsRankRecorder",

@@ -148,7 +148,7 @@ def _halved(x: Variable) -> Variable:
 
 
 def _cast(node: Node) -> Any:
-    from ..reading import dtype_of
+    from ..tensors import dtype_of
     from ..values import Value
 
     target = node.value(1).dtype if node.proto.op_type == "CastLike" else dtype_of(node.get("to"))

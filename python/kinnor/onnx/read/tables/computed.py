@@ -34,7 +34,7 @@ def _bit_shift(node: Node) -> Any:
 
 
 def _bit_cast(node: Node) -> NDArray[Any]:
-    from ..reading import dtype_of
+    from ..tensors import dtype_of
 
     x, wanted = node.static(0), dtype_of(node.get("to"))
     if wanted.itemsize != x.dtype.itemsize:

@@ -61,7 +61,7 @@ def _levels_of(
 
 
 def _quantize(node: Node) -> Value:
-    from ..reading import dtype_of
+    from ..tensors import dtype_of
 
     dtype = np.dtype(np.uint8)
     if node.has(2):

@@ -42,7 +42,7 @@ def _construct(node: Node) -> Items:
 
 
 def _empty(node: Node) -> Items:
-    from ..reading import dtype_of
+    from ..tensors import dtype_of
 
     return Items([], dtype_of(node.get("dtype", _FLOAT)))
 

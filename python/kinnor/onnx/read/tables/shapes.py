@@ -341,7 +341,7 @@ def _fold_trilu(node: Node) -> Any:
 
 
 def _eye_like(node: Node) -> Any:
-    from ..reading import dtype_of
+    from ..tensors import dtype_of
 
     dtype = dtype_of(node.get("dtype")) if node.get("dtype") else node.value(0).dtype
     rows, columns = node.value(0).shape

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from ....._core import ArgumentError
-from .....files.images import opened_image, pillow, resized, write_image
+from .....files.images import channels_of, check_channels, converted, opened_image, resized, write_image
 from .common import check_type_and_cast_if_necessary, upscale_pixel_intensity
 from .image_utils_backend import ImageUtilsBackend
 
@@ -50,17 +50,7 @@ class PilBackend(ImageUtilsBackend):
             num_channels: How many channels are wanted; -1 for those that it has.
             return_palette_indices: Whether an image with a palette stays one.
         """
-        if pil_image.mode == "P" and return_palette_indices:
-            return pil_image
-        if pil_image.mode.startswith("I"):
-            pil_image = pillow("imread").fromarray((np.asarray(pil_image).astype(np.uint16) >> 8).astype(np.uint8))
-        if grayscale:
-            return pil_image.convert("L")
-        if num_channels in (3, 4):
-            return pil_image.convert("RGB" if num_channels == 3 else "RGBA")
-        if pil_image.mode == "P":
-            return pil_image.convert("RGBA" if "transparency" in pil_image.info else "RGB")
-        return pil_image
+        return converted(pil_image, grayscale, num_channels, return_palette_indices)
 
     @staticmethod
     def pil_image_to_ndarray(
@@ -74,11 +64,7 @@ class PilBackend(ImageUtilsBackend):
             num_channels: How many channels are wanted; -1 for those that it has, 0 for no axis.
             return_palette_indices: Whether the numbers of colours of a palette are wanted.
         """
-        made = PilBackend.convert_pil(pil_image, grayscale, num_channels, return_palette_indices)
-        pixels = np.asarray(made).astype(np.uint8)
-        if pixels.ndim == 2 and num_channels > 0:
-            return np.repeat(pixels[..., np.newaxis], num_channels, axis=2)
-        return pixels
+        return channels_of(pil_image, grayscale, num_channels, return_palette_indices)
 
     @staticmethod
     def pil_resize_from_ndarray(arr: NDArray[Any], size: tuple[int, int], resample: str) -> NDArray[Any]:
@@ -116,12 +102,7 @@ class PilBackend(ImageUtilsBackend):
             num_channels: Channels of the result.
             return_palette_indices: Whether the numbers of colours of a palette are read.
         """
-        allowed = (-1, 0, 1, 3, 4) if grayscale else (-1, 3, 4)
-        if num_channels not in allowed:
-            kind = "grey" if grayscale else "colours"
-            raise ArgumentError(
-                f"imread: expected `num_channels` to be one of {allowed} for {kind}, got {num_channels}"
-            )
+        check_channels(grayscale, num_channels)
         _check_size("imread", size)
         _check_interpolation("imread", interpolate)
         if as_uint16:
