@@ -39,7 +39,7 @@ class NanInfTracer(FunctionHookCallbackBase):
         ...     y.forward(function_post_hook=tracer.forward_post_hook)
         Traceback (most recent call last):
         ...
-        kinnor.utils.inspection.value_trace.NanInfError: forward: expected finite values, got inf in output 0 of Log
+        kinnor.compat.utils.inspection.value_trace.NanInfError: forward: expected finite values, got inf in output 0 of Log
         (rank 1), which has inputs of shapes [(2,)], outputs of shapes [(2,)] and arguments {}
     """
 
