@@ -14,7 +14,7 @@ ORDER = [
     # State of the process
     *["display", "random", "context", "placement", "modes", "grad_mode", "hooks", "system"],
     # Arrays and functions
-    *["dlpack", "initializer", "function", "_python_functions", "functions", "autodiff", "symbolic", "testing"],
+    *["dlpack", "initializer", "function", "_python_functions", "functions", "autodiff", "symbolic"],
     # Files and data
     *["files", "datasets", "data"],
     # Training

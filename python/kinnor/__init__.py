@@ -239,6 +239,7 @@ class Paths:
             "onnx",
             "parameter_tree",
             "solver",
+            "testing",
             "utils",
         }
     )

@@ -54,6 +54,7 @@ MODULES = {
     "onnx.writer": "kinnor.onnx.write.writer",
     "parameter_tree": "kinnor.parameter.tree",
     "solver": "kinnor.solvers",
+    "testing": "kinnor.compat.testing",
     "utils": "kinnor.compat.utils",
     "utils.batches": "kinnor.data.batches",
     "utils.cache_data_source": "kinnor.data.cache_data_source",
@@ -66,8 +67,6 @@ MODULES = {
     "utils.factorization.cpd": "kinnor.parametric_functions.cpd",
     "utils.learning_rate_scheduler": "kinnor.learning_rate_scheduler",
     "utils.load": "kinnor.nnp.project_load",
-    "utils.nnp_graph": "kinnor.nnp.nnp_graph",
-    "utils.save": "kinnor.nnp.project_save",
 }
 """Paths below `nnabla` and below `kinnor`, and the modules that they stand for."""
 
@@ -84,8 +83,9 @@ NNABLA = {
     "grad": "kinnor.symbolic",
     "lms": "kinnor.compat.nnabla.lms",
     "recompute": "kinnor.modes",
+    "testing": "kinnor.compat.nnabla.testing",
 }
-"""Paths below `nnabla` only: in `kinnor` these names are functions, or do not exist."""
+"""Paths below `nnabla` only: below `kinnor` they are functions, other modules or nothing."""
 
 
 def target(path: str) -> str | None:

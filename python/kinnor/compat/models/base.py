@@ -106,7 +106,7 @@ class BuiltModel(Model):
         self._whole: Scope = {}
         self._path = None if weights is None else self._expected(file if weights == "file" else weights)
         if self._path is not None:
-            from ...nnp.nnp_graph import NnpLoader
+            from ..utils.nnp_graph import NnpLoader
 
             self.nnp = NnpLoader(str(self._path), self._whole)
             self._scope = {name: held for name, held in self._whole.items() if name not in self.UNUSED}
@@ -177,7 +177,7 @@ class BuiltModel(Model):
     def _network(self, x: Variable, y: Variable, training: bool) -> Any:
         """The graph with its variables by name."""
         from ...nnp import create_graph_from_variable
-        from ...nnp.nnp_graph import NnpNetwork, NnpNetworkPass
+        from ..utils.nnp_graph import NnpNetwork, NnpNetworkPass
 
         described = create_graph_from_variable("runtime", y, {"x": x, "y": y}, self._scope).default_graph()
         change = NnpNetworkPass()

@@ -126,7 +126,7 @@ class ImageNetBase(Model):
         self, x: Variable, use_up_to: str, training: bool, global_pooling: tuple[bool, bool], verbose: int
     ) -> Any:
         """The network of the file."""
-        from ....nnp.nnp_graph import NnpNetworkPass
+        from ...utils.nnp_graph import NnpNetworkPass
 
         change = NnpNetworkPass(verbose)
         if self.INPUT == self.AUGMENTATION:
@@ -152,6 +152,6 @@ class ImageNetBase(Model):
 
     def _load_nnp(self, rel_name: str | Path, rel_url: str | None = None) -> None:
         """Read a file: one of NNabla's by its name, or any by its path."""
-        from ....nnp.nnp_graph import NnpLoader
+        from ...utils.nnp_graph import NnpLoader
 
         self.nnp = NnpLoader(str(self._expected(rel_name)))

@@ -39,8 +39,8 @@ class NanInfTracer(FunctionHookCallbackBase):
         ...     y.forward(function_post_hook=tracer.forward_post_hook)
         Traceback (most recent call last):
         ...
-        kinnor.compat.utils.inspection.value_trace.NanInfError: forward: expected finite values, got inf in output 0 of Log
-        (rank 1), which has inputs of shapes [(2,)], outputs of shapes [(2,)] and arguments {}
+        kinnor.compat.utils.inspection.value_trace.NanInfError: forward: expected finite values, got inf in output 0 of
+        Log (rank 1), which has inputs of shapes [(2,)], outputs of shapes [(2,)] and arguments {}
     """
 
     def __init__(self, trace_nan: bool = True, trace_inf: bool = True, need_details: bool = True) -> None:

@@ -151,7 +151,7 @@ class QATScheduler:
             UnsupportedError: If `deploy` is true.
             ArgumentError: If no network was taken in with `training=False`.
         """
-        from ....nnp.project_save import save
+        from ..save import save
 
         if deploy:
             raise UnsupportedError("QATScheduler.save: expected `deploy` False, got True, which is not there yet")

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import nnp as graph_def
-from .. import parameter as parameters
-from ..files import network_file, parameter_protobuf, schema
-from ..logger import logger
-from . import NetworkError, ProtoExecutor, ProtoGraph
-from . import solvers as solver_messages
+from ... import nnp as graph_def
+from ... import parameter as parameters
+from ...files import network_file, parameter_protobuf, schema
+from ...logger import logger
+from ...nnp import NetworkError, ProtoExecutor, ProtoGraph
+from ...nnp import solvers as solver_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .._core import Variable
-    from ..files.parameter_file import PathOrFile
-    from . import ProtoNetwork
+    from ..._core import Variable
+    from ...files.parameter_file import PathOrFile
+    from ...nnp import ProtoNetwork
 
 __all__ = ["create_proto", "save"]
 

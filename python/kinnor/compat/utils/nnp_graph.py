@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import nnp as graph_def
-from .. import parameter as parameters
-from . import NetworkError
+from ... import nnp as graph_def
+from ... import parameter as parameters
+from ...nnp import NetworkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._core import Variable
-    from ..files.parameter_file import PathOrFile
-    from ..parameter.tree import Scope
-    from . import ProtoNetwork
-    from .passes import PassFunction, PassVariable
+    from ..._core import Variable
+    from ...files.parameter_file import PathOrFile
+    from ...nnp import ProtoNetwork
+    from ...nnp.passes import PassFunction, PassVariable
+    from ...parameter.tree import Scope
 
 __all__ = ["NetworkNameError", "NnpLoader", "NnpNetwork", "NnpNetworkPass"]
 
