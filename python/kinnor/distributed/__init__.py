@@ -20,9 +20,9 @@ from .communicator import (
     MultiProcessDataParalellCommunicator,
     MultiProcessDataParallelCommunicator,
 )
-from .errors import CommunicatorError
 from .pipeline import Pipeline
 from .sharded import ShardedSolver
+from .transport import CommunicatorError
 
 __all__ = [
     "Communicator",

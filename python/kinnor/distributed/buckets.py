@@ -13,10 +13,9 @@ import numpy as np
 
 from .. import _check
 from .._core import CommunicatorBackwardCallback, NdArray, completed_gradients
-from .arrays import dtype_of
+from .arguments import dtype_of
 from .compress import Compressed
-from .errors import CommunicatorError
-from .link import is_slow
+from .transport import CommunicatorError, is_slow
 from .watch import caller
 
 if TYPE_CHECKING:

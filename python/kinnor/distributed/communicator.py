@@ -11,10 +11,19 @@ import numpy as np
 
 from .. import _check, _core
 from ..context import Context
-from .arguments import name_and_ranks, names_of, parameters_of
-from .arrays import by_type, dtype_of, listed, one, run_packed, several, summed_in
-from .errors import CommunicatorError
-from .transport import Mpi, OneProcess, Transport, connect
+from .arguments import (
+    by_type,
+    dtype_of,
+    listed,
+    name_and_ranks,
+    names_of,
+    one,
+    parameters_of,
+    run_packed,
+    several,
+    summed_in,
+)
+from .transport import CommunicatorError, Mpi, OneProcess, Transport, connect
 from .watch import Watch
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import CommunicatorError
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray

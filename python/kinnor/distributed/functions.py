@@ -11,7 +11,7 @@ from .. import functions as F
 from ..context import Context, context_scope, get_current_context
 from ..function import PythonFunction
 from .communicator import members_of
-from .errors import CommunicatorError
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

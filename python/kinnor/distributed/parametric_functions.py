@@ -14,9 +14,9 @@ from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_
 from ..parametric_functions.arguments import bias, check_input, index_of_axis, sizes, weight
 from ..parametric_functions.decorator import parametric_function_api
 from .communicator import members_of
-from .errors import CommunicatorError
 from .functions import Copied, Joined, Part, Summed
 from .spread import PartOf, mark
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from numpy.random import RandomState

@@ -16,8 +16,8 @@ from ..modes import auto_forward
 from ..parameter import get_parameters, pop_parameter
 from ..placement import building_for
 from .communicator import members_of
-from .errors import CommunicatorError
 from .stage import Stage, describe
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,10 +10,9 @@ import numpy as np
 
 from .._core import CallError, CommunicatorBackwardCallback, NdArray
 from ..solvers import Solver, SolverState
-from .arguments import variables
-from .arrays import dtype_of
+from .arguments import dtype_of, variables
 from .communicator import members_of
-from .errors import CommunicatorError
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     import os

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import functions as F
 from ..placement import place_of
-from .errors import CommunicatorError
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

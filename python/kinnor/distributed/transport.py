@@ -9,18 +9,23 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from .errors import CommunicatorError
+import numpy as np
+
+from .._core import Error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Mpi", "OneProcess", "Transport", "connect", "started_by_mpi"]
+__all__ = ["CommunicatorError", "Mpi", "OneProcess", "Transport", "connect", "is_slow", "measure", "started_by_mpi"]
+
+SLOW = 1e9
+"""Bytes a second below which a thread waits for the link while the run goes on. Faster links are memory, whose sums
+take the cores that the run needs."""
 
 LAUNCHED = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS")
 """Variables of the environment that say that MPI started this process."""
-
 
 LOOKING = 2e-4
 """Seconds that a process looks again and again whether what it waits for is there. Then it sleeps between looks."""
@@ -30,6 +35,10 @@ ON_ITS_WAY = 1.0
 
 SHORTEST, LONGEST = 5e-5, 2e-4
 """Seconds of the first sleep and of the last ones."""
+
+
+class CommunicatorError(Error):
+    """A collective that cannot be done, or whose processes do not agree on it."""
 
 
 class Transport(Protocol):
@@ -402,3 +411,29 @@ def _local_rank(rank: int) -> int:
     names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
     found = next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), None)
     return rank if found is None else int(found)
+
+
+def measure(members: Transport, size: int = 1 << 18, repeats: int = 4) -> float:
+    """Bytes of an array that all processes sum in a second. All of them call it.
+
+    Args:
+        members: The processes.
+        size: Number of float32 values.
+        repeats: Number of sums; the fastest counts.
+
+    Returns:
+        The same number on all processes: that of the slowest.
+    """
+    values = np.zeros(size, np.float32)
+    best = float("inf")
+    for _ in range(repeats):
+        members.barrier()
+        start = time.perf_counter()
+        members.all_reduce(values)
+        best = min(best, time.perf_counter() - start)
+    return min(float(text) for text in members.exchange(str(values.nbytes / max(best, 1e-9))))
+
+
+def is_slow(members: Transport) -> bool:
+    """Whether the link is slower than memory. All processes call it, and get the same answer."""
+    return measure(members) < SLOW

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import CommunicatorError
+from .transport import CommunicatorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
