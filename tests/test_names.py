@@ -21,7 +21,7 @@ def test_a_path_leads_to_the_module_of_its_row(path):
 
 
 def test_first_names_of_the_table_are_served():
-    assert {path.partition(".")[0] for path in names.MODULES} == kinnor.Paths.SERVED
+    assert {path.partition(".")[0] for path in names.MODULES} == kinnor._Paths.SERVED
 
 
 def test_modules_below_a_row_are_loaded_once():

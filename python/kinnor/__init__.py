@@ -220,7 +220,7 @@ LAZY_NAMES = {
 """What is in such a submodule and has a name here as well."""
 
 
-class Paths:
+class _Paths:
     """Finds modules by the paths that NNabla's programs use. The table is in `compat/names.py`."""
 
     SERVED = frozenset(
@@ -258,7 +258,7 @@ class Paths:
 
 
 # Before the finder of files, which would load the modules of a package a second time under its other name.
-sys.meta_path.insert(0, Paths)
+sys.meta_path.insert(0, _Paths)
 
 
 def __getattr__(name: str) -> ModuleType | Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import nnp as graph_def
+from . import nnp
 from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
 from ._graph_pool import BuildLock, GraphPool
@@ -241,7 +241,7 @@ def save(
     if not ends:
         raise CallError("save: expected outputs, got none")
     starts = dict(inputs or {})
-    described = graph_def.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
+    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
     network = described.default_graph()
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]
@@ -259,7 +259,7 @@ def _write(
     proto.executor.append(ProtoExecutor.create_from_dict(executor, network).as_proto())
     held = network.owner.get_parameters()
     found = [(key, variable) for key, variable in held.items() if key in network.parameters]
-    network_file.write_archive(path, proto, graph_def.entries(found))
+    network_file.write_archive(path, proto, nnp.entries(found))
 
 
 def load(path: PathOrFile, network: str | None = None) -> Model:
@@ -279,7 +279,7 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
     """
     from .rewrite.folding import Folding
 
-    model = from_graph(graph_def.load(path, extension=".nnp"), network)
+    model = from_graph(nnp.load(path, extension=".nnp"), network)
     model._folding = Folding(model._network.owner.get_parameters(grad_only=False).values())
     return model
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import nnp as graph_def
+from .. import nnp
 from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file
@@ -255,7 +255,7 @@ class _Training:
             [solvers.state_file(o.name, o.solver, ".h5") for o in self.info.optimizers.values()] if with_states else []
         )
         found = parameters.get_parameters(grad_only=False)
-        network_file.write_archive(path, self.info.proto, graph_def.entries(found.items()), ".h5", states)
+        network_file.write_archive(path, self.info.proto, nnp.entries(found.items()), ".h5", states)
 
     def _resume(self) -> int:
         """Load the last epoch that is in the folder.

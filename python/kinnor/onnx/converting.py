@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .. import nnp as graph_def
+from .. import nnp
 from .. import parameter as parameters
 from .._core import Variable
 from ..files.network_file import NetworkError
@@ -57,7 +57,7 @@ def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[A
                     taken.add(free)
                     parameters.set_parameter(free, x)
         names = {**inputs, **outputs}
-        graph = graph_def.create_graph_from_variable(name, list(outputs.values()), names)
+        graph = nnp.create_graph_from_variable(name, list(outputs.values()), names)
     network = graph.networks[name]
     used = [key for key in inputs if key in network.inputs]
     executor = {"name": "runtime", "network": name, "data": used, "output": list(outputs)}

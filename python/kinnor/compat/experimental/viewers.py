@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from ..._core import ArgumentError, CallError, Error, Variable
 from ...files.atomic import replacing
 from ...logger import logger
 from ...parameter import get_parameters
+from ...pictures import dot
 
 if TYPE_CHECKING:
     import os
@@ -38,7 +37,7 @@ KINDS = {
 }
 
 SECONDS = 60
-"""That `dot` may take."""
+"""The most seconds that `dot` may take."""
 
 
 class PictureError(Error, RuntimeError):
@@ -68,13 +67,9 @@ class Digraph:
         Raises:
             PictureError: If `dot` is not installed, or does not make it.
         """
-        program = shutil.which("dot")
-        if program is None:
+        if not dot.is_there():
             raise PictureError("Digraph.pipe: expected the program `dot` of Graphviz to be installed, got none")
-        kind = f"-T{format or self.format}"
-        done = subprocess.run(
-            [program, kind], input=self.source.encode(), capture_output=True, timeout=SECONDS, check=False
-        )
+        done = dot.run(self.source, format or self.format, SECONDS)
         if done.returncode:
             raise PictureError(f"Digraph.pipe: expected a picture, got: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout
@@ -97,7 +92,7 @@ class Digraph:
         target = Path(filename)
         with replacing(target) as temporary:
             temporary.write_text(self.source, encoding="utf-8")
-        if shutil.which("dot") is None:
+        if not dot.is_there():
             logger.warning("%s has the graph as text; `dot` of Graphviz is not installed.", target)
             return str(target)
         kind = format or self.format
@@ -109,7 +104,7 @@ class Digraph:
         return str(picture)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        if shutil.which("dot") is None:
+        if not dot.is_there():
             return {"text/plain": self.source}
         return {"text/plain": self.source, "image/svg+xml": self.pipe("svg").decode()}
 
@@ -261,9 +256,5 @@ class SimpleGraph:
 
 
 def _box(name: str, **attributes: str) -> str:
-    told = " ".join(f'{key}="{_quoted(value)}"' for key, value in attributes.items())
+    told = " ".join(f"{key}={dot.quoted(value)}" for key, value in attributes.items())
     return f'"{name}" [{told}]'
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
