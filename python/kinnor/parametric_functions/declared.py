@@ -35,7 +35,7 @@ class Argument(NamedTuple):
     meaning: str
 
     def text(self) -> str:
-        """Returns the argument as it stands in a signature."""
+        """Returns the argument as written in a signature."""
         return f"{self.name}: {self.kind}" + ("" if self.default is None else f" = {self.default}")
 
     def of(self, letter: str, values: str, bound: int) -> Argument:
@@ -60,7 +60,7 @@ NAME = Argument("name", "str | None", "None", "Name of a scope around the parame
 
 @dataclass(frozen=True)
 class Base:
-    """What layers with one kind of function have in common."""
+    """The arguments and texts of all layers with one kind of function."""
 
     name: str
     scope: str
@@ -113,7 +113,7 @@ CONVOLUTION = Base(
 
 @dataclass(frozen=True)
 class Transform:
-    """What layers of a family do to their weight.
+    """A transform of the weight: a family of layers.
 
     Attributes:
         op: The family's name, the first part of the names of its layers.
@@ -128,7 +128,7 @@ class Transform:
     source: str
 
     def head(self, base: Base) -> tuple[Argument, ...]:
-        """Returns arguments after those of the base."""
+        """Returns arguments after the arguments of the base."""
         return ()
 
     def initial(self) -> tuple[Argument, ...]:
@@ -153,7 +153,7 @@ class Rounded(Transform):
     """Computes with a rounded copy of weight and bias, which is registered as `W_q` and `b_q`.
 
     Attributes:
-        adjective: What the copies are, for the docstring.
+        adjective: The kind of the copies, for the docstring.
         switch: The first part of the name of the argument that turns it on.
         options: Further arguments of weight and bias each.
         options_of_convolution: The same in the order that NNabla's convolution has them, if it is another one.
@@ -175,7 +175,7 @@ class Rounded(Transform):
         return (CHANNEL_LAST,) if base is CONVOLUTION and self.takes_channel_last else ()
 
     def tail(self, base: Base) -> tuple[Argument, ...]:
-        """Returns the options of the weight, then those of the bias."""
+        """Returns the options of the weight, then the options of the bias."""
         options = (self.options_of_convolution if base is CONVOLUTION else ()) or self.options
         switch = Argument(f"{self.switch}_{{x}}", "bool", "True", f"Whether to {self.switch} the {{what}}.")
         each = (switch, *options)
@@ -221,7 +221,7 @@ class Combined(Transform):
     """Computes by one function of weight, further parameters and bias.
 
     Attributes:
-        own: Arguments of the function after those of the base.
+        own: Arguments of the function after the arguments of the base.
         extra: Arguments for the initial values of the further parameters.
         described: The further parameters, with the shape as an attribute of `Base`.
         make: Registers the further parameters.
@@ -259,7 +259,7 @@ class Combined(Transform):
 
 
 def weights_of(base: Base, op: str, given: dict[str, Any], is_grouped: bool) -> Weights:
-    """Returns the shapes of the weights of a layer. Without groups they are those of a convolution of one group."""
+    """Returns the shapes of the weights of a layer. If not grouped, a convolution has the shapes of one group."""
     if base is AFFINE:
         return Matrix(op, given["inp"], given["n_outmaps"], given["base_axis"])
     groups = (given["group"], given.get("channel_last", False)) if is_grouped else ()
@@ -267,7 +267,7 @@ def weights_of(base: Base, op: str, given: dict[str, Any], is_grouped: bool) -> 
 
 
 def place(base: Base, given: dict[str, Any]) -> list[Any]:
-    """Returns the arguments that say which axes the weight meets, and where the taps of a convolution are."""
+    """Returns `base_axis`, and for convolutions the arguments that place the taps."""
     names = ("base_axis",) if base is AFFINE else ("base_axis", "pad", "stride", "dilation", "group")
     return [given[name] for name in names]
 
