@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from odd_arguments import Choose
 
 INNER = (
-    "cli", "compat", "files", "launch", "mlflow_save_load_model", "models.imagenet.", "onnx.", "pictures.", "placement",
-    "graph_def.", "utils.nnabla_pb2",
+    "cli", "compat.nnabla", "compat.names", "files", "launch", "compat.mlflow_save_load_model",
+    "compat.models.imagenet.", "onnx.", "pictures.", "placement", "nnp.", "compat.utils.nnabla_pb2", "rewrite",
 )  # fmt: skip
 """Modules to skip: internal ones, entry points, NNabla's behaviour for the whole process, and MLflow's store."""
 

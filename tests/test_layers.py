@@ -1,6 +1,5 @@
 """Imports have one direction: between the parts of the crate, and between the folders of the graph."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -181,47 +180,3 @@ def test_type_names_are_unique():
     unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
     assert not unexplained, "types that share a name without sharing a meaning: rename them"
     assert set(SAME_MEANING) <= set(shared), "an explanation of what is not there"
-
-
-PACKAGE = ROOT / "python/kinnor"
-
-
-def modules():
-    """Returns the modules of the package by name."""
-    found = {}
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-def loaded(name, path, known):
-    """Returns the imports of a module at load time, not in functions or for type checking only."""
-    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    found, todo = set(), list(ast.parse(path.read_text()).body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.FunctionDef):
-            continue
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            todo += node.orelse
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*base, *([node.module] if node.module else [])])
-            inner = {f"{base}.{alias.name}" for alias in node.names}
-            found |= {one if one in known or one == "kinnor._core" else base for one in inner}
-        else:
-            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-    return found & set(known) - {name}
-
-
-def test_modules_of_the_package_have_no_import_cycles():
-    known = modules()
-    left = {name: loaded(name, path, known) for name, path in known.items()}
-    assert "kinnor.autodiff" in left["kinnor"], "finds imports"
-    while ends := [name for name, imported in left.items() if not imported & set(left)]:
-        for name in ends:
-            del left[name]
-    assert not left, f"modules that import each other, or what does: {sorted(left)}"

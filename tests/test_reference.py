@@ -39,7 +39,7 @@ def test_every_public_name_is_on_a_page(reference):
 def test_missing_names_are_found(reference):
     del reference.SUBJECTS["Solvers"], reference.FAMILIES["Signals"]
     missing = set(reference.missing())
-    assert {"solvers.Adam", "utils.learning_rate_scheduler.StepScheduler", "functions.stft"} <= missing
+    assert {"solvers.Adam", "learning_rate_scheduler.StepScheduler", "functions.stft"} <= missing
     assert not {"monitor.Monitor", "functions.relu"} & missing
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._core import (
@@ -43,9 +44,9 @@ from ._core import (
     set_conv_algorithm,
     set_num_threads,
 )
-from .autodiff import no_grad
 from .context import Context, context_scope, get_current_context, set_default_context
 from .display import attach as _attach_display
+from .grad_mode import no_grad
 from .hooks import (
     set_function_post_hook,
     set_function_pre_hook,
@@ -89,14 +90,15 @@ _attach_display()
 _say_slowness()
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
     from .checkpoint import load_checkpoint as load_checkpoint
     from .checkpoint import save_checkpoint as save_checkpoint
-    from .graph_def import ProtoVariable as ProtoVariable
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
+    from .nnp import ProtoVariable as ProtoVariable
     from .pictures import show as show
     from .profiling import profile as profile
     from .report import plan_report as plan_report
@@ -171,11 +173,14 @@ __all__ = [
 ]
 
 LAZY = (
+    "autodiff",
     "compat",
     "communicators",
     "config",
     "core",
+    "data",
     "datasets",
+    "distributed",
     "experimental",
     "ext_utils",
     "function",
@@ -186,6 +191,7 @@ LAZY = (
     "model",
     "models",
     "monitor",
+    "nnp",
     "parametric_functions",
     "pictures",
     "profiling",
@@ -200,7 +206,7 @@ LAZY = (
 LAZY_NAMES = {
     "Model": "model",
     "Module": "core",
-    "ProtoVariable": "graph_def",
+    "ProtoVariable": "nnp",
     "Sequential": "core",
     "grad": "symbolic",
     "load": "model",
@@ -212,6 +218,47 @@ LAZY_NAMES = {
     "show": "pictures",
 }
 """Names of the package that are imported from a submodule on first access."""
+
+
+class _Paths:
+    """Finds modules by the paths that NNabla's programs use. The table is in `compat/names.py`."""
+
+    SERVED = frozenset(
+        {
+            "autolog",
+            "communicators",
+            "contrib",
+            "cpu",
+            "experimental",
+            "ext_utils",
+            "folding",
+            "graph_def",
+            "integer_graphs",
+            "mlflow_save_load_model",
+            "models",
+            "onnx",
+            "parameter_tree",
+            "solver",
+            "testing",
+            "utils",
+        }
+    )
+    """The first names of these paths."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns how to load a module below `kinnor` by another path than its own; None for any other module."""
+        if not name.startswith("kinnor."):
+            return None
+        if name[7:].removeprefix("compat.").partition(".")[0] not in cls.SERVED:
+            return None
+        from .compat import names
+
+        return names.find(name)
+
+
+# Before the finder of files, which would load the modules of a package a second time under its other name.
+sys.meta_path.insert(0, _Paths)
 
 
 def __getattr__(name: str) -> ModuleType | Any:

@@ -1,13 +1,19 @@
 """Checks of plain arguments. Each raises an error with a uniform text if the argument does not fit."""
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from ._core import CallError, Error, RangeError
+from ._core import CallError, Error, ParameterError, RangeError
+
+LEVELS = 128
+"""The most levels that the name of a parameter in a file may have."""
+
+LONGEST = 4096
+"""The most characters that it may have."""
 
 
 def flag(op: str, name: str, value: Any) -> bool:
@@ -82,3 +88,35 @@ def items(op: str, name: str, value: Iterable[Any]) -> list[Any]:
     if len(found) > MOST_ITEMS:
         raise CallError(f"{op}: expected at most {MOST_ITEMS} items as `{name}`, got more")
     return found
+
+
+def split(op: str, path: str) -> list[str]:
+    """The names of a path; slashes at the ends and doubled ones count for nothing."""
+    if not isinstance(path, str):
+        raise CallError(f"{op}: expected a name, got {path!r}")
+    if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
+        return [path]
+    return [name for name in path.split("/") if name]
+
+
+def check_paths(op: str, paths: list[str]) -> None:
+    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
+    ends = []
+    for path in paths:
+        names = split(op, path)
+        if len(path) > LONGEST or len(names) > LEVELS:
+            raise ParameterError(
+                f"{op}: expected names of at most {LONGEST} characters and {LEVELS} levels, got {len(path)} and "
+                f"{len(names)} in {path[:40]!r}..."
+            )
+        if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
+            raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
+        ends.append("/".join((*names, "")))
+    # What leads through a path stands right behind it.
+    for first, second in pairwise(sorted(ends)):
+        if first == second:
+            raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")
+        if second.startswith(first):
+            raise ParameterError(
+                f"{op}: expected the name of a parameter, got {second[:-1]!r}, which leads through one"
+            )

@@ -19,7 +19,7 @@ from .files import parameter_file
 from .files.atomic import replacing
 from .files.steady import steadily
 from .parameter import get_parameters
-from .solver import SolverState
+from .solvers import SolverState
 
 if TYPE_CHECKING:
     import os
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._core import Variable
-    from .communicators import Communicator, ShardedSolver
-    from .communicators.spread import Spread
-    from .solver import Solver
-    from .utils.data_iterator import DataIterator
+    from .data.data_iterator import DataIterator
+    from .distributed import Communicator, ShardedSolver
+    from .distributed.spread import Spread
+    from .solvers import Solver
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -89,7 +89,7 @@ def save_checkpoint(
         >>> w.d.tolist()
         [1.0, 2.0]
     """
-    from .communicators.spread import gathered, sources
+    from .distributed.spread import gathered, sources
 
     op = "save_checkpoint"
     parts = _parts(parameters, solvers, iterators)
@@ -196,7 +196,7 @@ def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
     """The rank of this process and the number of processes."""
     if communicator is None:
         return 0, 1
-    from .communicators.communicator import members_of
+    from .distributed.communicator import members_of
 
     members = members_of(op, communicator)
     return members.rank, members.size
@@ -213,7 +213,7 @@ def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str
 
 def _own(solver: Solver | ShardedSolver) -> Solver:
     """The solver of this process's part of the parameters."""
-    from .communicators import ShardedSolver
+    from .distributed import ShardedSolver
 
     return solver.solver if isinstance(solver, ShardedSolver) else solver
 
@@ -291,7 +291,7 @@ def _table(arrays: Mapping[str, _Array]) -> dict[str, Any]:
 
 def _spreads(parts: _Parts) -> dict[NdArray, Spread]:
     """The division of each parameter that is divided over processes, by its array."""
-    from .communicators.spread import spread_of
+    from .distributed.spread import spread_of
 
     known = [*get_parameters(grad_only=False).values(), *parts.parameters.values()]
     return {v.data: spread for v in known if (spread := spread_of(v)) is not None}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import graph_def
+from . import nnp
 from . import parameter as parameters
 from ._core import CallError, Variable, forward_all
 from ._graph_pool import BuildLock, GraphPool
 from .files import network_file
-from .graph_def import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 from .modes import auto_forward
+from .nnp import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .display import Parameters
     from .files.parameter_file import PathOrFile
-    from .folding import Folding
+    from .rewrite.folding import Folding
 
     _Graph = tuple[list[Variable], list[Variable]]
 
@@ -246,7 +246,7 @@ def save(
     if not ends:
         raise CallError("save: expected outputs, got none")
     starts = dict(inputs or {})
-    described = graph_def.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
+    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
     network = described.default_graph()
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]
@@ -265,7 +265,7 @@ def _write(
     proto.executor.append(ProtoExecutor.create_from_dict(executor, network).as_proto())
     held = network.owner.get_parameters()
     found = [(key, variable) for key, variable in held.items() if key in network.parameters]
-    network_file.write_archive(path, proto, graph_def.entries(found))
+    network_file.write_archive(path, proto, nnp.entries(found))
 
 
 def load(path: PathOrFile, network: str | None = None) -> Model:
@@ -282,9 +282,9 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
         NetworkError: If the file is malformed, or lacks the network.
         OSError: If the file cannot be read.
     """
-    from .folding import Folding
+    from .rewrite.folding import Folding
 
-    model = from_graph(graph_def.load(path, extension=".nnp"), network)
+    model = from_graph(nnp.load(path, extension=".nnp"), network)
     model._folding = Folding(model._network.owner.get_parameters(grad_only=False).values())
     return model
 

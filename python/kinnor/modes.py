@@ -16,6 +16,7 @@ from . import _check, _core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "auto_forward",
@@ -30,6 +31,11 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+surroundings: list[Callable[[], Callable[[], AbstractContextManager[object]]]] = []
+"""Called when `functions.forget` first runs a segment. Each returns a function that restores a state of the program,
+such as the scope of parameters, in a `with` block around each later run.
+"""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
-    from .experimental.tb_graph_writer import TBGraphWriter
+    from .tensorboard import TBGraphWriter
 
 __all__ = [
     "Monitor",
@@ -98,7 +98,7 @@ class TensorBoard(Monitor):
     """
 
     def __init__(self, save_path: str | os.PathLike[str]) -> None:
-        from .experimental.tb_graph_writer import TBGraphWriter
+        from .tensorboard import TBGraphWriter
 
         super().__init__(save_path)
         self._writer = TBGraphWriter(save_path)

@@ -17,13 +17,164 @@ The classes, with signatures and docstrings, are generated from the registry of 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._core import CallError
+from ._core import CallError, NdArray, UnsupportedError, Variable
 from ._suggest import absence, question
-from .solver import Solver, SolverState
+
+if TYPE_CHECKING:
+    from .files.solver_file import State
+
+
+class SolverState:
+    """What a solver remembers of one parameter.
+
+    Args:
+        pstate: Variables by name.
+        t: Number of updates so far.
+
+    Raises:
+        TypeError: If `pstate` is no dict.
+    """
+
+    def __init__(self, pstate: dict[str, Variable] | None = None, t: int = 0) -> None:
+        if pstate is not None and not isinstance(pstate, Mapping):
+            raise CallError(f"SolverState: expected `pstate` to be a dict of Variables, got {pstate!r}")
+        self.pstate = {} if pstate is None else pstate
+        self.t = t
+
+    def __repr__(self) -> str:
+        return f"SolverState(t={self.t}, pstate={list(self.pstate)})"
+
+
+class Solver(_core.Solver):
+    """A solver: its rule, and the parameters that follow it with their states."""
+
+    def setup(self, params: Any) -> None:
+        """Refuse: `set_parameters` took its place.
+
+        Args:
+            params: Not looked at.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise UnsupportedError(f"{self.name}.setup: expected a call of set_parameters, got the deprecated setup")
+
+    def get_states(self) -> dict[str, SolverState]:
+        """Show what the solver remembers.
+
+        Returns:
+            States by the names of parameters; their arrays go on changing with updates.
+        """
+        return {key: SolverState(_variables(arrays), t) for key, (t, arrays) in self._states().items()}
+
+    def set_states(self, states: Mapping[str, SolverState]) -> None:
+        """Take copies of states for the parameters of these names; others keep theirs.
+
+        Args:
+            states: States by the names of parameters.
+
+        Raises:
+            GraphError: If a parameter was not set.
+            ParameterError: If the arrays are not those of this solver.
+            ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
+        """
+        if not isinstance(states, Mapping):
+            raise CallError(f"{self.name}.set_states: expected a SolverState for each parameter, got {states!r}")
+        for key, state in states.items():
+            if not isinstance(state, SolverState):
+                raise CallError(f"{self.name}.set_states: expected a SolverState for {key!r}, got {state!r}")
+        self._set_states(
+            {key: (state.t, {name: v.data for name, v in state.pstate.items()}) for key, state in states.items()}
+        )
+
+    def save_states(self, path: str | os.PathLike[str]) -> None:
+        """Write the states to a file, whole or not at all.
+
+        Args:
+            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`; the last two are in NNabla's layout.
+
+        Raises:
+            ParameterError: If the format is unknown or cannot hold the states.
+            OSError: If the file cannot be written.
+        """
+        from .files.solver_file import save
+
+        save(path, self._arrays())
+
+    def load_states(self, path: str | os.PathLike[str]) -> None:
+        """Read states from a file for parameters that were set before.
+
+        Args:
+            path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
+
+        Raises:
+            ParameterError: If the file is malformed or its states are not those of this solver.
+            GraphError: If the file has a parameter that was not set.
+            OSError: If the file cannot be read.
+        """
+        from .files.solver_file import ENDINGS, load
+
+        if _core.unwary() and not os.fspath(path).endswith(ENDINGS):
+            from .logger import logger
+
+            logger.warning(f"{path} is omitted.")  # NNabla passes over it, too.
+            return
+        self._set_arrays(load(path))
+
+    def set_states_to_protobuf(self, optimizer: Any) -> None:
+        """Put the states into a protobuf message.
+
+        Args:
+            optimizer: NNabla's message `Optimizer`, or any of its layout; single precision is all that it holds.
+        """
+        from .files.solver_protobuf import encode
+
+        optimizer.MergeFromString(encode((key, *state) for key, state in self._arrays().items()))
+
+    def set_states_from_protobuf(self, optimizer_proto: Any) -> None:
+        """Take the states of a protobuf message for parameters that were set before.
+
+        Args:
+            optimizer_proto: NNabla's message `Optimizer`, or any of its layout.
+
+        Raises:
+            ParameterError: If its states are not those of this solver.
+            GraphError: If it has a parameter that was not set.
+        """
+        from .files.solver_file import State
+        from .files.solver_protobuf import decode
+
+        self._set_arrays({key: State(t, arrays) for key, t, arrays in decode(optimizer_proto.SerializeToString())})
+
+    def _arrays(self) -> dict[str, State]:
+        """The states as NumPy arrays, in what precision they are."""
+        from .files.solver_file import State
+
+        return {
+            key: State(t, {name: array.get_data("r") for name, array in arrays.items()})
+            for key, (t, arrays) in self._states().items()
+        }
+
+    def _set_arrays(self, states: Mapping[str, State]) -> None:
+        arrays = {
+            key: (state.t, {name: NdArray.from_numpy_array(array) for name, array in state.arrays.items()})
+            for key, state in states.items()
+        }
+        self._set_states(arrays)
+
+
+def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
+    variables = {}
+    for name, array in arrays.items():
+        variables[name] = Variable(array.shape)
+        variables[name].data = array
+    return variables
 
 
 def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver]:

@@ -17,7 +17,7 @@ import reference
 MADE = {"solvers": "solvers.py"}
 """Modules whose classes are created at import, and their files."""
 
-BY_NEW = ("autodiff.graph.GradientEdge", "graph_def.tracing.ProtoVariable")
+BY_NEW = ("autodiff.graph.GradientEdge", "nnp.tracing.ProtoVariable")
 """Other classes without an `__init__` that takes their arguments."""
 
 

@@ -61,7 +61,7 @@ SUBJECTS = {
             "Variable",
             "NdArray",
             "function",
-            "utils.dlpack",
+            "dlpack",
             "array_classes",
             "prefer_cached_array",
             "reset_array_preference",
@@ -97,10 +97,10 @@ SUBJECTS = {
             "grad",
             "no_grad",
             "context",
-            "contrib.context",
-            "ext_utils",
+            "compat.contrib.context",
+            "compat.ext_utils",
             "available_contexts",
-            "cpu",
+            "compat.cpu",
             "set_num_threads",
             "get_num_threads",
             "set_conv_algorithm",
@@ -127,7 +127,7 @@ SUBJECTS = {
     "Gradients": ("Gradients of any order, in dynamic mode and by functions.", ("autodiff", "autodiff.graph")),
     "Parameters and modules": (
         "Parameters live in a tree under their names; modules keep their own.",
-        ("parameter", "core", "experimental.parametric_function_class", "initializer"),
+        ("parameter", "core", "compat.experimental.parametric_function_class", "initializer"),
     ),
     "Parametric functions": (
         "Functions with parameters, which they find or make in the current parameter scope.",
@@ -135,29 +135,30 @@ SUBJECTS = {
     ),
     "Solvers": (
         "Rules by which parameters move along their gradients, and schedules of their rates.",
-        ("solvers", "utils.learning_rate_scheduler", "experimental.mixed_precision_training"),
+        ("solvers", "learning_rate_scheduler", "compat.experimental.mixed_precision_training"),
     ),
     "Data": (
         "Data sets, data sources and the iterators over them.",
         (
             "datasets",
-            "utils.data_iterator",
-            "utils.data_source",
-            "utils.data_source_implements",
-            "utils.cache_data_source",
-            "utils.csv_data_source",
-            "utils.create_cache",
-            "utils.data_source_loader",
-            "utils.download",
-            "utils.image_utils",
-            "utils.image_utils.backend_manager",
-            "utils.image_utils.backend_events.image_utils_backend",
-            "utils.image_utils.backend_events.pil_backend",
-            "utils.image_utils.backend_events.pypng_backend",
-            "utils.image_utils.backend_events.common",
-            "utils.audio_utils",
-            "utils.audio_utils.backend_manager",
-            "utils.rnn",
+            "data.data_iterator",
+            "data.data_source",
+            "compat.utils.data_source",
+            "data.data_source_implements",
+            "data.cache_data_source",
+            "data.csv_data_source",
+            "compat.utils.create_cache",
+            "data.data_source_loader",
+            "data.download",
+            "compat.utils.image_utils",
+            "compat.utils.image_utils.backend_manager",
+            "compat.utils.image_utils.backend_events.image_utils_backend",
+            "compat.utils.image_utils.backend_events.pil_backend",
+            "compat.utils.image_utils.backend_events.pypng_backend",
+            "compat.utils.image_utils.backend_events.common",
+            "compat.utils.audio_utils",
+            "compat.utils.audio_utils.backend_manager",
+            "compat.utils.rnn",
         ),
     ),
     "Files": (
@@ -166,72 +167,76 @@ SUBJECTS = {
             "model",
             "load_checkpoint",
             "save_checkpoint",
-            "utils.load",
-            "utils.save",
-            "utils.nnp_graph",
-            "utils.nnp_format",
+            "nnp.project_load",
+            "compat.utils.save",
+            "compat.utils.nnp_graph",
+            "compat.utils.nnp_format",
         ),
     ),
     "ONNX files": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
     "Networks as data": (
         "Graphs that are kept, changed and written without being run.",
-        ("graph_def", "experimental.graph_converters", "utils.factorization", "utils.factorization.cpd", "utils.qnn"),
+        (
+            "nnp",
+            "compat.experimental.graph_converters",
+            "compat.utils.factorization",
+            "parametric_functions.cpd",
+            "compat.utils.qnn",
+        ),
     ),
     "Models": (
         "Networks for images, with trained weights.",
         (
-            "models.imagenet",
-            "models.object_detection",
-            "models.object_detection.utils",
-            "models.object_detection.draw_utils",
-            "models.semantic_segmentation",
-            "models.semantic_segmentation.utils",
-            "models.semantic_segmentation.image_preprocess",
-            "models.base",
-            "models.categories",
-            "models.utils",
+            "compat.models.imagenet",
+            "compat.models.object_detection",
+            "compat.models.object_detection.utils",
+            "compat.models.object_detection.draw_utils",
+            "compat.models.semantic_segmentation",
+            "compat.models.semantic_segmentation.utils",
+            "compat.models.semantic_segmentation.image_preprocess",
+            "compat.models.base",
+            "compat.models.categories",
+            "compat.models.utils",
         ),
     ),
     "Several processes": (
         "Training on more than one process.",
-        ("communicators", "place", "CommunicatorBackwardCallback", "utils.communicator_util"),
+        ("distributed", "place", "CommunicatorBackwardCallback", "compat.utils.communicator_util"),
     ),
     "Watching a run": (
         "Curves, pictures, profiles, progress.",
         (
             "monitor",
-            "autolog",
-            "mlflow_save_load_model",
+            "compat.autolog",
+            "compat.mlflow_save_load_model",
             "profiling",
             "pictures",
-            "experimental.viewers",
-            "experimental.tb_graph_writer",
-            "utils.inspection",
-            "utils.profiler",
-            "utils.function_profile",
-            "utils.progress",
+            "compat.experimental.viewers",
+            "tensorboard",
+            "compat.utils.inspection",
+            "compat.utils.profiler",
+            "compat.utils.function_profile",
+            "compat.utils.progress",
             "logger",
-            "testing",
+            "compat.testing",
         ),
     ),
-    "Training loops": ("Loops that others wrote.", ("experimental.framework", "utils.callback")),
+    "Training loops": ("Loops that others wrote.", ("compat.experimental.framework", "compat.utils.callback")),
     "Random state": ("Seeds.", ("seed", "random")),
     "Python itself": (
-        "Python helpers that NNabla's programs use.",
-        ("utils.py23_compatible", "utils.signature_utils"),
+        "What NNabla's programs use of its tools for Python.",
+        ("compat.utils.py23_compatible", "compat.utils.signature_utils"),
     ),
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
 
 INSIDE = {
-    "compat",
+    "compat.names",
     "files",
-    "folding",
-    "integer_graphs",
+    "rewrite",
     "cli",
     "display",
     "launch",
-    "parameter_tree",
     "placement",
     "report",
     "symbolic",
@@ -242,7 +247,7 @@ INSIDE = {
 
 PACKAGE = ROOT / "python/kinnor"
 PATHS = [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")]
-MODULES = {f"kinnor.{name.removesuffix('.__init__')}" for name in PATHS if not name.startswith("compat")}
+MODULES = {f"kinnor.{name.removesuffix('.__init__')}" for name in PATHS if not name.startswith("compat.nnabla")}
 """All modules of the package except NNabla's names, which change the behaviour of the package when imported."""
 
 
@@ -318,12 +323,12 @@ def public() -> dict[str, Any]:
     for path in sorted(MODULES - {"kinnor.__init__", "kinnor.__main__"}):
         name = path.removeprefix("kinnor.")
         outer = name.rpartition(".")[0]
-        if name.split(".")[0] in INSIDE or any(part.startswith("_") for part in name.split(".")):
+        if {name, name.split(".")[0]} & INSIDE or any(part.startswith("_") for part in name.split(".")):
             continue
         module = importlib.import_module(path)
         parent = sys.modules[f"kinnor.{outer}" if outer else "kinnor"]
         inner = outer and hasattr(parent, "__all__") and name.rpartition(".")[2] not in parent.__all__
-        if not inner and not any(f"{outer}.".startswith(f"{each}.") for each in ("onnx", "models.imagenet")):
+        if not inner and not any(f"{outer}.".startswith(f"{each}.") for each in ("onnx", "compat.models.imagenet")):
             found |= {f"{name}.{each}": getattr(module, each) for each in getattr(module, "__all__", ())}
     return {name: each for name, each in found.items() if is_documented(each)}
 

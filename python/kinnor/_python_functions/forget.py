@@ -5,13 +5,13 @@ A *segment* is the part of a graph that `func` builds. Only its inputs and outpu
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, ShapeError, Variable
-from ..parameter import get_current_parameter_scope, parameter_scope
+from ..modes import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +96,7 @@ class Forget(PythonFunction):
         self.preserve_rng_state = preserve_rng_state
         self.determinism_check = determinism_check
         self.context = _core.context_mode()
-        self.scope = get_current_parameter_scope()
+        self.surroundings = [capture() for capture in surroundings]
         self.drawn: list[tuple[int, int]] = []
         self.n_xs = 0
         self.hidden: list[Variable] = []
@@ -159,7 +159,9 @@ class Forget(PythonFunction):
         )
         left = _core.replay_random(self.drawn if recompute and self.preserve_rng_state else [])
         try:
-            with parameter_scope("", self.scope):
+            with ExitStack() as stack:
+                for restore in self.surroundings:
+                    stack.enter_context(restore())
                 yield
         finally:
             _core.replay_random(left)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _core
-from .._core import ArgumentError, NdArray, PythonFunction, Variable
+from .._core import ArgumentError, CallError, NdArray, PythonFunction, Variable
 from .composed import batch_normalization, check_statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .._core import FunctionVariable
 
@@ -20,6 +20,9 @@ __all__ = ["fused_batch_normalization", "fused_convolution", "sync_batch_normali
 T = TypeVar("T", Variable, NdArray)
 
 f = _core.functions
+
+over_processes: list[Callable[..., Any]] = []
+"""Computes `sync_batch_normalization` over several processes. Importing `kinnor.distributed` puts it here."""
 
 
 def fused_batch_normalization(
@@ -87,10 +90,9 @@ def sync_batch_normalization(
         ShapeError: If an input has the wrong shape.
     """
     if batch_stat and getattr(comm, "size", 1) != 1:
-        from ..communicators import functions
-
-        over_processes: Any = functions.sync_batch_normalization
-        return over_processes(
+        if not over_processes:
+            raise CallError(f"sync_batch_normalization: expected a communicator of Kinnor, got {comm!r}")
+        return over_processes[0](
             x, beta, gamma, mean, variance, comm, group, axes, decay_rate, eps, batch_stat, output_stat, n_outputs
         )
     return batch_normalization(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core import GraphFreedError, ModifiedError, RecomputeError
-from .modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from ..grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
     from . import graph

@@ -15,9 +15,9 @@ import numpy as np
 
 from .. import functions as F
 from .._core import GraphError, NdArray, ShapeError, Variable
+from ..grad_mode import enable_grad
 from ..modes import auto_forward
 from .engine import grad
-from .modes import enable_grad
 from .nesting import differentiating, is_nested
 
 __all__ = ["hessian", "jacobian", "jvp", "value_and_grad", "vjp"]

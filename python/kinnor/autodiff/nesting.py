@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from .modes import is_grad_enabled
+from ..grad_mode import is_grad_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

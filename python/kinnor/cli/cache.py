@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data.cache_data_source import CacheDataSource, write_cache
+from ..data.csv_data_source import CsvDataSource
+from ..data.data_source import DataError
 from ..files.atomic import replacing_folder
-from ..utils.cache_data_source import CacheDataSource, write_cache
-from ..utils.csv_data_source import CsvDataSource
-from ..utils.data_source import DataError
 
 if TYPE_CHECKING:
     import argparse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..graph_def import ProtoGraph
+from ..nnp import ProtoGraph
 from .accepted import refused, without_effect
 from .formats import FORMATS, Document, FormatError, only_executor, read, with_parameters, write
 

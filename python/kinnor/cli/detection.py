@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.data_source import DataError
 from ..files.images import ImageError, read_image, write_image
 from ..files.progress import Progress
-from ..utils.data_source import DataError
 from .images import EXTENSIONS, add_shaping, fitted, frame, write_rows
 
 if TYPE_CHECKING:

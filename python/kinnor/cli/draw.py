@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files.atomic import replacing
-from ..graph_def import NetworkError, ProtoGraph
+from ..nnp import NetworkError, ProtoGraph
 from ..pictures import Picture
 from ..pictures.graph import Graph, Node, Walk
 from .formats import read
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from ..graph_def import ProtoNetwork
-    from ..graph_def.nodes import NetworkVariable
+    from ..nnp import ProtoNetwork
+    from ..nnp.nodes import NetworkVariable
 
 __all__ = ["add", "drawn", "page"]
 

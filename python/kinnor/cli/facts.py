@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import kinnor
+from .. import _core
+from ..system import show_config
 
 if TYPE_CHECKING:
     import argparse
@@ -21,5 +22,5 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
         parser: The parser of the command.
     """
     if name == "version":
-        return lambda args: print(f"Kinnor {kinnor.__version__}")
-    return lambda args: kinnor.show_config()
+        return lambda args: print(f"Kinnor {_core.__version__}")
+    return lambda args: show_config()

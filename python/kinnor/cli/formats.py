@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file, parameter_file, parameter_protobuf, schema
-from ..graph_def import NetworkError, ProtoGraph, entries
 from ..model import from_graph
+from ..nnp import NetworkError, ProtoGraph, entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

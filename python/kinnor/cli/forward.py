@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import parameter as parameters
+from ..data.csv_data_source import CsvDataSource
+from ..data.data_iterator import data_iterator
 from ..files.atomic import replacing
 from ..files.progress import Progress
-from ..graph_def import NetworkError
-from ..utils.csv_data_source import CsvDataSource
-from ..utils.data_iterator import data_iterator
-from ..utils.load import Executor, Info, load
+from ..nnp import NetworkError
+from ..nnp.project_load import Executor, Info, load
 from .accepted import without_effect
 from .train import feed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import functions
 from ..files.atomic import replacing
-from ..graph_def import NetworkError, ProtoGraph, messages
+from ..nnp import NetworkError, ProtoGraph, messages
 from .accepted import refused, without_effect
 from .formats import read
 
@@ -59,7 +59,7 @@ def listed(files: list[str], exclude: list[str], query: str | None = None, all_s
     if all_support is not None:
         if all_support.upper() != "ONNX":
             raise NetworkError(f"expected the set ONNX, got {all_support!r}")
-        from ..onnx.exports import EXPORTS
+        from ..onnx.write.exports import EXPORTS
 
         exclude = [*exclude, *(kind for kind in known if kind not in EXPORTS)]
     if query is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.data_source import DataError
 from ..files.atomic import replacing
 from ..files.images import ImageError, read_image, resized, write_image
 from ..files.progress import Progress
-from ..utils.data_source import DataError
 
 if TYPE_CHECKING:
     import argparse

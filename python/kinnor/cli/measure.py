@@ -12,10 +12,10 @@ import numpy as np
 
 from .. import parameter as parameters
 from ..files.atomic import replacing
-from ..graph_def import NetworkError
+from ..nnp import NetworkError
+from ..nnp.project_load import load
 from ..profiling import profile as profiled
 from ..profiling.alone import times_alone
-from ..utils.load import load
 
 if TYPE_CHECKING:
     import argparse

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import graph_def
-from ..graph_def.affine import with_affine_layers
+from .. import nnp
+from ..rewrite.affine import with_affine_layers
 from .formats import FormatError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def optimize(source: str, target: str) -> None:
     for path in (source, target):
         if Path(path).suffix != ".nnp":
             raise FormatError(f"expected a name that ends in .nnp, got {path!r}")
-    graph = graph_def.load(source)
+    graph = nnp.load(source)
     for name, network in graph.networks.items():
         graph.networks[name] = with_affine_layers(network)
     graph.save(target, variable_batch_size=False)

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from .._core import ParameterError
-from ..files import parameter_file
+from ..files import network_file, parameter_file
 from ..files.atomic import replacing
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def decode(param: str, outdir: str) -> None:
         OSError: If a file cannot be read or written.
     """
     folder = Path(outdir)
-    entries = parameter_file.load(param)
+    entries = network_file.entries(param)
     folder.mkdir(parents=True, exist_ok=True)
     for entry in entries:
         name = quote(entry.name, safe="/ ").replace("/", "~")

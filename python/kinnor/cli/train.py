@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import graph_def
+from .. import nnp
 from .. import parameter as parameters
 from .._core import Error
 from ..files import network_file
 from ..files.progress import Progress
-from ..graph_def import NetworkError, solvers
-from ..utils.load import Info, Linked, Monitor, Optimizer, load
+from ..nnp import NetworkError, solvers
+from ..nnp.project_load import Info, Linked, Monitor, Optimizer, load
 from .accepted import without_effect
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from ..utils.data_iterator import DataIterator
+    from ..data.data_iterator import DataIterator
 
 __all__ = ["add", "feed", "train"]
 
@@ -260,7 +260,7 @@ class _Training:
             [solvers.state_file(o.name, o.solver, ".h5") for o in self.info.optimizers.values()] if with_states else []
         )
         found = parameters.get_parameters(grad_only=False)
-        network_file.write_archive(path, self.info.proto, graph_def.entries(found.items()), ".h5", states)
+        network_file.write_archive(path, self.info.proto, nnp.entries(found.items()), ".h5", states)
 
     def _resume(self) -> int:
         """Load the last epoch saved in the folder.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
     from ..files.parameter_file import PathOrFile
-    from ..parameter_tree import Scope
+    from ..parameter.tree import Scope
 
 __all__ = ["Module", "called", "listeners"]
 

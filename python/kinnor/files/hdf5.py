@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._check import LEVELS
 from .._core import ParameterError
-from ..parameter_tree import LEVELS
 from .packages import needed
 
 if TYPE_CHECKING:

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ImageError", "opened_image", "pillow", "read_image", "resized", "tile_images", "write_image"]
+__all__ = [
+    "ImageError",
+    "channels_of",
+    "check_channels",
+    "converted",
+    "opened_image",
+    "pillow",
+    "read_channels",
+    "read_image",
+    "resized",
+    "tile_images",
+    "write_image",
+]
 
 
 class ImageError(Error, ValueError):
@@ -92,6 +104,66 @@ def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
         pixels = np.asarray(found)
     if pixels.dtype.kind in "iu" and pixels.dtype.itemsize > 1:
         pixels = pixels.astype(np.uint16)
+    return pixels
+
+
+def read_channels(
+    source: str | os.PathLike[str] | IO[bytes],
+    is_grey: bool = False,
+    n_channels: int = -1,
+    keeps_palette: bool = False,
+) -> NDArray[Any]:
+    """Reads an image as 8 bits with a given number of channels.
+
+    Args:
+        source: Path, or a file open for reading bytes.
+        is_grey: True to turn colours into grey.
+        n_channels: 3 or 4 of colours, 1, 3 or 4 of grey, 0 for grey without an axis of channels; -1 for the channels
+            that the image has.
+        keeps_palette: True to read the indices of the palette's colours, not the colours.
+
+    Returns:
+        `uint8` array of shape (height, width) or (height, width, channels).
+
+    Raises:
+        ArgumentError: If the number of channels is another one.
+        ImageError: If the file is no image, or if it has too many pixels for memory.
+        OSError: If it cannot be opened.
+        ImportError: If Pillow is not installed.
+    """
+    check_channels(is_grey, n_channels)
+    with opened_image("imread", source) as found:
+        return channels_of(found, is_grey, n_channels, keeps_palette)
+
+
+def check_channels(is_grey: bool, n_channels: int) -> None:
+    """Refuses a number of channels that `read_channels` does not take."""
+    allowed = (-1, 0, 1, 3, 4) if is_grey else (-1, 3, 4)
+    if n_channels not in allowed:
+        kind = "grey" if is_grey else "colours"
+        raise ArgumentError(f"imread: expected `num_channels` to be one of {allowed} for {kind}, got {n_channels}")
+
+
+def converted(found: Any, is_grey: bool, n_channels: int, keeps_palette: bool) -> Any:
+    """Returns an image of Pillow's in the mode that the arguments of `read_channels` ask for."""
+    if found.mode == "P" and keeps_palette:
+        return found
+    if found.mode.startswith("I"):
+        found = pillow("imread").fromarray((np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8))
+    if is_grey:
+        return found.convert("L")
+    if n_channels in (3, 4):
+        return found.convert("RGB" if n_channels == 3 else "RGBA")
+    if found.mode == "P":
+        return found.convert("RGBA" if "transparency" in found.info else "RGB")
+    return found
+
+
+def channels_of(found: Any, is_grey: bool, n_channels: int, keeps_palette: bool) -> NDArray[Any]:
+    """Returns the pixels of an image of Pillow's as `read_channels` does."""
+    pixels = np.asarray(converted(found, is_grey, n_channels, keeps_palette)).astype(np.uint8)
+    if pixels.ndim == 2 and n_channels > 0:
+        return np.repeat(pixels[..., np.newaxis], n_channels, axis=2)
     return pixels
 
 

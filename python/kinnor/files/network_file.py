@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .parameter_file import Entry, PathOrFile
 
-__all__ = ["EXTENSIONS", "Content", "NetworkError", "is_archive", "read", "text", "write", "write_archive"]
+__all__ = ["EXTENSIONS", "Content", "NetworkError", "entries", "is_archive", "read", "text", "write", "write_archive"]
 
 VERSION = "0.1"
 """NNabla's version number of the archive format."""
@@ -102,6 +102,30 @@ def read(
     if not networks:
         content.proto.Clear()
     return content
+
+
+def entries(path: PathOrFile, extension: str | None = None) -> list[Entry]:
+    """Reads the parameters of a file of parameters or of networks.
+
+    Args:
+        path: Path, or a file open for reading bytes.
+        extension: Format, if the path does not say it: `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or
+            `.prototxt`.
+
+    Returns:
+        The parameters, in the order in which they were saved.
+
+    Raises:
+        ParameterError: If the format is unknown or the file malformed.
+        OSError: If the file cannot be read.
+    """
+    suffix = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
+    if suffix not in (".nnp", *TEXT):
+        return parameter_file.load(path, extension)
+    try:
+        return read(path, suffix, "load_parameters").entries
+    except NetworkError as error:
+        raise ParameterError(*error.args) from error
 
 
 def _bytes(op: str, source: PathOrFile, extension: str | None) -> tuple[str, str, bytes]:

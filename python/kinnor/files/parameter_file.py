@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from .. import _core
+from .._check import check_paths, split
 from .._core import ParameterError
-from ..parameter_tree import check_paths, split
 from . import hdf5, parameter_protobuf
 from .atomic import replacing
 from .packages import needed
@@ -47,9 +47,6 @@ __all__ = [
 ]
 
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
-
-_NETWORKS = (".nnp", ".nntxt", ".prototxt")
-"""Formats of networks with parameters; `network_file` reads them."""
 
 _LATER = (".npz", ".onnx")
 _LONGEST_HEADER = 100_000_000
@@ -104,8 +101,7 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
 
     Args:
         path: Path, or a file open for reading bytes.
-        extension: Format, if the path has no known extension: `.safetensors`, `.h5`, `.protobuf`, `.nnp`, `.nntxt` or
-            `.prototxt`.
+        extension: Format, if the path does not say it: `.safetensors`, `.h5` or `.protobuf`.
 
     Returns:
         The parameters, in the order in which they were saved.
@@ -114,14 +110,6 @@ def load(path: PathOrFile, extension: str | None = None) -> list[Entry]:
         ParameterError: If the format is unknown or the file malformed.
         OSError: If the file cannot be read.
     """
-    suffix = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
-    if suffix in _NETWORKS:
-        from . import network_file
-
-        try:
-            return network_file.read(path, suffix, "load_parameters").entries
-        except network_file.NetworkError as error:
-            raise ParameterError(*error.args) from error
     _, read = _format("load_parameters", path, extension)
     if isinstance(path, (str, os.PathLike)):
         entries = steadily("load_parameters", regular(path), read)

@@ -5,8 +5,8 @@ y = model(images)
 kinnor.onnx.save({"y": y}, "net.onnx", inputs={"x": x})
 """
 
-from .network import Model, load
-from .saving import save
-from .values import OnnxError
+from .read.values import OnnxError
+from .run.network import Model, load
+from .write.saving import save
 
 __all__ = ["Model", "OnnxError", "load", "save"]

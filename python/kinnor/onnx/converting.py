@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from .. import graph_def
+from .. import nnp
 from .. import parameter as parameters
 from .._core import Variable
 from ..files.network_file import NetworkError
-from ..graph_def import ProtoExecutor, ProtoGraph
+from ..nnp import ProtoExecutor, ProtoGraph
 
 if TYPE_CHECKING:
-    from .network import Model
+    from .run.network import Model
 
 __all__ = ["described"]
 
@@ -54,7 +54,7 @@ def described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[A
                     taken.add(free)
                     parameters.set_parameter(free, x)
         names = {**inputs, **outputs}
-        graph = graph_def.create_graph_from_variable(name, list(outputs.values()), names)
+        graph = nnp.create_graph_from_variable(name, list(outputs.values()), names)
     network = graph.networks[name]
     used = [key for key in inputs if key in network.inputs]
     executor = {"name": "runtime", "network": name, "data": used, "output": list(outputs)}

@@ -15,14 +15,6 @@ from ..initializer import calc_uniform_lim_glorot as calc_uniform_lim_glorot
 from ..parameter import get_parameter as get_parameter
 from ..parameter import get_parameter_or_create as get_parameter_or_create
 from .attention import multi_head_attention, transformer, transformer_decode, transformer_encode
-from .binary import (
-    binary_connect_affine,
-    binary_connect_convolution,
-    binary_weight_affine,
-    binary_weight_convolution,
-    inq_affine,
-    inq_convolution,
-)
 from .convolutions import (
     convolution,
     deconvolution,
@@ -32,13 +24,26 @@ from .convolutions import (
 )
 from .decomposed import cpd3_convolution, svd_affine, svd_convolution
 from .decorator import parametric_function_api
-from .fixed_point import fixed_point_quantized_affine, fixed_point_quantized_convolution
 from .fused import fused_batch_normalization, mean_subtraction, sync_batch_normalization
 from .layers import affine, embed, prelu
-from .min_max import min_max_quantize, min_max_quantized_affine, min_max_quantized_convolution
+from .min_max import min_max_quantize
 from .normalizations import batch_normalization, group_normalization, instance_normalization, layer_normalization
-from .powers import pow2_quantized_affine, pow2_quantized_convolution
-from .pruned import pruned_affine, pruned_convolution
+from .quantized import (
+    binary_connect_affine,
+    binary_connect_convolution,
+    binary_weight_affine,
+    binary_weight_convolution,
+    fixed_point_quantized_affine,
+    fixed_point_quantized_convolution,
+    inq_affine,
+    inq_convolution,
+    min_max_quantized_affine,
+    min_max_quantized_convolution,
+    pow2_quantized_affine,
+    pow2_quantized_convolution,
+    pruned_affine,
+    pruned_convolution,
+)
 from .recurrent import LSTMCell, lstm_cell
 from .reparametrized import spectral_norm, weight_normalization
 from .stacked import gru, lstm, rnn

@@ -9,7 +9,7 @@ from .._check import as_whole, callee, whole
 from .._core import AxisError, CallError, NdArray, RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
-from ..parameter_tree import here
+from ..parameter.tree import here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

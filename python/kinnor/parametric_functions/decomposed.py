@@ -210,7 +210,7 @@ def cpd3_convolution(
 
     def factors() -> dict[str, NDArray[Any]]:
         """The initial factors."""
-        from ..utils.factorization import cpd
+        from . import cpd
 
         whole = _whole(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))
         (o, i, k), scale = cpd.ALS().solve(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .._core import CallError
 from .._suggest import question
-from ..parameter_tree import call_within, split
+from ..parameter.tree import call_within, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

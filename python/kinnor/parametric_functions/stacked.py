@@ -10,7 +10,7 @@ from .. import functions as F
 from .._core import RangeError, ShapeError
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
-from ..parameter_tree import here
+from ..parameter.tree import here
 from .arguments import check_input
 from .decorator import parametric_function_api
 

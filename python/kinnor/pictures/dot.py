@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .graph import Graph, Node
 
-__all__ = ["is_there", "source", "svg"]
+__all__ = ["is_there", "quoted", "run", "source", "svg"]
 
 SECONDS = 30
 """Time limit of `dot` in seconds."""
@@ -32,12 +32,31 @@ def svg(graph: Graph) -> str:
     Raises:
         OSError: If `dot` fails or takes longer than 30 seconds.
     """
-    command = [shutil.which("dot") or "dot", "-Tsvg"]
     try:
-        done = subprocess.run(command, input=source(graph), capture_output=True, text=True, timeout=SECONDS, check=True)
+        done = run(source(graph), "svg", SECONDS)
+        done.check_returncode()
     except subprocess.SubprocessError as error:
         raise OSError(f"show: expected `dot` to draw the graph, got {error}") from error
-    return done.stdout
+    return done.stdout.decode()
+
+
+def run(source: str, format: str, seconds: float) -> subprocess.CompletedProcess[bytes]:
+    """Runs `dot` on a text.
+
+    Args:
+        source: The text, in the language DOT.
+        format: Format of the picture, such as `svg`.
+        seconds: The most seconds that it may take.
+
+    Returns:
+        The finished process, whatever its exit status.
+
+    Raises:
+        SubprocessError: If it takes longer.
+        OSError: If it cannot be started.
+    """
+    command = [shutil.which("dot") or "dot", f"-T{format}"]
+    return subprocess.run(command, input=source.encode(), capture_output=True, timeout=seconds, check=False)
 
 
 def source(graph: Graph) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 from time import perf_counter_ns
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["profile", "timed"]
 
+PACKAGE = __name__.partition(".")[0]
 KEY = "kinnor.profile"
 
 OPERATORS = (
@@ -99,10 +101,8 @@ def profile(alone: bool = False) -> Iterator[Profile]:
 
 def watch(recorder: Recorder, stack: ExitStack) -> None:
     """Wrap the calls to be timed until the block ends."""
-    import kinnor
-
     from .. import functions
-    from ..utils.data_iterator import DataIterator
+    from ..data.data_iterator import DataIterator
 
     def around(owner: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Replace a method by a wrapper until the block ends."""
@@ -132,7 +132,7 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
 
     around(Variable, "forward", calls("run", "forward"))
     around(Variable, "backward", calls("run", "backward"))
-    for owner in (kinnor, _core):
+    for owner in (sys.modules[PACKAGE], _core):
         around(owner, "forward_all", calls("run", "forward_all"))
     for name in ("backward_of_loss", "differentiate"):
         around(_core, name, calls("run", "autodiff"))

@@ -14,10 +14,8 @@ differences.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.util import spec_from_loader
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import kinnor
 from kinnor import _core
 from kinnor._suggest import absence
+from kinnor.compat import names
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -36,24 +35,6 @@ VERSION = "1.39.0"
 
 STANDINS = str(Path(__file__).parent / "_standins")
 """Folder with modules `nnabla` and `nnabla_ext` that import this package, for spawned processes."""
-
-ALIASES = {
-    "_init": "kinnor.cpu",
-    "_computation_graph": "kinnor._core",
-    "_nd_array": "kinnor._core",
-    "_variable": "kinnor._core",
-    "auto_forward": "kinnor.modes",
-    "callback": "kinnor.hooks",
-    "communicator": "kinnor.communicators",
-    "core.graph_def": "kinnor.graph_def",
-    "core.graph_optimizer": "kinnor.compat.nnabla.graph_optimizer",
-    "grad": "kinnor.symbolic",
-    "lms": "kinnor.compat.nnabla.lms",
-    "recompute": "kinnor.modes",
-    "utils": "kinnor.utils",
-}
-"""NNabla's modules whose Kinnor modules have another name. Any other module is the file of the same name in this
-package, or else in `kinnor`."""
 
 NATIVE = (
     "autodiff",
@@ -80,38 +61,13 @@ EAGER = ("context", "parameter", "testing")
 def origin(name: str) -> str | None:
     """The name of Kinnor's module for a module of NNabla's, or None."""
     path = name.removeprefix("nnabla.")
-    if path in ALIASES:
-        found = [ALIASES[path]]
+    if path in names.NNABLA or path in names.MODULES:
+        found = [names.NNABLA.get(path) or names.MODULES[path]]
     elif path.partition(".")[0] in NATIVE:
         found = []
     else:
-        found = [f"{__name__}.{path}", f"kinnor.{path}"]
-    return next((module for module in found if exists(module)), None)
-
-
-def exists(module: str) -> bool:
-    """True if a module of this name can be imported."""
-    if module in sys.modules:
-        return True
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # The package of the module is missing, too.
-        return False
-
-
-class Alias(Loader):
-    """Loads an existing module under another name."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.spec = module, module.__spec__
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The existing module."""
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's own `__spec__`, which the import system has replaced."""
-        module.__spec__ = self.spec
+        found = [f"{__name__}.{path}", names.target(path) or f"kinnor.{path}"]
+    return next((module for module in found if names.exists(module)), None)
 
 
 class Finder(MetaPathFinder):
@@ -120,13 +76,13 @@ class Finder(MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The spec of a module below `nnabla`. Raises ModuleNotFoundError with the reason if Kinnor lacks it."""
         if name == "nnabla_ext.cpu":
-            return spec_from_loader(name, Alias(importlib.import_module("kinnor.cpu")))
+            return names.spec(name, "kinnor.compat.cpu")
         if not name.startswith("nnabla."):
             return None
         module = origin(name)
         if module is None:
             raise ModuleNotFoundError(absence(name), name=name)
-        return spec_from_loader(name, Alias(importlib.import_module(module)))
+        return names.spec(name, module)
 
 
 def submodule(name: str) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinnor.graph_def import ProtoNetwork
+    from kinnor.nnp import ProtoNetwork
 
 __all__ = ["rename_variable"]
 

@@ -6,10 +6,11 @@ import os
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from kinnor import ParameterError, autodiff, parameter_tree
+from kinnor import ParameterError, autodiff
 from kinnor import parameter as ours
 from kinnor._suggest import absence
 from kinnor.logger import logger
+from kinnor.parameter import tree as parameter_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

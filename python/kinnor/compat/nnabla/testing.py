@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinnor.testing import assert_allclose
+from kinnor.compat.testing import assert_allclose
 
 from . import clear_called_flag_recorder
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kinnor import ArgumentError, Variable
 from kinnor import parameter as parameters
 from kinnor.files import network_file, parameter_file, parameter_protobuf, schema, solver_file
-from kinnor.graph_def import NetworkError, entries, solvers
 from kinnor.logger import logger
-from kinnor.solver import SolverState
+from kinnor.nnp import NetworkError, entries, solvers
+from kinnor.solvers import SolverState
 
 if TYPE_CHECKING:
     import zipfile

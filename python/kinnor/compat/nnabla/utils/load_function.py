@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinnor.compat.nnabla.function import Made
-from kinnor.graph_def import messages
+from kinnor.nnp import messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

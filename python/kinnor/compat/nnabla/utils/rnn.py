@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinnor import functions as F
-from kinnor.utils import rnn as ours
-from kinnor.utils.rnn import *  # noqa: F403
+from kinnor.compat.utils import rnn as ours
+from kinnor.compat.utils.rnn import *  # noqa: F403
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,12 +12,12 @@ from kinnor import ArgumentError, ShapeError
 from kinnor import parameter as parameters
 from kinnor.files import network_file, schema
 from kinnor.files.atomic import replacing
-from kinnor.graph_def import solvers
 from kinnor.logger import logger
+from kinnor.nnp import solvers
 
 if TYPE_CHECKING:
     from kinnor import Context, Variable
-    from kinnor.utils.load import Info
+    from kinnor.nnp.project_load import Info
 
 __all__ = [
     "compute_full_path",

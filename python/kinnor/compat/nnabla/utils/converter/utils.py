@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinnor import _core
-from kinnor.graph_def import NetworkError
+from kinnor.nnp import NetworkError
 
 if TYPE_CHECKING:
     import os

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kinnor.files import schema
-from kinnor.graph_def import ProtoGraph
-from kinnor.utils.load import matching
+from kinnor.nnp import ProtoGraph
+from kinnor.nnp.project_load import matching
 
 __all__ = ["NnpExpander"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinnor.files import network_file, parameter_file, parameter_protobuf, schema
-from kinnor.graph_def import NetworkError
+from kinnor.nnp import NetworkError
 
 if TYPE_CHECKING:
     import os

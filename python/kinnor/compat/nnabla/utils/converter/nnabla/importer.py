@@ -9,7 +9,7 @@ import numpy as np
 
 from kinnor.cli.formats import Document, only_executor, read, with_parameters
 from kinnor.files import parameter_file
-from kinnor.graph_def import NetworkError, ProtoGraph
+from kinnor.nnp import NetworkError, ProtoGraph
 
 from .expander import NnpExpander
 

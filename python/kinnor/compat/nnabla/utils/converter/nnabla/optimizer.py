@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinnor.graph_def.affine import with_affine_layers
+from kinnor.rewrite.affine import with_affine_layers
 
 if TYPE_CHECKING:
-    from kinnor.graph_def import ProtoGraph, ProtoNetwork
+    from kinnor.nnp import ProtoGraph, ProtoNetwork
 
 __all__ = ["optimize_nnp"]
 

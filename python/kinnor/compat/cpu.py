@@ -1,0 +1,85 @@
+"""The extension `cpu`, NNabla's `nnabla_ext.cpu`: contexts, memory cache and devices of the processor."""
+
+from __future__ import annotations
+
+from .. import _core, system
+from .._core import RangeError
+from ..context import COMPUTE_TYPES, Context
+
+__all__ = [
+    "array_classes",
+    "clear_memory_cache",
+    "context",
+    "device_synchronize",
+    "get_device_count",
+    "get_devices",
+    "synchronize",
+]
+
+
+def context(type_config: str = "float", **options: object) -> Context:
+    """A context that computes on the processor.
+
+    Args:
+        type_config: `float`, `double`, `half` or `bfloat16`. The last two store numbers in 16 bits.
+        **options: Options of other extensions, such as `device_id`. They have no effect.
+
+    Returns:
+        The context.
+
+    Raises:
+        ValueError: If the type is unknown.
+    """
+    if type_config not in COMPUTE_TYPES:
+        known = ", ".join(COMPUTE_TYPES)
+        raise RangeError(f"context: expected `type_config` to be one of {known}, got {type_config!r}")
+    backend = ["cpu:float"] if type_config == "float" else [f"cpu:{type_config}", "cpu:float"]
+    return Context(backend, array_classes()[0], "")
+
+
+def array_classes() -> list[str]:
+    """Names of the classes of arrays, the preferred one first.
+
+    Returns:
+        The names.
+    """
+    return system.array_classes()
+
+
+def clear_memory_cache() -> None:
+    """Free cached memory, that is memory kept for reuse."""
+    _core.clear_memory_cache()
+
+
+def synchronize(**options: object) -> None:
+    """Return immediately: functions on the CPU are complete when they return.
+
+    Args:
+        **options: Options of other extensions. They have no effect.
+    """
+
+
+def device_synchronize(device: str) -> None:
+    """Return immediately: functions on the CPU are complete when they return.
+
+    Args:
+        device: Name of the device.
+    """
+
+
+def get_device_count() -> int:
+    """Number of devices.
+
+    Returns:
+        1, the processor.
+    """
+    return 1
+
+
+def get_devices() -> list[str]:
+    """Names of the devices.
+
+    Returns:
+        The names.
+    """
+    return ["0"]

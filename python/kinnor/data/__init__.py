@@ -1,0 +1,1 @@
+"""Data sources, the iterators over them, their cache files, and downloads."""

@@ -1,0 +1,507 @@
+"""Data sources: they return one example at a time.
+
+Knows positions, orders and examples, but no batches and threads.
+
+Under NNabla's names orders are drawn at the same moments as in NNabla. Most sources then draw one in `reset()`, which
+an iterator also calls before it reads, instead of in `apply_order()`.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .. import _core
+from .._core import CallError, Error
+from ..config import nnabla_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from numpy.random import RandomState
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+__all__ = [
+    "DataError",
+    "DataSource",
+    "DataSourceWithMemoryCache",
+    "InterleavedDataSource",
+    "Orders",
+    "SlicedDataSource",
+]
+
+DEFAULT_SEED = 313
+
+
+class DataError(Error, ValueError):
+    """The examples are inconsistent, or the source does not support the requested use."""
+
+
+class Orders:
+    """The order of the examples in each epoch ("generation"). It is drawn once, and is the same for all readers.
+
+    Iterators over slices of a source proceed at different speeds. Because each asks for the order of its own
+    generation, the slices stay disjoint.
+
+    Args:
+        size: Number of examples.
+        shuffle: Whether orders are random; otherwise all are 0, 1, 2, ...
+        rng: Random generator of the orders.
+        first_is_plain: Whether the order of generation 0 is always 0, 1, 2, ...
+    """
+
+    KEPT = 15
+
+    def __init__(self, size: int, shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
+        self._size = size
+        self.shuffle = shuffle
+        self._rng = rng
+        self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
+        self._drawn = 0
+        self._lock = threading.Lock()
+        # The first order comes from the generator itself, later orders from a copy. Prefetching threads draw at any
+        # time, so iterators that share a generator would otherwise affect each other's orders.
+        self._draw(shuffle and not first_is_plain)
+        if shuffle and not _core.unwary():  # NNabla draws all orders from the generator itself
+            self._rng = _copy(rng)
+
+    def __getitem__(self, generation: int) -> NDArray[np.int64]:
+        """The order of one epoch.
+
+        Args:
+            generation: The epoch, from 0.
+
+        Raises:
+            DataError: If the generation is so old that its order was dropped.
+        """
+        with self._lock:
+            while self._drawn <= generation:
+                self._draw(self.shuffle)
+            behind = self._drawn - generation
+            if behind > len(self._orders):
+                raise DataError(
+                    f"data source: expected slices to stay within {self.KEPT} epochs of each other, got one in epoch "
+                    f"{generation} while another is in epoch {self._drawn - 1}"
+                )
+            return self._orders[-behind]
+
+    def replace(self, generation: int, order: Sequence[int]) -> None:
+        """Replace the order of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            order: Number of the example at each position.
+
+        Raises:
+            DataError: If `order` is not a permutation of the examples, or if the order of the epoch was dropped.
+        """
+        given = np.asarray(order)
+        if given.shape != (self._size,) or given.dtype.kind not in "iu" or not np.isin(given, range(self._size)).all():
+            raise DataError(f"data source: expected {self._size} numbers of examples, below {self._size}, got {order}")
+        self[generation][:] = given
+
+    def _draw(self, shuffle: bool) -> None:
+        """Append the order of the next generation."""
+        self._orders.append(self._permutation() if shuffle else np.arange(self._size))
+        self._drawn += 1
+
+    def _permutation(self) -> NDArray[np.int64]:
+        """A random order."""
+        return self._rng.permutation(self._size)
+
+
+_shared: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""Number of copies made of each generator."""
+
+
+def _copy(rng: Any) -> Any:
+    """A copy of a generator. The first copy continues the same sequence, further copies have sequences of their own."""
+    made = copy.deepcopy(rng)
+    try:
+        n_before = _shared.get(rng, 0)
+        _shared[rng] = n_before + 1
+    except TypeError:  # a user-defined generator without weak references
+        return made
+    return np.random.RandomState([n_before, *made.permutation(4096)[:8]]) if n_before else made
+
+
+class DataSource:
+    """The base class of data sources.
+
+    A subclass defines `_get_data(position)`, which returns the arrays of one example. After calling this class's
+    constructor it sets `_size` and `_variables` (the names of the arrays). A shuffled subclass draws a new order in
+    `reset()` or `apply_order()`, which are called at the end of each epoch.
+
+    Args:
+        shuffle: Whether to shuffle the examples.
+        rng: Random generator of the order; None is `RandomState(313)`.
+
+    Examples:
+        >>> class Squares(DataSource):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self._size, self._variables = 10, ("x", "y")
+        ...     def _get_data(self, position):
+        ...         return position, position**2
+        >>> source = Squares()
+        >>> source.next(), source.next()
+        ((0, 0), (1, 1))
+    """
+
+    def __init__(self, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        if rng is not None and not hasattr(rng, "permutation"):
+            raise CallError(f"{type(self).__name__}: expected `rng` to be a RandomState or None, got {rng!r}")
+        self._rng = np.random.RandomState(DEFAULT_SEED) if rng is None else rng
+        self._variables: Sequence[str] = ()
+        self._generation = 0
+        self._shuffle = shuffle
+        self._position = 0
+        self._size = 0
+        self._closed = False
+        self._original_source_uri: str | None = None  # Programs of NNabla read it.
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        raise NotImplementedError(f"{type(self).__name__}._get_data: expected the class to define it")
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """The example at a position in the order of one epoch, for sources that distinguish epochs."""
+        return self._get_data(position)
+
+    def __next__(self) -> Sequence[Any]:
+        try:
+            return self.next()
+        except StopIteration as error:
+            text = f"{type(self).__name__}: expected an example, got StopIteration from what loads it"
+            raise RuntimeError(text) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the resources of the source. Repeated calls have no effect."""
+        self._closed = True
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of the arrays of an example."""
+        return self._variables
+
+    def next(self) -> Sequence[Any]:
+        """The next example.
+
+        Returns:
+            One array for each of `variables`.
+        """
+        data = self._get_data(self._position)
+        self._position += 1
+        return data
+
+    @property
+    def position(self) -> int:
+        """Number of examples of this epoch read so far."""
+        return self._position
+
+    @property
+    def size(self) -> int:
+        """Number of examples."""
+        return self._size
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The numbers of the examples in the order of this epoch; 0, 1, 2, ... without shuffling."""
+        orders: Orders | None = getattr(self, "_orders", None)
+        return np.arange(self._size) if orders is None else orders[self._generation].copy()
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether the examples are shuffled."""
+        return self._shuffle
+
+    @shuffle.setter
+    def shuffle(self, value: bool) -> None:
+        self._shuffle = value
+
+    def reset(self) -> None:
+        """Return to the first position."""
+        self._position = 0
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+
+    def _generate_order(self, generation: int) -> None:
+        """Draw the order of an epoch, in sources that distinguish epochs. Slices call it under NNabla's names."""
+
+    def seek(self, generation: int, position: int) -> None:
+        """Move to a position in the order of an epoch, to resume a program.
+
+        Args:
+            generation: The epoch, from 0.
+            position: Number of its examples read so far.
+
+        Raises:
+            DataError: If the source does not distinguish epochs.
+        """
+        if generation and type(self)._get_data_of_generation is DataSource._get_data_of_generation:
+            raise DataError(
+                f"{type(self).__name__}.seek: expected a source that defines _get_data_of_generation, got one that "
+                f"cannot go to epoch {generation}"
+            )
+        self._generation, self._position = generation, position
+
+
+class DrawingDataSource(DataSource):
+    """A source whose `_orders`, set by the constructor of a subclass, holds an order for each epoch.
+
+    Under NNabla's names `reset()` draws the next order, otherwise `apply_order()` does.
+    """
+
+    _orders: Orders
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def reset(self) -> None:
+        """Return to the first position."""
+        super().reset()
+        if _core.unwary():
+            self._draw()
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+        if not _core.unwary():
+            self._generation += 1
+
+    def _draw(self) -> None:
+        """Draw the next order now, because other users of the generator may draw from it later."""
+        self._generation += 1
+        self._orders.shuffle = self._shuffle
+        self._orders[self._generation]
+
+
+def check_source(op: str, source: Any) -> None:
+    """Raise CallError if `source` is not a data source."""
+    if not isinstance(source, DataSource):
+        raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
+
+
+class DataSourceWithMemoryCache(DataSource):
+    """Reads each example of another source once and caches it, if all examples fit in memory.
+
+    The first epoch has the other source's order, later epochs have orders of their own. The size limit is
+    `data_source_buffer_max_size` in `kinnor.config`, by default 1 GiB. A larger source is read again in each epoch.
+
+    Args:
+        data_source: The source to read.
+        shuffle: Whether to shuffle the examples.
+        rng: Random generator of the order; None is `RandomState(313)`.
+    """
+
+    def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
+        super().__init__(shuffle, rng)
+        self._data_source = data_source
+        self._size = data_source.size
+        self._variables = data_source.variables
+        n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
+        limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
+        self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
+        self._loading = threading.RLock()  # Slices read the same source, each in a thread of its own.
+        self._generation = self._cached_generation = data_source._generation
+        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.unwary() or data_source.shuffle)
+        self._turns = -1
+        self._order: NDArray[np.int64] | None = np.arange(self._size) if _core.unwary() else None
+
+    @property
+    def _on_memory(self) -> bool:
+        """True if examples are cached. Programs of NNabla read it, and set it to False."""
+        return self._cache is not None
+
+    @_on_memory.setter
+    def _on_memory(self, value: bool) -> None:
+        self._cache = ({} if self._cache is None else self._cache) if value else None
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        if self._order is None:
+            return self._get_data_of_generation(position, self._generation)
+        if self._cache is None:
+            return self._data_source._get_data(position)
+        return self._cached(self._cache, int(self._order[position]))
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        if self._cache is None:
+            return self._data_source._get_data_of_generation(position, generation)
+        return self._cached(self._cache, int(self._orders[generation][position]))
+
+    def _cached(self, cache: dict[int, Sequence[Any]], index: int) -> Sequence[Any]:
+        """An example from the cache, loaded on first use."""
+        if index not in cache:
+            with self._loading:
+                if index not in cache:
+                    cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
+        return cache[index]
+
+    def close(self) -> None:
+        """Release the cache and close the original source."""
+        if not self._closed:
+            self._data_source.close()
+            self._cache = None
+        super().close()
+
+    def reset(self) -> None:
+        """Return to the first position."""
+        if self._cache is None:
+            self._data_source.reset()
+        elif self._order is not None:
+            self._turn()
+        super().reset()
+
+    def _turn(self) -> None:
+        """Switch to the next order as NNabla does: the first two epochs have the source's order."""
+        self._turns += 1
+        is_drawn = self._shuffle and self._turns > 0
+        self._order = self._rng.permutation(self._size) if is_drawn else np.arange(self._size)
+        if self._position == 0:
+            self._turns = -1
+        else:
+            self._data_source.reset()
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+        if self._order is not None:
+            return
+        if self._cache is None:
+            self._data_source.apply_order()
+        self._generation += 1
+
+    def seek(self, generation: int, position: int) -> None:
+        """Move to a position in the order of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            position: Number of its examples read so far.
+        """
+        if self._cache is None:
+            self._data_source.seek(generation, position)
+        super().seek(generation, position)
+
+
+class SlicedDataSource(DataSource):
+    """A slice of another source: its positions from `slice_start` up to, not including, `slice_end`.
+
+    Slices of a shuffled source have other examples in each epoch; together they have each example once. A source that
+    does not distinguish epochs, because it does not define `_get_data_of_generation`, is shuffled within each slice.
+
+    Args:
+        data_source: The source, which can be shared.
+        shuffle: Whether the source is shuffled.
+        rng: Random generator for an order within the slice; None is `RandomState(313)`.
+        slice_start: The first position.
+        slice_end: The position after the last one.
+
+    Raises:
+        DataError: If the slice does not exist.
+    """
+
+    def __init__(
+        self,
+        data_source: DataSource,
+        shuffle: bool = False,
+        rng: RandomState | None = None,
+        slice_start: int | None = None,
+        slice_end: int | None = None,
+    ) -> None:
+        super().__init__(shuffle, rng)
+        start = 0 if slice_start is None else slice_start
+        end = data_source.size if slice_end is None else slice_end
+        if not 0 <= start < end <= data_source.size:
+            raise DataError(
+                f"SlicedDataSource: expected 0 <= slice_start < slice_end <= {data_source.size}, got {start} and {end}"
+            )
+        self._data_source = data_source
+        self._variables = data_source.variables
+        self._slice_start = start
+        self._slice_end = end
+        # In NNabla a slice of a memory cache has no order of its own: it returns examples of other slices.
+        self._as_nnabla = _core.unwary() and not isinstance(data_source, DataSourceWithMemoryCache)
+        self._generation = 0 if self._as_nnabla else data_source._generation
+        self._size = end - start
+        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
+        self._orders = Orders(self._size, shuffle and not knows_epochs and not self._as_nnabla, self._rng)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        position = self._slice_start + int(self._orders[generation][position])
+        if self._as_nnabla and isinstance(self._data_source, DrawingDataSource):
+            return self._data_source._get_data(position)  # In the order drawn by its `reset`.
+        return self._data_source._get_data_of_generation(position, generation)
+
+    def reset(self) -> None:
+        """Return to the first position."""
+        if self._as_nnabla:
+            self._data_source.reset()
+            self._data_source._position = self._slice_start
+        super().reset()
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+        self._generation += 1
+        if self._as_nnabla:
+            self._data_source._generate_order(self._generation)
+
+
+class InterleavedDataSource(DataSource):
+    """Every `step`-th example of another source, in the order of each epoch: the share of one of `step` processes.
+
+    All shares together have each example once per epoch. Their lengths differ by one at most. After equal numbers of
+    reads, the examples read by all shares are a prefix of the epoch's order. Another number of processes can therefore
+    continue from there.
+
+    Args:
+        data_source: The source, which can be shared.
+        first: Position of the first example, from 0.
+        step: Number of shares.
+
+    Raises:
+        DataError: If the share does not exist, or if a shuffled source does not distinguish epochs.
+    """
+
+    def __init__(self, data_source: DataSource, first: int, step: int) -> None:
+        super().__init__(data_source.shuffle)
+        if not 0 <= first < step <= data_source.size:
+            raise DataError(
+                f"InterleavedDataSource: expected 0 <= first < step <= {data_source.size}, got {first} and {step}"
+            )
+        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
+        if data_source.shuffle and not knows_epochs:
+            raise DataError(
+                "InterleavedDataSource: expected a source that defines _get_data_of_generation, as it is shuffled, got "
+                f"{type(data_source).__name__}"
+            )
+        self._data_source = data_source
+        self._variables = data_source.variables
+        self._generation = data_source._generation
+        self._first, self._step = first, step
+        self._size = -(-(data_source.size - first) // step)
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._get_data_of_generation(position, self._generation)
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        return self._data_source._get_data_of_generation(self._first + position * self._step, generation)
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+        self._generation += 1

@@ -1,0 +1,271 @@
+"""Builds graphs of ONNX models: each node by the table row of its operator, or by the operator's definition."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import UnsupportedError, Variable, scope_auto_forward
+from ...context import Context, context_scope
+from ...files.progress import each
+from ...modes import auto_forward
+from . import reading
+from .definitions import definition
+from .expansion import BUDGET, Budget
+from .tables import TABLE
+from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from .values import Row
+
+__all__ = ["Builder", "outputs_of"]
+
+
+_DOUBLE = Context(["cpu:double"])
+
+
+class Builder:
+    """Builds the graph of a model, or a part of it, from values of its inputs.
+
+    Args:
+        proto: The `ModelProto`.
+        folder: The folder with external tensor files.
+
+    Attributes:
+        at: Index of the current node.
+        watched: Integer variables of the last built graph that may become too large for float64, by name in errors.
+    """
+
+    def __init__(self, proto: Any, folder: Path | None) -> None:
+        self._graph = proto.graph
+        self._folder = folder
+        self._versions = reading.versions_of(proto)
+        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self.at = 0
+        self.watched: dict[str, Variable] = {}
+        self._budget = Budget()
+        for node in proto.graph.node:
+            self._attributes_of(node)
+
+    def build(
+        self,
+        values: dict[str, Value | None],
+        compute: Callable[[list[Value]], bool],
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Builds nodes, and adds their outputs to the values.
+
+        Args:
+            values: The inputs and constants by name.
+            compute: Turns variables on which shapes depend into constants. Returns True if it did.
+            start: Index of the first node.
+            stop: Index of the node after the last one.
+
+        Raises:
+            NeedsValuesError: If shapes depend on values of inputs.
+            UnsupportedError: If an operator or a variant of it is not supported.
+            OnnxError: If a node cannot be built.
+        """
+        self.watched.clear()
+        with auto_forward(False), _computing(compute, self._budget):
+            self._run(self._graph, values, start=start, stop=stop)
+
+    def begin(self) -> None:
+        """Marks the start of a call of the model: its budget of nodes is full again."""
+        self._budget = Budget()
+
+    def _attributes_of(self, node: Any) -> dict[str, Any]:
+        """The attributes of a node, cached by its address. The message is stored too, to detect copies."""
+        found = self._attributes.get(id(node))
+        if found is None or found[0] is not node:
+            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
+        return found[1]
+
+    def _run(
+        self,
+        graph: Any,
+        values: dict[str, Value | None],
+        versions: Mapping[str, int] | None = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
+        """Builds a graph, a part of it, or an operator's definition, and adds the outputs to `values`.
+
+        A definition has its own `versions` of operators.
+        """
+        is_whole = graph is self._graph
+        nodes = graph.node[start:stop]
+        if not is_whole:
+            self._budget.take(len(nodes))
+        for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
+            if is_whole:
+                self.at = at
+            self._add(node, values, versions)
+
+    def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
+        """A node of the model with its inputs.
+
+        Args:
+            at: Index of the node.
+            values: Values by name.
+        """
+        return self._node(self._graph.node[at], values, None)
+
+    def again(self, node: Node) -> list[Value]:
+        """The outputs of a node with constant inputs.
+
+        Args:
+            node: The node.
+
+        Raises:
+            OnnxError: If it cannot be built.
+        """
+        outer = scope_auto_forward(False)
+        token = BUDGET.set(self._budget)
+        try:
+            return self._made(node, self._versions)
+        finally:
+            BUDGET.reset(token)
+            scope_auto_forward(outer)
+
+    def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
+        """A node of a graph, or of an operator's definition, with its inputs."""
+        known = self._versions if versions is None else versions
+        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+
+        def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
+            """Builds an inner graph of the node. Returns its outputs."""
+            inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
+            for tensor in held.initializer:
+                inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+            self._run(held, inner, versions)
+            return [value for _, value in outputs_of(held, inner)]
+
+        has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
+        inputs = [values[name] if name else None for name in node.input]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        version = known.get(domain, 1)
+        if not has_graphs:
+            return Node(node, domain, attributes, inputs, version)
+        captured = [held for name in reading.names_read([node]) if (held := values.get(name))]
+        return Node(node, domain, attributes, inputs, version, inside, captured, values)
+
+    def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
+        """The outputs of a node, by its table row or its definition."""
+        try:
+            row = TABLE.get((held.domain, held.operator))
+            return self._defined(held, known) if row is None else _apply(held, row)
+        except (NeedsValuesError, UnsupportedError):
+            raise
+        except Exception as error:
+            shapes = [value.shape if value is not None else None for value in held.inputs]
+            name = held.proto.name or list(held.proto.output)
+            raise OnnxError(
+                f"onnx.Model: node {name!r}, {held.operator}-{held.version} of shapes {shapes}: {error}"
+            ) from error
+
+    def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
+        """Builds a node of a graph, or of an operator's definition, and adds its outputs to the values."""
+        held = self._node(node, values, versions)
+        made = self._made(held, self._versions if versions is None else versions)
+        values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+        if made and may_outgrow(made[0], held.operator):
+            self.watched[f"onnx.Model: {held.operator} {node.output[0]!r}"] = made[0].variable
+        for name in node.output[len(made) :]:
+            if name:
+                raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
+
+    def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
+        """The outputs of a node whose operator is defined by other operators."""
+        try:
+            function = definition(held.proto, versions, held.inputs)
+        except LookupError:
+            raise held.unsupported("expected an operator of docs/onnx.md") from None
+        given = [*held.inputs, *[None] * (len(function.input) - len(held.inputs))]
+        values = dict(zip(function.input, given, strict=False))
+        self._run(function, values, reading.versions_of(function))
+        found = []
+        for wanted, name in zip(held.proto.output, function.output, strict=False):
+            value = values.get(name)
+            if wanted and value is None:
+                raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
+            found.append(value if value is not None else Value(np.zeros(0, np.float32)))
+        return found
+
+
+def _is_cast_to_real(node: Node) -> bool:
+    """True if a node casts to a float type."""
+    return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
+
+
+def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
+    """The context of a node: double precision for integers of 16 bits and more, as float32 rounds from 2^24 on.
+
+    Casts to floats keep the default precision.
+    """
+    kinds = [value.dtype.kind for value in given]
+    wide = any(value.dtype.kind in "iu" and value.dtype.itemsize > 1 for value in given)
+    if not wide or "f" in kinds or _is_cast_to_real(node):
+        return nullcontext()
+    return context_scope(_DOUBLE)
+
+
+@contextmanager
+def _computing(compute: Callable[[list[Value]], bool], budget: Budget) -> Iterator[None]:
+    """Sets `COMPUTES` and `BUDGET` for a block that builds a graph."""
+    token, other = COMPUTES.set(compute), BUDGET.set(budget)
+    try:
+        yield
+    finally:
+        BUDGET.reset(other)
+        COMPUTES.reset(token)
+
+
+def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str, Value]]:
+    """The outputs of a graph by name, without absent ones.
+
+    Args:
+        graph: The `GraphProto`.
+        values: Values by name.
+    """
+    return [(held.name, found) for held in graph.output if (found := values[held.name]) is not None]
+
+
+def _apply(node: Node, row: Row) -> list[Value]:
+    """The outputs of a node by a table row, folded if all inputs are constants."""
+    given = [value for value in node.inputs if value is not None]
+    is_known = all(value.known for value in (*given, *node.captured))
+    sources = frozenset[str]()
+    for held in (*given, *node.captured):
+        sources |= held.sources
+    with _precision(node, given):
+        made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # its size needs no check
+        return [Value(made, sources=sources)]
+    default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
+    outputs = []
+    for content in made if isinstance(made, (tuple, list)) else [made]:
+        value = content if isinstance(content, Value) else None
+        if value is None:
+            value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
+        elif value.is_computed:
+            value.sources |= sources
+        check_size(sum([held.n_bytes for held in given], value.n_bytes))
+        if is_known and value.is_computed:
+            value = _folded(value)
+        outputs.append(value)
+    return outputs
+
+
+def _folded(value: Value) -> Value:
+    """A value that depends on constants only, computed immediately."""
+    variable = value.variable
+    if variable.parent is not None:
+        variable.forward()
+    return Value(cast(variable.d, value.dtype))

@@ -1,0 +1,190 @@
+"""Reads and checks ONNX files: the message, its tensors and attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..._core import Error, UnsupportedError
+from ...files.packages import needed
+from . import definitions, expansion, message
+from .tables import TABLE
+from .tensors import array_of, attributes_of, dtype_of, onnx_package
+from .values import OnnxError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Container, Iterator, Sequence
+
+
+__all__ = [
+    "array_of",
+    "attributes_of",
+    "check",
+    "dtype_of",
+    "graphs",
+    "inlined",
+    "names_read",
+    "onnx_package",
+    "read",
+    "versions_of",
+    "without_arrays",
+]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
+    """The `ModelProto` of a file, and the file of its large tensors. Large and external tensors are not read yet.
+
+    Args:
+        path: Path of the file.
+
+    Raises:
+        OnnxError: If it is not an ONNX file.
+        OSError: If it cannot be read.
+    """
+    onnx = onnx_package("onnx.load")
+    try:
+        model, tensors = message.read(path, onnx)
+    except (Error, OSError):
+        raise
+    except Exception as error:
+        raise OnnxError(f"onnx.load: expected an ONNX model, got another file: {path}") from error
+    if not model.HasField("graph") or not model.opset_import:
+        raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
+    return model, tensors
+
+
+def inlined(model: Any) -> Any:
+    """A model with its local functions inlined.
+
+    Args:
+        model: A `ModelProto`.
+
+    Raises:
+        OnnxError: If the functions expand to too many nodes.
+    """
+    if not len(model.functions):
+        return model
+    onnx_package("onnx.load")
+    expansion.refuse_calls(model)
+    return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
+
+
+def without_arrays(model: Any, moved: Container[str]) -> Any:
+    """A copy of a model without the initializers of its graph, so that their memory can be freed.
+
+    Args:
+        model: A `ModelProto`.
+        moved: Outputs of `Constant` nodes to leave out as well.
+    """
+    found = type(model)()
+    _merge(model, found, "graph")
+    _merge(model.graph, found.graph, "initializer", "node")
+    found.graph.node.extend(
+        node for node in model.graph.node if not (node.op_type == "Constant" and node.output[0] in moved)
+    )
+    return found
+
+
+def _merge(source: Any, target: Any, *but: str) -> None:
+    """Copies all fields of a message except the named ones."""
+    for field, value in source.ListFields():
+        if field.name in but:
+            continue
+        if hasattr(value, "MergeFrom"):
+            getattr(target, field.name).MergeFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def versions_of(model: Any) -> dict[str, int]:
+    """The versions of operators by domain.
+
+    Args:
+        model: A `ModelProto`.
+    """
+    return {"" if held.domain == "ai.onnx" else held.domain: int(held.version) for held in model.opset_import}
+
+
+def graphs(graph: Any) -> Iterator[Any]:
+    """A graph and all inner graphs of its nodes.
+
+    Args:
+        graph: A `GraphProto`.
+    """
+    yield graph
+    for node in graph.node:
+        yield from _inside(node)
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    """The inner graphs of a node, at all levels."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from graphs(attribute.g)
+        for held in attribute.graphs:
+            yield from graphs(held)
+
+
+def names_read(nodes: Sequence[Any]) -> set[str]:
+    """All names that nodes and their inner graphs read, and the outputs of inner graphs.
+
+    Args:
+        nodes: Each a `NodeProto`.
+    """
+    found = {name for node in nodes for name in node.input}
+    for graph in (graph for node in nodes for graph in _inside(node)):
+        found.update(name for node in graph.node for name in node.input)
+        found.update(held.name for held in graph.output)
+    return found
+
+
+def check(model: Any) -> None:
+    """Checks a model before it is built.
+
+    Args:
+        model: A `ModelProto`.
+
+    Raises:
+        UnsupportedError: If an operator is not supported.
+        OnnxError: If a node comes before a node that it depends on.
+    """
+    versions = versions_of(model)
+    n_nodes = sum(len(graph.node) for graph in graphs(model.graph))
+    message.refuse_many(n_nodes)
+    missing = []
+    for graph in graphs(model.graph):
+        for node in graph.node:
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            if (domain, node.op_type) not in TABLE and not definitions.is_defined(node, versions):
+                named = f"{domain}.{node.op_type}" if domain else node.op_type
+                missing.append(f"{named}-{versions.get(domain, '?')} (node {node.name or node.output[:1]!r})")
+            elif domain not in versions:
+                raise OnnxError(f"onnx.load: expected a version of the operators {domain!r}, got none")
+        if len(graph.sparse_initializer):
+            raise UnsupportedError("onnx.load: expected dense initializers, got sparse ones")
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise UnsupportedError(f"onnx.load: expected operators of docs/onnx.md, got {', '.join(missing[:5])}{more}")
+    _check_order(model.graph, set())
+    expansion.n_built(model.graph, {})
+
+
+def _check_order(graph: Any, outer: set[str]) -> None:
+    """Raises OnnxError unless each name is made once, and before it is read."""
+    known = {"", *outer, *(x.name for x in graph.input), *(x.name for x in graph.initializer)}
+    made: set[str] = set()
+    for node in graph.node:
+        for name in node.input:
+            if name not in known:
+                raise OnnxError(f"onnx.load: expected {name!r} before node {node.name!r} that takes it, got nothing")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _check_order(attribute.g, known)
+        for name in node.output:
+            if name and name in made:
+                raise OnnxError(f"onnx.load: expected one node that makes {name!r}, got two")
+            made.add(name)
+            known.add(name)
+    for output in graph.output:
+        if output.name not in known:
+            raise OnnxError(f"onnx.load: expected something that makes the output {output.name!r}, got nothing")

@@ -1,0 +1,212 @@
+"""Operators of linear quantization, computed in float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .... import functions as F
+from ....rewrite.int8.dynamic import dynamic_parameters, rounded
+from ..values import OnnxError, Row, Value
+from .arithmetic import matmul
+from .building import constant, expand, per_channel, reshape
+from .convolutions import averaged, convolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...._core import Variable
+    from ..values import Node
+
+__all__ = ["QUANTIZATION"]
+
+
+def _along(node: Node, i: int) -> Variable:
+    """Input `i`, a scale or zero point, reshaped or expanded to broadcast to input 0."""
+    x, held = node.value(0), node.x(i)
+    if node.get("block_size", 0):
+        return _of_blocks(held, x.shape, node.get("axis", 1) % max(len(x.shape), 1), node.get("block_size"))
+    return (
+        per_channel(held, node.get("axis", 1) % max(len(x.shape), 1), len(x.shape))
+        if len(x.shape)
+        else reshape(held, ())
+    )
+
+
+def _of_blocks(held: Variable, shape: tuple[int, ...], axis: int, block: int) -> Variable:
+    """Repeats one number for each block of an axis to one for each element."""
+    if block < 1 or [-(-n // block) if k == axis else n for k, n in enumerate(shape)] != list(held.shape):
+        raise OnnxError(f"expected a number for each block of {block} along axis {axis} of {shape}, got {held.shape}")
+    before, after = held.shape[: axis + 1], held.shape[axis + 1 :]
+    wide = expand(reshape(held, (*before, 1, *after)), (*before, block, *after))
+    whole = reshape(wide, (*before[:-1], before[-1] * block, *after))
+    return F.slice(whole, [0] * len(shape), list(shape), [1] * len(shape))
+
+
+def _levels_of(
+    node: Node, x: Variable, scale: Variable, zero: Variable | None, dtype: np.dtype[Any], sources: frozenset[str]
+) -> Value:
+    """Quantizes `x` to integers of `dtype`. Scale and zero point broadcast to `x`."""
+    if dtype.name not in ("int8", "uint8", "int16", "uint16"):
+        raise node.unsupported(f"expected levels of 8 or 16 bits, got {dtype}")
+    if zero is None:
+        zero = scale * 0.0
+    if dtype.itemsize == 1 and x.ndim == scale.ndim == zero.ndim:
+        y = F.quantize_linear(x, scale, zero, "HALF_TO_EVEN", False, dtype.type)
+    else:
+        found = np.iinfo(dtype)
+        y = F.minimum_scalar(F.maximum_scalar(rounded(x / scale) + zero, float(found.min)), float(found.max))
+    return Value(y, dtype, sources=sources)
+
+
+def _quantize(node: Node) -> Value:
+    """Builds `QuantizeLinear`."""
+    from ..tensors import dtype_of
+
+    dtype = np.dtype(np.uint8)
+    if node.has(2):
+        dtype = node.value(2).dtype
+    elif node.get("output_dtype"):
+        dtype = dtype_of(node.get("output_dtype"))
+    zero = _along(node, 2) if node.has(2) else None
+    return _levels_of(node, node.x(0), _along(node, 1), zero, dtype, node.value(0).sources)
+
+
+def _dequantize(node: Node) -> Value:
+    """Builds `DequantizeLinear`."""
+    if node.value(0).dtype.name not in ("int8", "uint8", "int16", "uint16", "int32"):
+        raise node.unsupported(f"expected levels of 8 bits or more, got {node.value(0).dtype}")
+    x, scale = node.x(0), _along(node, 1)
+    if x.ndim == scale.ndim:
+        y = F.dequantize_linear(x, scale, _along(node, 2) if node.has(2) else scale * 0.0)
+    elif not node.has(2):
+        y = x * scale
+    else:
+        y = (x - _along(node, 2)) * scale
+    return Value(y, node.value(1).dtype, sources=node.value(0).sources)
+
+
+def _dynamic(node: Node) -> list[Value]:
+    """Builds `DynamicQuantizeLinear`."""
+    x, sources = node.x(), node.value(0).sources
+    scale, zero = dynamic_parameters(x)
+    y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
+    return [y, Value(scale, np.float32, sources=sources), Value(zero, np.uint8, sources=sources)]
+
+
+def _unscaled(node: Node, i: int, zero: int, axis: int = -1) -> Variable:
+    """Input `i` minus its zero point, input `zero`. A vector of zero points broadcasts along an axis."""
+    x = node.x(i)
+    ones = per_channel(constant(1.0), -1, x.ndim)
+    return F.dequantize_linear(x, ones, per_channel(node.x(zero), axis, x.ndim) if node.has(zero) else ones * 0.0)
+
+
+def _matmul_integer(node: Node) -> Variable:
+    """Builds `MatMulInteger`."""
+    return matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3))
+
+
+def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
+    """Dequantizes input `i` by its scale and zero point, the next two inputs."""
+    x = node.x(i)
+    scale, zero = (per_channel(node.x(k), axis, x.ndim) if node.has(k) else None for k in (i + 1, i + 2))
+    if scale is None:
+        raise OnnxError(f"expected a scale of input {i}, got none")
+    return x * scale if zero is None else F.dequantize_linear(x, scale, zero)
+
+
+def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
+    """Quantizes `y` by the scale, input `i`, and the zero point, input `i + 1`. `inputs` decide on type and sources."""
+    held = node.value(i + 1) if node.has(i + 1) else None
+    zero = None if held is None else per_channel(held.variable, -1, y.ndim)
+    dtype = node.value(inputs[0]).dtype if held is None else held.dtype
+    sources = frozenset[str]().union(*(node.value(k).sources for k in inputs))
+    return _levels_of(node, y, per_channel(node.x(i), -1, y.ndim), zero, dtype, sources)
+
+
+def _qlinear_matmul(node: Node) -> Value:
+    """Builds `QLinearMatMul`."""
+    return _as_output(node, matmul(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3)
+
+
+def _with_two(function: Callable[[Variable, Variable], Variable]) -> Row:
+    """A row for a function of two quantized inputs with a quantized output."""
+    return Row(lambda node: _as_output(node, function(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3))
+
+
+def _with_one(function: Callable[[Node, Variable], Variable]) -> Row:
+    """A row for a function of one quantized input with a quantized output."""
+    return Row(lambda node: _as_output(node, function(node, _numbers(node, 0)), 3, 0))
+
+
+def _leaky(node: Node, x: Variable) -> Variable:
+    """The leaky ReLU of `QLinearLeakyRelu`, on dequantized numbers."""
+    return F.leaky_relu(x, node.get("alpha", 0.01))
+
+
+def _pooled(node: Node, x: Variable) -> Variable:
+    """The mean over spatial axes of `QLinearGlobalAveragePool`, on dequantized numbers."""
+    axes = list(range(1, x.ndim - 1) if node.get("channels_last", 0) else range(2, x.ndim))
+    return F.mean(x, axis=axes, keepdims=True)
+
+
+def _softmax(node: Node, x: Variable) -> Variable:
+    """The softmax of `QLinearSoftmax`, on dequantized numbers."""
+    axis = node.get("axis", -1)
+    if node.get("opset", 13) < 13 and axis % x.ndim != x.ndim - 1:
+        raise node.unsupported("expected the last axis, as of operators before version 13")
+    return F.softmax(x, axis=axis)
+
+
+def _qlinear_concat(node: Node) -> Value:
+    """Builds `QLinearConcat`."""
+    first = range(2, len(node.inputs), 3)
+    return _as_output(node, F.concatenate(*[_numbers(node, i) for i in first], axis=node.get("axis")), 0, *first)
+
+
+def _qgemm(node: Node) -> Value | Variable:
+    """Builds `QGemm`."""
+    a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
+    a = F.transpose(a, (1, 0)) if node.get("transA", 0) else a
+    b = F.transpose(b, (1, 0)) if node.get("transB", 0) else b
+    alpha, bias = node.get("alpha", 1.0), None
+    if node.has(6):  # a quantized bias, in units of both scales
+        bias = node.x(6) * (node.x(1) * node.x(4))
+    is_row = bias is not None and bias.shape == b.shape[1:]
+    y = F.affine(a, b, bias) if is_row else F.affine(a, b)
+    y = y if bias is None or is_row else y + bias
+    y = y if alpha == 1.0 else y * alpha
+    return _as_output(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
+
+
+def _conv_integer(node: Node) -> Variable:
+    """Builds `ConvInteger`."""
+    return convolved(node, _unscaled(node, 0, 2), _unscaled(node, 1, 3, 0), None)
+
+
+def _qlinear_conv(node: Node) -> Value:
+    """Builds `QLinearConv`."""
+    bias = node.x(8) * (node.x(1) * node.x(4)) if node.has(8) else None
+    return _as_output(node, convolved(node, _numbers(node, 0), _numbers(node, 3, 0), bias), 6, 0, 3)
+
+
+QUANTIZATION: dict[tuple[str, str], Row] = {
+    ("", "ConvInteger"): Row(_conv_integer, dtype=np.int32),
+    ("", "DequantizeLinear"): Row(_dequantize),
+    ("", "DynamicQuantizeLinear"): Row(_dynamic),
+    ("", "MatMulInteger"): Row(_matmul_integer, dtype=np.int32),
+    ("", "QLinearConv"): Row(_qlinear_conv),
+    ("", "QLinearMatMul"): Row(_qlinear_matmul),
+    ("", "QuantizeLinear"): Row(_quantize),
+    ("com.microsoft", "QGemm"): Row(_qgemm),
+    ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
+    ("com.microsoft", "QLinearAveragePool"): _with_one(averaged),
+    ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
+    ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
+    ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),
+    ("com.microsoft", "QLinearMul"): _with_two(lambda a, b: a * b),
+    ("com.microsoft", "QLinearSigmoid"): _with_one(lambda _, x: F.sigmoid(x)),
+    ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
+}
+"""One row for each operator."""

@@ -1,0 +1,199 @@
+"""Recurrent operators: by a function for whole sequences, or step by step if no function fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .... import functions as F
+from ...._core import Variable
+from ..values import Row
+from .building import reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..values import Node
+
+__all__ = ["ORDER", "RECURRENT"]
+
+ORDER = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
+"""Order of ONNX's gates as indices into Kinnor's: i, o, f, c of i, f, g, o; z, r, h of r, z, n."""
+
+
+def _part(x: Variable, axis: int, start: int, stop: int) -> Variable:
+    """A slice of an axis."""
+    low, high = [0] * x.ndim, list(x.shape)
+    low[axis], high[axis] = start, stop
+    return F.slice(x, low, high, [1] * x.ndim)
+
+
+def _direction(x: Variable, k: int) -> Variable:
+    """Element `k` of the first axis, the axis of directions."""
+    return reshape(_part(x, 0, k, k + 1), x.shape[1:])
+
+
+def _times(x: Variable, w: Variable) -> Variable:
+    """The product of `x` and the transpose of `w`."""
+    return F.batch_matmul(x, w, transpose_b=True)
+
+
+def _lstm(node: Node, h_size: int, peephole: Variable | None) -> Any:
+    """The step function of an LSTM: from projected input, states, recurrent weight and bias to new states."""
+
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        gates = px + _times(h, r)
+        gates = gates if rb is None else gates + rb
+        i, o, f, g = (_part(gates, 1, k * h_size, (k + 1) * h_size) for k in range(4))
+        if peephole is not None:
+            pi, po, pf = (_part(peephole, 0, k * h_size, (k + 1) * h_size) for k in range(3))
+            i, f = i + pi * c, f + pf * c
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+        o = o if peephole is None else o + po * c
+        return F.sigmoid(o) * F.tanh(c), c
+
+    return step
+
+
+def _gru(node: Node, h_size: int) -> Any:
+    """The step function of a GRU, with the arguments of the LSTM's."""
+
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        first = _part(px, 1, 0, 2 * h_size) + _times(h, _part(r, 0, 0, 2 * h_size))
+        first = first if rb is None else first + _part(rb, 1, 0, 2 * h_size)
+        z, s = (F.sigmoid(_part(first, 1, k * h_size, (k + 1) * h_size)) for k in (0, 1))
+        rest, weight = _part(px, 1, 2 * h_size, 3 * h_size), _part(r, 0, 2 * h_size, 3 * h_size)
+        bias = None if rb is None else _part(rb, 1, 2 * h_size, 3 * h_size)
+        if node.get("linear_before_reset", 0):
+            inner = _times(h, weight)
+            inner = s * (inner if bias is None else inner + bias)
+        else:
+            inner = _times(s * h, weight)
+            inner = inner if bias is None else inner + bias
+        return (1.0 - z) * F.tanh(rest + inner) + z * h, c
+
+    return step
+
+
+def _rnn(node: Node) -> Any:
+    """The step function of a plain RNN, with the arguments of the LSTM's."""
+    act = F.relu if "Relu" in (node.get("activations") or ()) else F.tanh
+
+    def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        y = px + _times(h, r)
+        return act(y if rb is None else y + rb), c
+
+    return step
+
+
+def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
+    """The build function of a recurrent operator."""
+    usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[kind]
+
+    def build(node: Node) -> list[Variable]:
+        x, w, r = node.x(0), node.x(1), node.x(2)
+        n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
+        given = node.get("activations")
+        known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
+        if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
+            raise node.unsupported("expected the default activations without clip, got other ones")
+        if node.get("layout", 0):
+            x = F.transpose(x, (1, 0, 2))
+        length, batch, n_in = x.shape
+        if node.has(4) and not np.all(node.static(4) == length):
+            raise node.unsupported("expected sequences as long as the input, got shorter ones")
+        is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
+        if is_usual and length:
+            return _in_layout(node, _by_layer(node, kind, x, size))
+        outputs, last_h, last_c = [], [], []
+        for k in range(n_directions):
+            is_reverse, kept = node.get("direction", "forward") == "reverse" or k == 1, _direction(r, k)
+            bias = None if not node.has(3) else _direction(node.x(3), k)
+            wb = None if bias is None else _part(bias, 0, 0, n_gates * size)
+            rb = (
+                None
+                if bias is None
+                else reshape(_part(bias, 0, n_gates * size, 2 * n_gates * size), (1, n_gates * size))
+            )
+            h, c = (_state(node, i, k, batch, size) for i in (5, 6))
+            if kind == "LSTM":
+                peephole = _direction(node.x(7), k) if node.has(7) else None
+                step = _lstm(node, size, peephole)
+            else:
+                step = _gru(node, size) if kind == "GRU" else _rnn(node)
+            flat = F.affine(reshape(x, (length * batch, n_in)), F.transpose(_direction(w, k), (1, 0)), wb)
+            steps = reshape(flat, (length, batch, n_gates * size))
+            found: list[Variable] = []
+            for t in reversed(range(length)) if is_reverse else range(length):
+                px = reshape(_part(steps, 0, t, t + 1), (batch, n_gates * size))
+                h, c = step(px, h, c, kept, rb)
+                found.append(h)
+            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0))
+            last_h.append(h)
+            last_c.append(c)
+        ends = [F.stack(*last_h, axis=0), F.stack(*last_c, axis=0)]
+        return _in_layout(node, [F.stack(*outputs, axis=1), *ends])[: 3 if kind == "LSTM" else 2]
+
+    return build
+
+
+def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
+    """The output and the final states in the axis order of the node's attribute `layout`."""
+    if not node.get("layout", 0):
+        return made
+    return [F.transpose(made[0], (2, 0, 1, 3)), *(F.transpose(end, (1, 0, 2)) for end in made[1:])]
+
+
+def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
+    """The outputs by `F.lstm`, `F.gru` or `F.rnn`, after reordering weights and gates."""
+    (length, batch, n_in), n_directions = x.shape, node.x(1).shape[0]
+    places = np.argsort(ORDER[kind])
+    gates = (n_directions, len(places), size)
+
+    def ours(held: Variable) -> Variable:
+        """Gates in Kinnor's order."""
+        return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(places), axis=1)
+
+    w = F.concatenate(reshape(node.x(1), (*gates, n_in)), reshape(node.x(2), (*gates, size)), axis=3)
+    bias = None
+    if node.has(3):
+        first, second = (
+            ours(reshape(_part(node.x(3), 1, k * gates[1] * size, (k + 1) * gates[1] * size), gates)) for k in (0, 1)
+        )
+        bias = first + second
+        if kind == "GRU":
+            bias = F.concatenate(_part(bias, 1, 0, 2), _part(first, 1, 2, 3), _part(second, 1, 2, 3), axis=1)
+    w, bias = ours(w), None if bias is None else reshape(bias, (1, *bias.shape))
+    if kind == "RNN":
+        w, bias = (
+            reshape(w, (n_directions, *w.shape[2:])),
+            None if bias is None else reshape(bias, (1, n_directions, size)),
+        )
+    h, c = (F.stack(*(_state(node, i, k, batch, size) for k in range(n_directions)), axis=0) for i in (5, 6))
+    states = [reshape(held, (1, *held.shape)) for held in ([h, c] if kind == "LSTM" else [h])]
+    is_reverse = node.get("direction", "forward") == "reverse"
+    arguments: dict[str, Any] = {"num_layers": 1, "bidirectional": n_directions == 2, "training": True}
+    if kind == "RNN":
+        arguments["nonlinearity"] = "relu" if "Relu" in (node.get("activations") or ()) else "tanh"
+    function: Any = {"LSTM": F.lstm, "GRU": F.gru, "RNN": F.rnn}[kind]
+    y, *ends = function(F.flip(x, (0,)) if is_reverse else x, *states, w, None, bias, **arguments)
+    y = F.flip(y, (0,)) if is_reverse else y
+    y = F.transpose(reshape(y, (length, batch, n_directions, size)), (0, 2, 1, 3))
+    return [y, *(reshape(end, end.shape[1:]) for end in ends)]
+
+
+def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
+    """The initial state of direction `k`: input `i`, or zeros."""
+    if not node.has(i):
+        return Variable.from_numpy_array(np.zeros((batch, size), np.float32))
+    held = F.transpose(node.x(i), (1, 0, 2)) if node.get("layout", 0) else node.x(i)
+    return _direction(held, k)
+
+
+RECURRENT: dict[tuple[str, str], Row] = {
+    ("", "GRU"): Row(_recurrent("GRU", 3)),
+    ("", "LSTM"): Row(_recurrent("LSTM", 4)),
+    ("", "RNN"): Row(_recurrent("RNN", 1)),
+}
+"""One row for each operator."""

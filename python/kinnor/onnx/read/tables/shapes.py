@@ -1,0 +1,442 @@
+"""Operators on shapes and indices, such as reshape, slice and gather; and `If` with a constant condition."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .... import functions as F
+from ...._core import Variable
+from ..values import OnnxError, Row, Value, check_size
+from .building import expand, reshape
+
+if TYPE_CHECKING:
+    from ..values import Node
+
+__all__ = ["SHAPES"]
+
+
+def _target(node: Node) -> list[int]:
+    """The output shape of `Reshape`."""
+    wanted = node.ints(1, "shape")
+    if wanted is None:
+        raise OnnxError("Reshape: expected a shape, got none")
+    shape = node.value(0).shape
+    if not node.get("allowzero", 0):
+        wanted = [shape[k] if length == 0 else length for k, length in enumerate(wanted)]
+    if -1 in wanted:
+        rest = math.prod(length for length in wanted if length != -1)
+        wanted[wanted.index(-1)] = math.prod(shape) // rest if rest else 0
+    if math.prod(wanted) != math.prod(shape):
+        raise OnnxError(f"Reshape: expected {math.prod(shape)} elements, got shape {wanted}")
+    return wanted
+
+
+def _flattened(node: Node) -> list[int]:
+    """The output shape of `Flatten`."""
+    shape = node.value(0).shape
+    axis = node.get("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    return [math.prod(shape[:axis]), math.prod(shape[axis:])]
+
+
+def _squeezed(node: Node) -> list[int]:
+    """The output shape of `Squeeze`."""
+    shape = node.value(0).shape
+    axes = node.ints(1, "axes")
+    if axes is None:
+        return [length for length in shape if length != 1]
+    gone = {axis % len(shape) for axis in axes}
+    if any(shape[axis] != 1 for axis in gone):
+        raise OnnxError(f"Squeeze: expected axes of length one, got {axes} of {shape}")
+    return [length for axis, length in enumerate(shape) if axis not in gone]
+
+
+def _unsqueezed(node: Node) -> list[int]:
+    """The output shape of `Unsqueeze`."""
+    shape = list(node.value(0).shape)
+    axes = node.ints(1, "axes") or []
+    ndim = len(shape) + len(axes)
+    for axis in sorted(axis % ndim for axis in axes):
+        shape.insert(axis, 1)
+    return shape
+
+
+def _expanded(node: Node) -> list[int]:
+    """The output shape of `Expand`."""
+    return list(np.broadcast_shapes(node.value(0).shape, tuple(node.ints(1) or [])))
+
+
+def _reshaping(shape: Any) -> Row:
+    """A row for a reshape. `shape` is a function from the node to the output shape."""
+    return Row(
+        lambda node: F.reshape(node.x(), tuple(shape(node)), inplace=False),
+        lambda node: np.reshape(node.static(0), shape(node)),
+    )
+
+
+def _axes(node: Node) -> list[int]:
+    """The permutation of `Transpose`."""
+    return list(node.get("perm") or range(len(node.value(0).shape))[::-1])
+
+
+def _transpose(node: Node) -> Variable:
+    """Builds `Transpose`. Two transposes that cancel, as around recurrent layers, are both left out."""
+    x, axes = node.x(), _axes(node)
+    before = x.parent
+    if before is not None and before.info.type_name == "Transpose":
+        is_undone = [before.info.args["axes"][axis] for axis in axes] == sorted(axes)
+        if is_undone and before.inputs[0].parent is not None:
+            return before.inputs[0]
+    return F.transpose(x, axes) if axes else F.identity(x)
+
+
+def _concat(node: Node) -> Variable:
+    """Builds `Concat`."""
+    xs = [node.x(i) for i in range(len(node.inputs))]
+    axis = node.get("axis", 1)
+    full = [x for x in xs if x.shape[axis]] or xs[:1]
+    return F.concatenate(*full, axis=axis) if len(full) > 1 else F.identity(full[0])
+
+
+def _slices(node: Node) -> tuple[slice, ...]:
+    """The Python slices of `Slice`, one for each axis."""
+    shape = node.value(0).shape
+    starts, ends = node.ints(1, "starts") or [], node.ints(2, "ends") or []
+    axes = node.ints(3, "axes") if node.has(3) or "axes" in node.attributes else None
+    steps = (node.ints(4) if node.has(4) else None) or [1] * len(starts)
+    found = [slice(0, length, 1) for length in shape]
+    for axis, start, end, step in zip(
+        axes if axes is not None else range(len(starts)), starts, ends, steps, strict=False
+    ):
+        if not step:
+            raise OnnxError("Slice: expected steps other than zero, got zero")
+        length = shape[axis]
+        low, high = (0, length) if step > 0 else (-1, length - 1)
+        start = min(max(start + length if start < 0 else start, 0), high if step < 0 else length)
+        end = min(max(end + length if end < 0 else end, low), length)
+        found[axis] = slice(start, end if end >= 0 else None, step)
+    return tuple(found)
+
+
+def _slice(node: Node) -> Any:
+    """Builds `Slice`."""
+    found = _slices(node)
+    x = node.value(0)
+    lengths = [len(range(*s.indices(n))) for s, n in zip(found, x.shape, strict=True)]
+    if 0 in lengths:
+        return Value(np.zeros(lengths, x.dtype))
+    return F.slice(x.variable, [s.start for s in found], [s.stop for s in found], [s.step for s in found])
+
+
+def _split_lengths(node: Node) -> tuple[int, list[int]]:
+    """The axis and the lengths of `Split`."""
+    axis = node.get("axis", 0)
+    length = node.value(0).shape[axis]
+    given = node.ints(1, "split")
+    if given is None:
+        n = node.get("num_outputs", node.n_outputs)
+        each = -(-length // n)
+        given = [each] * (n - 1) + [length - each * (n - 1)]
+    if sum(given) != length or min(given) < 0:
+        raise OnnxError(f"Split: expected lengths that add up to {length}, got {given}")
+    return axis % len(node.value(0).shape), given
+
+
+def _split(node: Node) -> list[Any]:
+    """Builds `Split`."""
+    axis, lengths = _split_lengths(node)
+    x, made, at = node.x(), [], 0
+    for length in lengths:
+        start, stop = [0] * x.ndim, list(x.shape)
+        start[axis], stop[axis] = at, at + length
+        shape = [length if k == axis else n for k, n in enumerate(x.shape)]
+        made.append(F.slice(x, start, stop, [1] * x.ndim) if length else np.zeros(shape, node.value(0).dtype))
+        at += length
+    return made
+
+
+def _fold_split(node: Node) -> list[Any]:
+    """Computes `Split` by NumPy."""
+    axis, lengths = _split_lengths(node)
+    return list(np.split(node.static(0), np.cumsum(lengths)[:-1], axis=axis))
+
+
+def _gather(node: Node) -> Variable:
+    """Builds `Gather`."""
+    x, axis = node.x(0), node.get("axis", 0)
+    if not node.value(1).known:
+        return F.gather(x, node.x(1), axis=axis)
+    if node.static(1).ndim == 0:
+        index = int(node.static(1))
+        index += x.shape[axis] if index < 0 else 0
+        start, stop = [0] * x.ndim, list(x.shape)
+        start[axis], stop[axis] = index, index + 1
+        part = F.slice(x, start, stop, [1] * x.ndim)
+        return reshape(part, [n for k, n in enumerate(x.shape) if k != axis % x.ndim])
+    return F.gather(x, node.x(1), axis=axis)
+
+
+def _fold_gather(node: Node) -> Any:
+    """Computes `Gather` by NumPy."""
+    return np.take(node.static(0), node.static(1), axis=node.get("axis", 0))
+
+
+def _along(x: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
+    """The arguments of `gather_nd` for indices along one axis: the array, and indices for all axes."""
+    rows = []
+    for k in range(x.ndim):
+        if k == axis:
+            wrapped = indices + F.less_scalar(indices, 0.0) * float(x.shape[k])
+            rows.append(wrapped)
+        else:
+            rows.append(_position(tuple(indices.shape), k))
+    return x, F.stack(*rows, axis=0)
+
+
+def _position(shape: tuple[int, ...], axis: int) -> Variable:
+    """Each element's index along an axis."""
+    return Variable.from_numpy_array(np.ascontiguousarray(np.indices(shape)[axis]).astype(np.int64))
+
+
+def _gather_elements(node: Node) -> Variable:
+    """Builds `GatherElements`."""
+    x = node.x(0)
+    return F.gather_nd(*_along(x, node.x(1), node.get("axis", 0) % x.ndim))
+
+
+def _gather_nd(node: Node) -> Variable:
+    """Builds `GatherND`."""
+    x, chosen = node.x(0), node.value(1).last_axis_first
+    n = node.get("batch_dims", 0)
+    if n:
+        rows = [_position(tuple(chosen.shape[1:]), k) for k in range(n)]
+        chosen = F.concatenate(F.stack(*rows, axis=0), chosen, axis=0)
+    return F.gather_nd(x, chosen)
+
+
+def _reduction(node: Node) -> None:
+    """Raises UnsupportedError for reductions other than none and add."""
+    if node.get("reduction", "none") not in ("none", "add"):
+        raise node.unsupported(f"expected the reduction none or add, got {node.get('reduction')}")
+
+
+def _scattered(node: Node, x: Variable, indices: Variable, updates: Variable) -> Variable:
+    """An array with updates stored at, or added to, indices (n, ...)."""
+    _reduction(node)
+    if node.get("reduction", "none") == "add":
+        return x + F.scatter_nd(updates, indices, shape=x.shape, add=True)
+    return F.scatter_nd(updates, indices, out=F.identity(x))
+
+
+def _scatter_nd(node: Node) -> Variable:
+    """Builds `ScatterND`."""
+    return _scattered(node, node.x(0), node.value(1).last_axis_first, node.x(2))
+
+
+def _scatter_elements(node: Node) -> Variable:
+    """Builds `Scatter` and `ScatterElements`."""
+    x = node.x(0)
+    _, indices = _along(x, node.x(1), node.get("axis", 0) % x.ndim)
+    return _scattered(node, x, indices, node.x(2))
+
+
+def _tile(node: Node) -> Variable:
+    """Builds `Tile`."""
+    return F.tile(node.x(), tuple(node.ints(1) or []))
+
+
+def _range(node: Node) -> Any:
+    """Builds `Range`."""
+    start, stop, step = (node.static(i) for i in range(3))
+    if step != 0:
+        check_size(max(int((stop.item() - start.item()) / step.item()), 0) * start.itemsize)
+    return np.arange(start.item(), stop.item(), step.item(), dtype=start.dtype)
+
+
+def _constant(node: Node) -> Any:
+    """Builds `Constant`."""
+    for name, dtype in (("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64)):
+        if name in node.attributes:
+            return np.asarray(node.get(name), dtype)
+    if "value_ints" in node.attributes:
+        return np.asarray(node.get("value_ints"), np.int64)
+    if not isinstance(node.get("value"), np.ndarray):
+        raise node.unsupported("expected a tensor of numbers, got another constant")
+    return node.get("value")
+
+
+def _constant_of_shape(node: Node) -> Any:
+    """Builds `ConstantOfShape`."""
+    held = node.get("value")
+    found = np.zeros(1, np.float32) if held is None else held
+    shape = node.ints(0) or []
+    check_size(math.prod(shape) * found.itemsize)
+    return np.full(shape, found.ravel()[0], found.dtype)
+
+
+def _shape(node: Node) -> Any:
+    """Builds `Shape`."""
+    shape = node.value(0).shape
+    return np.asarray(shape[slice(node.get("start", 0), node.get("end"))], np.int64)
+
+
+def _pad_widths(node: Node) -> list[tuple[int, int]]:
+    """The padding before and after each axis of `Pad`."""
+    ndim = len(node.value(0).shape)
+    widths = node.ints(1, "pads") or []
+    axes = [axis % ndim for axis in (node.ints(3) or [])] if node.has(3) else list(range(ndim))
+    found = [(0, 0)] * ndim
+    for k, axis in enumerate(axes):
+        found[axis] = widths[k], widths[k + len(axes)]
+    return found
+
+
+def _pad(node: Node) -> Variable:
+    """Builds `Pad`."""
+    mode = node.get("mode", "constant")
+    widths = _pad_widths(node)
+    number = float(node.static(2).item()) if node.has(2) else node.get("value", 0.0)
+    x = node.x()
+    if any(width < 0 for pair in widths for width in pair):
+        start = [max(-low, 0) for low, _ in widths]
+        stop = [length - max(-high, 0) for length, (_, high) in zip(x.shape, widths, strict=True)]
+        x = F.slice(x, start, stop, [1] * x.ndim)
+        widths = [(max(low, 0), max(high, 0)) for low, high in widths]
+    if mode == "wrap":
+        for axis, (low, high) in enumerate(widths):
+            if low or high:
+                found = np.arange(-low, x.shape[axis] + high) % x.shape[axis]
+                x = F.gather(x, _indices(found), axis=axis)
+        return x
+    kind = {"constant": "constant", "reflect": "reflect", "edge": "repeat"}.get(mode)
+    if kind is None:
+        raise node.unsupported(f"expected a known mode, got {mode}")
+    return F.pad(x, [width for pair in widths for width in pair], kind, number)
+
+
+def _indices(found: Any) -> Variable:
+    """An int64 variable."""
+    return Variable.from_numpy_array(np.asarray(found, np.int64))
+
+
+def _depth_to_space(node: Node) -> Variable:
+    """Builds `DepthToSpace`."""
+    x, b = node.x(), node.get("blocksize")
+    n, c, h, w = x.shape
+    if node.get("mode", "DCR") == "DCR":
+        y = F.transpose(reshape(x, (n, b, b, c // b**2, h, w)), (0, 3, 4, 1, 5, 2))
+    else:
+        y = F.transpose(reshape(x, (n, c // b**2, b, b, h, w)), (0, 1, 4, 2, 5, 3))
+    return F.reshape(y, (n, c // b**2, h * b, w * b), inplace=False)
+
+
+def _space_to_depth(node: Node) -> Variable:
+    """Builds `SpaceToDepth`."""
+    x, b = node.x(), node.get("blocksize")
+    n, c, h, w = x.shape
+    order = (0, 3, 5, 1, 2, 4) if node.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = F.transpose(reshape(x, (n, c, h // b, b, w // b, b)), order)
+    return F.reshape(y, (n, c * b**2, h // b, w // b), inplace=False)
+
+
+def _one_hot(node: Node) -> Any:
+    """Builds `OneHot`."""
+    depth = int(node.static(1).ravel()[0])
+    indices = node.x(0)
+    axis = node.get("axis", -1) % (indices.ndim + 1)
+    levels = np.arange(depth).reshape([-1 if k == axis else 1 for k in range(indices.ndim + 1)])
+    wrapped = indices + F.less_scalar(indices, 0.0) * float(depth)
+    shape = [*indices.shape[:axis], 1, *indices.shape[axis:]]
+    wide = [*indices.shape[:axis], depth, *indices.shape[axis:]]
+    hot = F.equal(expand(F.reshape(wrapped, shape, inplace=False), wide), expand(_indices(levels), wide))
+    values = node.x(2)
+    off, on = (F.slice(values, (k,), (k + 1,), (1,)) for k in (0, 1))
+    y = F.where(hot, expand(on, wide), expand(off, wide))
+    return Value(y, node.value(2).dtype, sources=node.value(0).sources | node.value(2).sources)
+
+
+def _trilu(node: Node) -> Variable:
+    """Builds `Trilu`."""
+    x, k, upper = node.x(), int(node.static(1).item()) if node.has(1) else 0, node.get("upper", 1)
+    rows, columns = np.indices(x.shape[-2:])
+    kept = columns - rows >= k if upper else columns - rows <= k
+    mask = expand(Variable.from_numpy_array(kept.astype(np.float32)), x.shape)
+    return F.where(mask, x, F.constant(0.0, x.shape))
+
+
+def _fold_trilu(node: Node) -> Any:
+    """Computes `Trilu` by NumPy."""
+    k = int(node.static(1).item()) if node.has(1) else 0
+    return (np.triu if node.get("upper", 1) else np.tril)(node.static(0), k)
+
+
+def _eye_like(node: Node) -> Any:
+    """Builds `EyeLike`."""
+    from ..tensors import dtype_of
+
+    dtype = dtype_of(node.get("dtype")) if node.get("dtype") else node.value(0).dtype
+    rows, columns = node.value(0).shape
+    return np.eye(rows, columns, k=node.get("k", 0), dtype=dtype)
+
+
+def _if(node: Node) -> list[Value]:
+    """Builds `If`."""
+    if node.run is None:
+        raise node.unsupported("expected a node with graphs, got none")
+    return node.run(node.get("then_branch" if bool(node.static(0).item()) else "else_branch"))
+
+
+def _reverse_sequence(node: Node) -> Variable:
+    """Builds `ReverseSequence`."""
+    batch, time = node.get("batch_axis", 1), node.get("time_axis", 0)
+    x, lengths = node.x(), node.static(1)
+    place = np.indices(x.shape)
+    at = lengths.reshape([-1 if k == batch else 1 for k in range(x.ndim)])
+    place[time] = np.where(place[time] < at, at - 1 - place[time], place[time])
+    return F.gather_nd(x, _indices(place))
+
+
+SHAPES: dict[tuple[str, str], Row] = {
+    ("", "Concat"): Row(
+        _concat,
+        lambda node: np.concatenate([node.static(i) for i in range(len(node.inputs))], axis=node.get("axis", 1)),
+    ),
+    ("", "Constant"): Row(_constant, _constant),
+    ("", "ConstantOfShape"): Row(_constant_of_shape, _constant_of_shape),
+    ("", "DepthToSpace"): Row(_depth_to_space),
+    ("", "Expand"): Row(
+        lambda node: F.identity(expand(node.x(), _expanded(node))),
+        lambda node: np.broadcast_to(node.static(0), _expanded(node)),
+    ),
+    ("", "EyeLike"): Row(_eye_like, _eye_like),
+    ("", "Flatten"): _reshaping(_flattened),
+    ("", "Gather"): Row(_gather, _fold_gather),
+    ("", "GatherElements"): Row(
+        _gather_elements,
+        lambda node: np.take_along_axis(node.static(0), node.static(1), node.get("axis", 0)),
+    ),
+    ("", "GatherND"): Row(_gather_nd),
+    ("", "If"): Row(_if, _if),
+    ("", "OneHot"): Row(_one_hot),
+    ("", "Pad"): Row(_pad),
+    ("", "Range"): Row(_range, _range),
+    ("", "Reshape"): _reshaping(_target),
+    ("", "ReverseSequence"): Row(_reverse_sequence),
+    ("", "Scatter"): Row(_scatter_elements),
+    ("", "ScatterElements"): Row(_scatter_elements),
+    ("", "ScatterND"): Row(_scatter_nd),
+    ("", "Shape"): Row(_shape, _shape),
+    ("", "Size"): Row(lambda node: np.asarray(math.prod(node.value(0).shape), np.int64)),
+    ("", "Slice"): Row(_slice, lambda node: node.static(0)[_slices(node)]),
+    ("", "SpaceToDepth"): Row(_space_to_depth),
+    ("", "Split"): Row(_split, _fold_split),
+    ("", "Squeeze"): _reshaping(_squeezed),
+    ("", "Tile"): Row(_tile, lambda node: np.tile(node.static(0), node.ints(1) or [])),
+    ("", "Transpose"): Row(_transpose, lambda node: np.transpose(node.static(0), _axes(node))),
+    ("", "Trilu"): Row(_trilu, _fold_trilu),
+    ("", "Unsqueeze"): _reshaping(_unsqueezed),
+}
+"""One row for each operator."""

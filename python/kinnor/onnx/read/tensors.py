@@ -1,0 +1,138 @@
+"""Tensors and attributes of ONNX messages as values of NumPy and Python.
+
+Knows the bytes of a tensor, in the message or in a file beside it; knows no operators.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import UnsupportedError
+from ...files.packages import needed
+from ...files.steady import steadily
+from .values import OnnxError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["array_of", "attributes_of", "dtype_of", "onnx_package"]
+
+
+def onnx_package(op: str) -> Any:
+    """The package `onnx`.
+
+    Args:
+        op: What needs it.
+    """
+    needed(op, "onnx.numpy_helper", "ONNX files", "onnx")
+    return needed(op, "onnx", "ONNX files", "onnx")
+
+
+def dtype_of(element_type: int) -> np.dtype[Any]:
+    """The NumPy type of an element type.
+
+    Args:
+        element_type: A `TensorProto.DataType`.
+
+    Raises:
+        UnsupportedError: If it is no number or truth value.
+    """
+    onnx = onnx_package("onnx.load")
+    try:
+        found: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
+    except KeyError as error:
+        raise OnnxError(f"onnx.load: expected an element type, got {element_type}") from error
+    if found.kind not in "fiub" and found.name != "bfloat16":
+        raise UnsupportedError(f"onnx.load: expected numbers or truth values, got elements of {found}")
+    return found
+
+
+def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> NDArray[Any]:
+    """The array that a tensor holds.
+
+    Args:
+        tensor: A `TensorProto`.
+        folder: The folder of the model, which files of tensors must be in.
+        content: Its bytes, if they were left in the file of the model.
+
+    Raises:
+        OnnxError: If its bytes do not fit its shape, or its file is outside of the folder.
+    """
+    onnx = onnx_package("onnx.load")
+    dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+    size = math.prod(shape)
+    where = f"onnx.load: tensor {tensor.name!r}"
+    if any(length < 0 for length in shape):
+        raise OnnxError(f"{where}: expected lengths of zero or more, got shape {shape}")
+    n_bytes = size * dtype.itemsize
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        content = _outside(tensor, folder, n_bytes)
+    packed = dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+    given = tensor.raw_data if content is None and tensor.HasField("raw_data") else content
+    if given is not None and not packed and len(given) != n_bytes:
+        raise OnnxError(f"{where}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
+    if content is not None:
+        return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype, copy=False)
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    except Exception as error:
+        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
+
+
+def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
+    entries = {held.key: held.value for held in tensor.external_data}
+    where = f"onnx.load: tensor {tensor.name!r}"
+    location = entries.get("location", "")
+    if folder is None or not location or "\0" in location:
+        raise OnnxError(f"{where}: expected a file in the folder of the model, got {location!r}")
+    root = Path(os.path.realpath(folder))
+    path = Path(os.path.realpath(root / location))
+    if Path(location).is_absolute() or not path.is_relative_to(root) or not path.is_file():
+        raise OnnxError(f"{where}: expected a file in the folder of the model, got {location!r}")
+    try:
+        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or size)
+    except ValueError as error:
+        raise OnnxError(f"{where}: expected whole numbers as offset and length, got others") from error
+    if length != size or offset < 0 or offset + size > path.stat().st_size:
+        raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
+
+    def read(path: Path) -> bytes:
+        with path.open("rb") as file:
+            file.seek(offset)
+            found = file.read(size)
+        if len(found) < size:
+            raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
+        return found
+
+    return steadily("onnx.load", path, read)
+
+
+def attributes_of(node: Any, folder: Path | None) -> dict[str, Any]:
+    """The attributes of a node, as Python values; tensors as arrays.
+
+    Args:
+        node: A `NodeProto`.
+        folder: The folder of the model.
+
+    Raises:
+        OnnxError: If one is malformed.
+    """
+    onnx = onnx_package("onnx.load")
+    kinds = onnx.AttributeProto
+    found: dict[str, Any] = {}
+    for held in node.attribute:
+        if held.type == kinds.TENSOR:
+            found[held.name] = array_of(held.t, folder)
+        elif held.type == kinds.STRING:
+            found[held.name] = held.s.decode(errors="replace")
+        elif held.type == kinds.STRINGS:
+            found[held.name] = [text.decode(errors="replace") for text in held.strings]
+        else:
+            content: Any = onnx.helper.get_attribute_value(held) if held.type else None
+            found[held.name] = list(content) if held.type in (kinds.INTS, kinds.FLOATS) else content
+    return found

@@ -1,0 +1,392 @@
+"""`Model`: a network from an ONNX file, callable with arrays or variables. It caches graphs by input shapes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ..._core import CallError, Error, Variable
+from ..._graph_pool import BuildLock, GraphPool
+from ...display import Parameters
+from ...files.progress import each
+from ...files.steady import steadily
+from ...rewrite.folding import Folding
+from ..read import reading
+from ..read.building import Builder, outputs_of
+from ..read.containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
+from ..read.message import TensorFile
+from ..read.originals import Originals
+from ..read.trained import Uses, constant_nodes
+from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
+from .stages import StageEndsError, Stages, keep, readable
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from .static_graph import StaticGraph
+
+__all__ = ["Model", "load"]
+
+_FROZEN = {"BatchNormalization": (3, 4)}
+"""Inputs that are running statistics and are not trained."""
+
+
+class Model:
+    """A network from an ONNX file, called like a function.
+
+    Called with arrays it returns arrays. It builds a static graph for each new combination of input shapes and caches
+    it. Called with variables it returns variables of a new graph, which can be trained. Parameters are the
+    floating-point initializers and the weights in `Constant` nodes, except scalars and arrays that merely configure an
+    operator.
+
+    Graphs are folded at first: constants are computed once, batch normalizations are merged into weights, and quantized
+    layers compute with 8-bit integers. Folding ends with the first access to the parameters or call with variables.
+    Then graphs match the file and follow changes of the parameters. Parameters that no folded graph reads directly are
+    freed, and reloaded on demand. The file stays open for that; it may be renamed or deleted.
+
+    Computed integers are exact up to 2^53. A call with arrays raises an error for larger ones. Integers that depend on
+    shapes and constants only are always exact.
+
+    Several threads may call one model. Calls with arrays run in parallel, each on its own graph with shared parameters.
+    Graphs are built one at a time. Models whose shapes depend on computed values also run one call at a time.
+
+    Args:
+        proto: The `ModelProto`.
+        folder: The folder with external tensor files.
+        tensors: The file in which large tensors were left.
+
+    Attributes:
+        inputs: The names of the inputs, in the order of a call.
+        outputs: The names of the outputs.
+
+    Raises:
+        UnsupportedError: If an operator or element type is not supported.
+        OnnxError: If the model is malformed.
+    """
+
+    def __init__(self, proto: Any, folder: Path | None = None, tensors: TensorFile | None = None) -> None:
+        proto = reading.inlined(proto)
+        reading.check(proto)
+        graph = proto.graph
+        self._constants: dict[str, Value] = {}
+        frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
+        self._parameters: OrderedDict[str, Variable] = OrderedDict()
+        uses = Uses(graph)
+        tensors = tensors or TensorFile()
+        with tensors.opened() as content:
+            self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
+            for tensor in each(graph.initializer, "read ONNX"):
+                array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
+                is_parameter = uses.is_parameter(tensor.name, array)
+                self._constants[tensor.name] = (
+                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else Value(array)
+                )
+                if place is not None and tensor.name in self._parameters:
+                    self._originals.add(self._parameters[tensor.name], place, array)
+        moved = constant_nodes(graph, uses, folder)
+        for name, array in moved.items():
+            self._constants[name] = self._parameter(name, array, True)
+        self._types: dict[str, InputType] = {}
+        for held in graph.input:
+            if held.name not in self._constants:
+                self._types[held.name] = input_type(held.type, held.name)
+        self.inputs = list(self._types)
+        self.outputs = [held.name for held in graph.output]
+        self._fixed: frozenset[str] = frozenset()
+        self._is_computed_at_once = False
+        # Index of the node that ends the first stage because shapes depend on its input values.
+        self._split: int | None = None
+        self._lock = BuildLock("onnx.Model")
+        # By input structure, shapes and types: the first graph, and the pool from which calls take a graph.
+        self._graphs: dict[Any, StaticGraph] = {}
+        self._pools: dict[Any, GraphPool[StaticGraph]] = {}
+        # Pools by shapes and types alone, for a fast lookup in calls with arrays only.
+        self._known: dict[Any, GraphPool[StaticGraph]] = {}
+        # The parameters that graphs read, including graphs that are out of the cache but still run.
+        self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
+        self._proto = reading.without_arrays(proto, moved)
+        folding = Folding([value.variable for value in self._constants.values() if value.dtype.kind == "f"])
+        self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
+
+    def __repr__(self) -> str:
+        return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
+
+    def _parameter(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
+        """Registers an array as a parameter."""
+        parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
+        self._parameters[name] = parameter
+        return Value(parameter, array.dtype, is_parameter=True)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
+        """The declared shapes of the inputs by name. Symbolic lengths, and undeclared shapes, are None.
+
+        The shape of a sequence is the shape of its tensors.
+        """
+        return {key: held.shape for key, held in self._types.items()}
+
+    def written(self) -> tuple[Any, dict[str, Any]]:
+        """A copy of the `ModelProto` without initializers, and the initializers by name, with current values.
+
+        Raises:
+            OnnxError: If parameters must be reloaded, and the file has changed.
+        """
+        with self._lock.held():
+            self._originals.restore()
+        proto = type(self._proto)()
+        proto.CopyFrom(self._proto)
+        return proto, {key: value.array for key, value in self._constants.items()}
+
+    def get_parameters(self, grad_only: bool = False) -> Parameters:
+        """The parameters by name, for `solver.set_parameters`. Access ends folding.
+
+        Args:
+            grad_only: Whether to leave out parameters that need no gradient.
+
+        Raises:
+            OnnxError: If parameters must be reloaded, and the file has changed.
+        """
+        with self._lock.held():
+            self._unfold()
+        return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
+
+    def _unfold(self) -> None:
+        """Ends folding and drops the folded graphs, because parameters may change from now on."""
+        if self._stages.folding is not None:
+            self._originals.restore()
+            self._originals = Originals()
+            self._stages.folding = None
+            self._forget()
+
+    def _forget(self) -> None:
+        """Empties the cache of graphs. Running calls keep theirs."""
+        self._graphs.clear()
+        self._pools.clear()
+        self._known.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock.held():
+            self._originals.restore()  # a copy has its parameters in memory
+        state = {key: value for key, value in self.__dict__.items() if key != "_taken"}
+        return {**state, "_originals": Originals(), "_graphs": {}, "_pools": {}, "_known": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._taken = WeakKeyDictionary()
+
+    def _release(self) -> None:
+        """Frees parameters that no graph reads, unless later stages of the model are still to be built."""
+        if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
+            return
+        self._originals.release(set[Variable]().union(*self._taken.values()))
+
+    def _note_taken(self, pool: GraphPool[StaticGraph], graph: StaticGraph) -> None:
+        """Records the parameters that a graph reads."""
+        taken: set[Variable] = set()
+        for root in graph.roots:
+            root.visit(lambda f: taken.update(f.inputs))
+        given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
+        taken.update(value.variable for value in given if not value.known)
+        self._taken.setdefault(pool, set()).update(taken.intersection(self._parameters.values()))
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Compute the outputs.
+
+        Args:
+            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, and None for
+                absent optional values.
+            named: Further inputs by name.
+
+        Returns:
+            The output, or a tuple of outputs in the order of `outputs`. They are variables if an input is a variable,
+            else arrays of the declared element types. Sequences are lists, absent values are None.
+
+        Raises:
+            CallError: If an input is missing.
+            ShapeError: If an input does not have the declared shape.
+            OnnxError: If the network cannot be built for these inputs, or an integer is too large for float64. Also if
+                parameters must be reloaded and the file has changed.
+        """
+        if self._known:
+            arrays = args if not named else [named[name] for name in self.inputs if name in named]
+            pool = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
+            if pool is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
+                try:
+                    graph = pool.get()
+                except Empty:
+                    pass
+                else:
+                    if graph.stop is not None:
+                        return self._run(pool, graph, arrays)
+                    try:
+                        return graph.run(arrays)
+                    finally:
+                        pool.give(graph)
+        given = dict(zip(self.inputs, args, strict=False))
+        if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
+            raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
+        given.update(named)
+        given = {name: self._types[name].checked(name, given[name]) for name in self.inputs}
+        tensors = parts(given)
+        if any(isinstance(x, Variable) for x in tensors.values()):
+            with self._lock.held():
+                self._unfold()
+                self._stages.begin()
+                values = self._built(given, is_whole=True)[1]
+            made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
+            return made[0] if len(made) == 1 else tuple(made)
+        pool = self._pools.get(self._key(given))
+        taken = pool.take() if pool is not None else None
+        if pool is None or taken is None:
+            with self._lock.held():
+                self._stages.begin()
+                pool, taken = self._graph(given, tensors)
+        return self._run(pool, taken, [tensors[name] for name in taken.names], tensors)
+
+    def _run(
+        self,
+        pool: GraphPool[StaticGraph],
+        graph: StaticGraph,
+        arrays: Sequence[Any],
+        tensors: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Computes the outputs by a graph taken from a pool, and returns the graph to the pool."""
+        if graph.stop is None:
+            try:
+                return graph.run(arrays)
+            finally:
+                pool.give(graph)
+        with self._lock.held():  # the call builds nodes
+            self._stages.begin()
+            try:
+                return self._stages.run(graph, arrays, tensors or dict(zip(self.inputs, arrays, strict=True)))
+            finally:
+                pool.give(graph)
+
+    def _key(self, given: Mapping[str, Any]) -> Any:
+        """The cache key of inputs: structure, shapes, types, and values of inputs on which shapes depend."""
+        tensors = parts(given).items()
+        return counts(list(given.values())), tuple(
+            (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
+        )
+
+    def _graph(
+        self, given: Mapping[str, Any], tensors: Mapping[str, Any]
+    ) -> tuple[GraphPool[StaticGraph], StaticGraph]:
+        """A free graph for input arrays, and the pool to return it to.
+
+        If shapes depend on computed values, it is the first stage only.
+        """
+        pool = self._pools.get(self._key(given))
+        graph = None if pool is None else pool.free()
+        if pool is not None and graph is not None:
+            return pool, graph
+        self._originals.restore()
+        while True:
+            try:
+                inputs, values = self._built(given)
+                break
+            except StageEndsError as end:
+                self._split = end.at  # with these shapes, an earlier node needs values
+        if self._is_computed_at_once:
+            return GraphPool(), self._stages.graph(inputs, values)
+        graph = self._stages.graph(inputs, values, self._split)
+        # The key is computed again, as building may have found inputs on which shapes depend.
+        key = self._key(given)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = GraphPool()
+            keep(self._graphs, key, graph)
+            self._pools = {k: self._pools.get(k, pool) for k in self._graphs}
+            self._known.clear()
+        pool.add()
+        self._note_taken(pool, graph)
+        self._release()
+        if not self._fixed and tensors.keys() == given.keys():
+            self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = pool
+        return pool, graph
+
+    def _built(
+        self, given: Mapping[str, Any], is_whole: bool = False
+    ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None]]:
+        """Input variables, and values of all nodes or the first stage. Inputs on which shapes depend are constants."""
+        tensors = parts(given)
+        while True:
+            inputs: list[tuple[str, Variable]] = []
+            values: dict[str, Value | None] = dict(self._constants)
+            if self._is_computed_at_once:
+                values.update((key, Value(self._constants[key].static())) for key in self._parameters)
+            for name in self.inputs:
+
+                def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
+                    """Makes an input variable, or a constant if shapes depend on the input."""
+                    if part in self._fixed and not isinstance(x, Variable):
+                        return Value(x.astype(dtype))
+                    variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
+                    inputs.append((part, variable))  # noqa: B023
+                    return Value(variable, dtype, sources=frozenset([part]))
+
+                values[name] = entered(name, given[name], enter)
+            try:
+                is_whole |= self._is_computed_at_once
+                self._stages.build(values, tensors, 0, None if is_whole else self._split, is_kept=not is_whole)
+                return inputs, values
+            except StageEndsError:
+                raise
+            except NeedsValuesError as needed:
+                names = needed.names - self._fixed
+                if not needed.names and not self._is_computed_at_once:
+                    self._is_computed_at_once = True  # shapes depend on current parameter values, too
+                    continue
+                fit = [x for x in names if not isinstance(tensors[x], Variable) and tensors[x].size <= MOST_FIXED]
+                if not names or len(fit) < len(names):
+                    raise OnnxError(
+                        f"onnx.Model: expected shapes that follow from shapes and constants, got some that depend on "
+                        f"the values of {sorted(needed.names)}"
+                    ) from None
+                self._fixed |= names
+                self._forget()
+
+
+def _variables(value: Value) -> Any:
+    """An output as a variable, a list of them, or None."""
+    if isinstance(value, Items):
+        return [_variables(item) for item in value.items]
+    return None if isinstance(value, Absent) else value.variable
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read a network from an ONNX file.
+
+    Args:
+        path: Path of the file. External tensor files must be in its folder or below.
+
+    Returns:
+        The model. It builds graphs when it is called.
+
+    Raises:
+        UnsupportedError: If operators are not supported. The error lists them with versions and nodes.
+        OnnxError: If the file is malformed.
+        OSError: If it cannot be read.
+        ImportError: If the package `onnx` is not installed.
+    """
+
+    def read(path: Path) -> Model:
+        """Reads and checks the model."""
+        proto, tensors = reading.read(path)
+        return Model(proto, path.parent, tensors)
+
+    try:
+        return steadily("onnx.load", Path(path), read)
+    except (Error, OSError, ImportError):
+        raise
+    except Exception as error:
+        raise OnnxError(f"onnx.load: expected a well-formed model in {path}, got {error}") from error

@@ -1,0 +1,260 @@
+"""Cached graphs of a model, whole or in stages. A stage ends before a node that needs computed values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import Variable, forward_all
+from ..read import reading
+from ..read.building import outputs_of
+from ..read.containers import Absent, Items
+from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value, check_whole
+from .repeated import RepeatedNode, numbers
+from .static_graph import StaticGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...rewrite.folding import Folding
+    from ..read.building import Builder
+
+__all__ = ["StageEndsError", "Stages", "keep", "readable"]
+
+_MOST_GRAPHS = 8
+"""Limit on cached graphs, one for each combination of shapes."""
+
+
+class StageEndsError(NeedsValuesError):
+    """Raised while building a graph, at a node that needs computed values.
+
+    Args:
+        at: Index of the node.
+    """
+
+    def __init__(self, at: int) -> None:
+        super().__init__(frozenset())
+        self.at = at
+
+
+class Stages:
+    """Builds and runs the graphs of a model.
+
+    If shapes depend on computed values, a graph ends before the node that needs them. That node is computed separately
+    in each call. If its outputs are arrays, as for `NonZero`, they are inputs of a next graph, which is cached by their
+    shapes. Otherwise, as for `Slice`, the rest of the model is rebuilt in each call.
+
+    Args:
+        graph: The `GraphProto`.
+        builder: The builder of its nodes.
+        constants: Its initializers by name.
+        folding: The folding of graphs.
+
+    Attributes:
+        folding: The folding of graphs; None if parameters may change.
+    """
+
+    def __init__(self, graph: Any, builder: Builder, constants: Mapping[str, Value], folding: Folding | None) -> None:
+        self.folding = folding
+        self._graph = graph
+        self._builder = builder
+        self._constants = constants
+        # Variables that a stage gets from earlier ones.
+        self._carried: set[Variable] = set()
+
+    def begin(self) -> None:
+        """Marks the start of a call of the model."""
+        self._builder.begin()
+
+    def graph(
+        self, inputs: Sequence[tuple[str, Variable]], values: Mapping[str, Value | None], stop: int | None = None
+    ) -> StaticGraph:
+        """A static graph of built values. Its outputs are the model's outputs, or the inputs of nodes from `stop` on.
+
+        Args:
+            inputs: The inputs by name.
+            values: The values from `build`.
+            stop: Index of the node after the last one; None for the whole model.
+        """
+        outputs: list[tuple[str, Value | None]]
+        if stop is None:
+            outputs = list(outputs_of(self._graph, values))
+        else:
+            read = reading.names_read(self._graph.node[stop:]) | {held.name for held in self._graph.output}
+            read.difference_update(self._constants)
+            outputs = [(name, value) for name, value in values.items() if name in read]
+        made = StaticGraph(inputs, outputs, self._builder.watched)
+        if stop is not None:
+            made.stop = stop
+        if self.folding is not None:
+            self.folding.fold(made.roots, [*made.inputs, *self._carried])
+        return made
+
+    def build(
+        self,
+        values: dict[str, Value | None],
+        tensors: Mapping[str, Any],
+        start: int,
+        stop: int | None = None,
+        is_kept: bool = True,
+    ) -> None:
+        """Builds nodes.
+
+        Args:
+            values: Values by name. Outputs of the nodes are added.
+            tensors: The inputs of the model.
+            start: Index of the first node.
+            stop: Index of the node after the last one.
+            is_kept: Whether the graph will be cached for other values. If not, needed values are computed immediately.
+
+        Raises:
+            StageEndsError: If a node of a cached graph needs computed values.
+            NeedsValuesError: If shapes depend on values of inputs.
+        """
+
+        def compute(held: list[Value]) -> bool:
+            """Turns variables into constants if no cached graph depends on it. Returns True if it did."""
+            if not self._may_compute(held, tensors):
+                return False
+            if is_kept:
+                raise StageEndsError(self._builder.at)
+            _compute(held)
+            return True
+
+        self._builder.build(values, compute, start=start, stop=stop)
+
+    def _may_compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
+        """True if variables depend on floats or large inputs, so that no graph can be cached for their values."""
+        given = [tensors[name] for name in frozenset[str]().union(*(value.sources for value in held))]
+        first = held[0].variable
+        is_input = first.parent is None and first not in self._carried
+        if is_input or any(isinstance(x, Variable) for x in given):
+            return False
+        return any(x.dtype.kind == "f" or x.size > MOST_FIXED for x in given)
+
+    def run(
+        self, stage: StaticGraph, arrays: Sequence[Any], tensors: Mapping[str, Any], are_whole: bool = False
+    ) -> Any:
+        """Computes the outputs of the model by a graph, and by later stages if it is not the last.
+
+        Args:
+            stage: The graph.
+            arrays: Its inputs.
+            tensors: The inputs of the model by name.
+            are_whole: Whether integers among `arrays` were already checked to be exact in float64.
+        """
+        if stage.stop is None:
+            return stage.run(arrays, are_whole)
+        try:
+            stage.compute(arrays, are_whole)
+            if stage.later:  # the node had arrays as outputs before
+                if stage.repeated is None:
+                    stage.repeated = self._repeated(stage, stage.stop)
+                made = stage.repeated.outputs()
+            else:
+                values = self._values_after(stage)
+                self.build(values, tensors, stage.stop, stage.stop + 1, is_kept=False)
+                made = {name: values[name] for name in self._graph.node[stage.stop].output if name}
+            if not all(map(_is_array, made.values())):  # the outputs cannot be inputs of a cached graph
+                if stage.repeated is not None:
+                    values = {**self._values_after(stage), **stage.repeated.known, **made}
+                watched = dict(self._builder.watched)
+                self.build(values, tensors, stage.stop + 1, is_kept=False)
+                return StaticGraph([], outputs_of(self._graph, values), watched | self._builder.watched).run([])
+            key = tuple((value.shape, value.dtype) for value in made.values())  # type: ignore[union-attr]
+            later = stage.later.get(key)
+            if later is None:
+                later = self._next_stage(stage, made, tensors)
+                keep(stage.later, key, later)
+            given = [made[name].array for name in later.names]  # type: ignore[union-attr]
+            return self.run(later, given, tensors, are_whole=True)
+        finally:
+            stage.release()
+
+    def _repeated(self, stage: StaticGraph, stop: int) -> RepeatedNode:
+        """The node after a stage, with constant inputs."""
+        proto, outputs = self._graph.node[stop], dict(stage.outputs)
+        takes = {name: outputs.get(name) or self._constants.get(name) for name in reading.names_read([proto])}
+        return RepeatedNode(self._builder, stop, list(proto.output), takes, self.folding is not None)
+
+    def _values_after(self, stage: StaticGraph) -> dict[str, Value | None]:
+        """The values that nodes after a stage can read, by name."""
+        self._carried.clear()
+        return {**self._constants, **{name: self._as_next_input(x) for name, x in stage.outputs}}
+
+    def _next_stage(
+        self, stage: StaticGraph, made: Mapping[str, Value | None], tensors: Mapping[str, Any]
+    ) -> StaticGraph:
+        """The next stage: a graph from the node after a stage up to the next node that needs computed values.
+
+        Args:
+            stage: The stage.
+            made: The outputs of the node. They become inputs of the graph, which then works for all values.
+            tensors: The inputs of the model.
+        """
+        sources = frozenset[str]().union(*(value.sources for _, value in stage.outputs if value is not None))
+        stop: int | None = None
+        while True:
+            values = self._values_after(stage)
+            inputs = []
+            for name, value in made.items():
+                variable = Variable.from_numpy_array(readable(value.array))  # type: ignore[union-attr]
+                self._carried.add(variable)
+                inputs.append((name, variable))
+                values[name] = Value(variable, value.dtype, sources=sources)  # type: ignore[union-attr]
+            try:
+                self.build(values, tensors, stage.stop + 1, stop)  # type: ignore[operator]
+                return self.graph(inputs, values, stop)
+            except StageEndsError as end:
+                stop = end.at
+
+    def _as_next_input(self, value: Value | None) -> Value | None:
+        """A value of one stage as an input of the next."""
+        if isinstance(value, Items):
+            return Items([self._as_next_input(item) for item in value.items], value.dtype)  # type: ignore[misc]
+        if value is None or not value.is_computed:
+            return value
+        found = value.variable.get_unlinked_variable(need_grad=False)
+        self._carried.add(found)
+        return Value(found, value.dtype, sources=value.sources)
+
+
+def _compute(held: list[Value]) -> None:
+    """Computes variables and turns them into constants."""
+    forward_all([value.variable for value in held if value.variable.parent is not None])
+    for value in held:
+        value.becomes(numbers(value))
+
+
+def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
+    """Adds a graph to a cache. If the cache is full, its oldest graph is removed.
+
+    Args:
+        graphs: The cache.
+        key: The key.
+        graph: The graph.
+    """
+    if len(graphs) >= _MOST_GRAPHS:
+        del graphs[next(iter(graphs))]
+    graphs[key] = graph
+
+
+def _is_array(value: Value | None) -> bool:
+    """True if a node's output is a constant array that can be an input of a graph."""
+    if value is None or isinstance(value, (Absent, Items)) or not value.known:
+        return False
+    try:
+        check_whole(value.static(), "an array")
+    except OnnxError:
+        return False
+    return True
+
+
+def readable(x: Any) -> Any:
+    """An array in an element type that variables support: float32 instead of bfloat16 and the like.
+
+    Args:
+        x: An array of any number type.
+    """
+    return x if x.dtype.kind in "fiub" else x.astype(np.float32)

@@ -1,0 +1,133 @@
+"""A cached static graph of an ONNX model, which runs on arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import NdArray, Variable, forward_all
+from ..read.containers import Absent, Items, leaves
+from ..read.values import Value, cast, check_computed, check_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .repeated import RepeatedNode
+
+__all__ = ["StaticGraph"]
+
+
+_BORROWED_FROM = 1 << 15
+"""Inputs from this size in bytes are borrowed. Smaller ones are copied, which is faster."""
+
+
+class StaticGraph:
+    """A static graph with its inputs, which runs on arrays.
+
+    Args:
+        inputs: The inputs by name, in the order of `run`.
+        outputs: The outputs by name; None for absent ones.
+        watched: Integer variables that may become too large for float64, by their names in errors.
+
+    Attributes:
+        stop: Index of the node that ends the graph because it needs computed values. None if the graph is complete.
+        repeated: That node with constant inputs; None before its second run.
+        later: Graphs of the nodes after it, by the shapes of its outputs.
+    """
+
+    __slots__ = ("_borrowed", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple[str, Variable]],
+        outputs: Sequence[tuple[str, Value | None]],
+        watched: Mapping[str, Variable],
+    ) -> None:
+        self.names = [name for name, _ in inputs]
+        self.inputs = [variable for _, variable in inputs]
+        self.outputs = outputs
+        self._borrowed: list[NdArray] = []
+        self.stop: int | None = None
+        self.repeated: RepeatedNode | None = None
+        self.later: dict[Any, StaticGraph] = {}
+        # Names of inputs and outputs in errors.
+        self._titles = (
+            [f"onnx.Model: input {name!r}" for name in self.names],
+            [f"onnx.Model: output {name!r}" for name, _ in outputs],
+        )
+        present = [held for _, held in outputs if held is not None]
+        computed = [value.variable for held in present for value in leaves(held) if not value.known]
+        self.roots = [variable for variable in computed if variable.parent is not None]
+        above: set[Variable] = set()
+        for root in self.roots if watched else ():
+            root.visit(lambda f: above.update(f.outputs))
+        above.difference_update(computed)  # `_result` checks these
+        self.watched = {name: variable for name, variable in watched.items() if variable in above}
+        for variable in self.watched.values():
+            variable.persistent = True
+
+    def run(self, arrays: Sequence[Any], are_whole: bool = False) -> Any:
+        """Computes the outputs.
+
+        Args:
+            arrays: The inputs.
+            are_whole: Whether integers among them were already checked to be exact in float64.
+
+        Returns:
+            The output, or a tuple of the outputs.
+
+        Raises:
+            OnnxError: If an integer is too large for float64.
+        """
+        try:
+            self.compute(arrays, are_whole)
+            found = [_result(value, title) for (_, value), title in zip(self.outputs, self._titles[1], strict=True)]
+        finally:
+            self.release()
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def compute(self, arrays: Sequence[Any], are_whole: bool = False) -> None:
+        """Computes the variables of the outputs. Large input arrays stay borrowed until `release` is called.
+
+        Args:
+            arrays: The inputs.
+            are_whole: Whether integers among them were already checked to be exact in float64.
+
+        Raises:
+            OnnxError: If an integer is too large for float64.
+        """
+        for variable, array, title in zip(self.inputs, arrays, self._titles[0], strict=True):
+            if not are_whole and array.dtype.kind != "f":
+                check_whole(array, title)
+            if array.nbytes < _BORROWED_FROM or array.dtype != np.float32 or array.shape != variable.shape:
+                variable.d = array
+            else:
+                held = variable.data
+                held._borrow(array, True)  # no function writes to an input
+                self._borrowed.append(held)
+        if self.roots:
+            forward_all(self.roots, clear_buffer=True)
+        for name, variable in self.watched.items():
+            check_computed(variable.d, name)
+
+    def release(self) -> None:
+        """Returns borrowed input arrays."""
+        while self._borrowed:
+            self._borrowed.pop().clear()
+
+
+def _result(value: Value | None, name: str) -> Any:
+    """An output as an array of its ONNX type in its own memory. A list for sequences, None if absent."""
+    if isinstance(value, Items):
+        return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
+    if value is None or isinstance(value, Absent):
+        return None
+    if value.known:
+        return np.array(value.array)
+    variable = value.variable
+    result = variable._handed_out()
+    if result.dtype != value.dtype:
+        result = cast(result, value.dtype)
+    check_whole(result, name, is_computed=True)
+    return result

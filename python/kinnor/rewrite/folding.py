@@ -1,0 +1,398 @@
+"""Optimises graphs for inference: folds constants, merges batch normalization into weights, and fuses functions.
+
+A folded graph does not see later changes of its parameters.
+"""
+
+from __future__ import annotations
+
+import operator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import functions as F
+from .._core import NdArray, forward_all
+from ..context import context_scope
+from ..modes import auto_forward
+from ..nnp import messages
+from .int8 import IntegerLayers
+from .patterns import above, is_a, normalization, only_reader, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+    from .._core import Function, Variable
+
+__all__ = ["Folding"]
+
+_FOLDABLE = frozenset(
+    [
+        *(
+            "Abs",
+            "Add2",
+            "AddScalar",
+            "BatchMatmul",
+            "Broadcast",
+            "Concatenate",
+            "DequantizeLinear",
+            "Div2",
+            "DivScalar",
+            "Exp",
+            "Flip",
+            "Gather",
+            "Identity",
+        ),
+        *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),
+        *(
+            "PowScalar",
+            "RDivScalar",
+            "RPowScalar",
+            "QuantizeLinear",
+            "RSubScalar",
+            "ReLU",
+            "Reshape",
+            "Round",
+            "Sigmoid",
+            "Slice",
+        ),
+        *("Split", "Stack", "Sub2", "SubScalar", "Sum", "Tanh", "Transpose", "WeightNormalization"),
+    ]
+)
+"""Types of functions that are folded if all inputs are constant. They are deterministic and have no state."""
+
+_RECURRENT = ("GRU", "LSTM", "RNN")
+"""Types of recurrent networks."""
+
+_MUTATING = ("Assign", "MinMaxQuantize", "PythonFunction")
+"""Types of functions that may write to their inputs. A graph with one of them is not folded."""
+
+_SCALAR_FORMS: dict[str, tuple[Callable[[Variable, float], Variable] | None, Callable[[Variable, float], Variable]]] = {
+    "Add2": (F.add_scalar, F.add_scalar),
+    "Div2": (None, F.r_div_scalar),
+    "Maximum2": (F.maximum_scalar, F.maximum_scalar),
+    "Minimum2": (F.minimum_scalar, F.minimum_scalar),
+    "Mul2": (F.mul_scalar, F.mul_scalar),
+    "Pow2": (F.pow_scalar, F.r_pow_scalar),
+    "Sub2": (lambda x, number: F.add_scalar(x, -number), F.r_sub_scalar),
+}
+"""Scalar forms of binary functions: for a scalar as second input, and for a scalar as first input."""
+
+_SCALAR_OPERATIONS: dict[str, Callable[[float, float], float]] = {
+    "AddScalar": operator.add,
+    "MaximumScalar": max,
+    "MinimumScalar": min,
+    "MulScalar": operator.mul,
+}
+"""Scalar functions with an argument `val` that may occur in a hard gate, as functions of Python numbers."""
+
+_HARD_SWISH_GATE = {-1e6: 0.0, -3.0: 0.0, -1.5: 0.25, 0.0: 0.5, 1.5: 0.75, 3.0: 1.0, 1e6: 1.0}
+"""Values of the gate of `hard_swish` at test points. They identify it among all lines clipped at two bounds."""
+
+_MOST_GROWTH = 4
+"""A folded constant may have at most this many times the elements of its inputs."""
+
+
+class Folding:
+    """Folds the graphs of one network. Graphs for several input shapes share the folded constants.
+
+    Outputs change by rounding only, about 1e-5 relative: a normalization scales the weight before its products are
+    summed.
+
+    Args:
+        parameters: The variables that never change and that all graphs share.
+    """
+
+    def __init__(self, parameters: Iterable[Variable]) -> None:
+        self._shared = set(parameters)
+        self._made: dict[Any, list[Variable]] = {}
+        # Numbers of folded functions by their inputs, and folded constants by these numbers and the output's index.
+        self._names: dict[Any, int] = {}
+        self._computed: dict[tuple[int, int], Variable] = {}
+        self._given: set[Variable] = set()
+        self._kept: set[Variable] = set()
+        self._first: dict[Variable, Variable] = {}
+        self._integers = IntegerLayers()
+
+    def fold(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> None:
+        """Folds a static graph in place: its outputs stay the same variables.
+
+        Args:
+            outputs: Outputs of the graph.
+            inputs: Inputs of the graph. All other variables without parent are constants.
+        """
+        order = above(outputs)
+        if any(is_a(f, *_MUTATING) or f.info.args.get("batch_stat") for f in order):
+            return
+        self._given, self._kept = set(inputs), set(outputs)
+        with auto_forward(False):
+            if self._integers.convert(order, outputs, inputs):
+                order = above(outputs)
+            order = self._fold_constants(order)
+            for f in order:
+                with context_scope(f.context):
+                    self._merge_normalization(f)
+                    self._concatenate_slices(f)
+            for f in order:
+                with context_scope(f.context):  # a new function has the precision of the one that it replaces
+                    self._use_scalar(f)
+                    self._add_bias(f)
+                    _fuse_swish(f)
+                    _fuse_hard_swish(f)
+                    _absorb_transpose(f)
+                    _disable_training(f)
+                    self._reshape_in_place(f)
+            order = above(outputs)
+            left = frozenset(order)  # replaced functions are no longer readers
+            for f in order:
+                _fuse_modulated_convolution(f, left, self._kept)
+        self._given, self._kept, self._first = set(), set(), {}
+
+    def _is_constant(self, x: Variable) -> bool:
+        """True if no function computes a variable and it is not an input."""
+        return x.parent is None and x not in self._given
+
+    def _cached(self, key: Any, inputs: Sequence[Variable]) -> tuple[Any, list[Variable] | None]:
+        """The cache key of constants, and the cached result for it. Both are None if graphs do not share the inputs."""
+        first = tuple(self._first.get(x, x) for x in inputs)
+        if not self._shared.issuperset(first):
+            return None, None
+        key = (*key, first)
+        return key, self._made.get(key)
+
+    def _fold_constants(self, order: Sequence[Function]) -> list[Function]:
+        """Folds constants and frees the values between. Returns the functions that remain."""
+        follows: dict[Variable, tuple[int, int] | None] = {}
+        for f in order:
+            if self._is_foldable(f, follows):
+                name = self._name(f, follows)
+                follows.update((y, None if name is None else (name, i)) for i, y in enumerate(f.outputs))
+        left = [f for f in order if f.outputs[0] not in follows]
+        taken = list(dict.fromkeys(x for f in left for x in f.inputs if x in follows))
+        forward_all([x for x in taken if follows[x] not in self._computed], clear_buffer=True)
+        for x in taken:
+            if is_a(x.parent, "Reshape") and x.parent.info.args["inplace"]:
+                held = NdArray(x.shape)  # a copy, so that the memory shared with the input can be freed
+                held.copy_from(x.data, use_current_context=False)
+                x.data = held
+            x.parent = None
+            place = follows[x]
+            if place is not None:
+                first = self._computed.setdefault(place, x)
+                self._shared.add(first)
+                self._first[x] = first
+                x.data = first.data
+        return left
+
+    def _is_foldable(self, f: Function, follows: Container[Variable]) -> bool:
+        """True if a function depends on constants only, and its outputs are not too large to keep."""
+        inputs, outputs = f.inputs, f.outputs
+        if f.info.type_name not in _FOLDABLE or not inputs or any(y in self._kept for y in outputs):
+            return False
+        if not all(x in follows or self._is_constant(x) for x in inputs):
+            return False
+        return sum(y.size for y in outputs) <= max(_MOST_GROWTH * sum(x.size for x in inputs), 1 << 12)
+
+    def _name(self, f: Function, follows: Mapping[Variable, tuple[int, int] | None]) -> int | None:
+        """The number of a constant function, equal in all graphs. None if other graphs do not share its inputs."""
+        inputs = [follows.get(x, x if x in self._shared else None) for x in f.inputs]
+        if None in inputs:
+            return None
+        key = (f.info.type_name, repr(f.info.args), f.outputs[0].shape, *inputs)
+        return self._names.setdefault(key, len(self._names))
+
+    def _merge_normalization(self, f: Function) -> None:
+        """Merges a batch normalization by running statistics into the weight and bias of the layer before it."""
+        layer = f.inputs[0].parent if f.inputs else None
+        if layer is None or not _can_absorb(f, layer) or f.inputs[0] in self._kept:
+            return
+        held = [*layer.inputs[1:], *f.inputs[1:]]
+        if not all(map(self._is_constant, held)) or layer.inputs[1].data.dtype != np.float32:
+            return
+        name = "affine" if is_a(layer, "Affine") else "convolution"
+        key, found = self._cached((name, repr(layer.info.args), repr(f.info.args)), held)
+        if found is None:
+            how = normalization(f)
+            w = scaled(layer, how.scale, outputs=True).astype(np.float32)
+            b = how.shift + (how.scale * layer.inputs[2].d.ravel() if len(layer.inputs) == 3 else 0)
+            if not (np.isfinite(w).all() and np.isfinite(b).all()):
+                return
+            found = [type(f.inputs[0]).from_numpy_array(values.astype(np.float32)) for values in (w, b)]
+            if key is not None:
+                self._made[key] = found
+        f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
+
+    def _use_scalar(self, f: Function) -> None:
+        """Replaces a binary function with a constant of one element by its scalar form, which reads one array less."""
+        if f.info.type_name not in _SCALAR_FORMS:
+            return
+        for i, function in zip((1, 0), _SCALAR_FORMS[f.info.type_name], strict=True):
+            x, number = f.inputs[1 - i], f.inputs[i]
+            fits = number.size == 1 and x.shape == f.outputs[0].shape and self._is_constant(number)
+            if function is not None and fits and not self._is_constant(x):
+                f.outputs[0].rewire_on(function(x, float(number.d.item())))
+                return
+
+    def _add_bias(self, f: Function) -> None:
+        """Turns a constant that is added to the output of an affine layer into the layer's bias."""
+        if not is_a(f, "Add2"):
+            return
+        for y, b in (f.inputs, f.inputs[::-1]):
+            layer = y.parent
+            if not is_a(layer, "Affine") or len(layer.inputs) == 3 or only_reader(layer) != f or y in self._kept:
+                continue
+            if b.shape == layer.inputs[1].shape[1:] and self._is_constant(b):
+                f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
+                return
+
+    def _concatenate_slices(self, f: Function) -> None:
+        """Lets a concatenation read slices of length 1 directly from the sliced arrays, without copies."""
+        if not is_a(f, "Concatenate") or f.outputs[0] in self._kept:
+            return
+        parts = [_source_of_slice(x, f) for x in f.inputs]
+        sizes = {part[1]: x.size for part, x in zip(parts, f.inputs, strict=True) if part is not None}
+        axis, at = f.info.args["axis"] % f.outputs[0].ndim, max(sizes, key=sizes.__getitem__, default=None)
+        if at is None or at > axis:
+            return
+        inputs, start = [], []
+        for x, part in zip(f.inputs, parts, strict=True):
+            if part is None or part[1] != at:
+                is_shared = x.parent is not None and x not in self._kept
+                part = F.reshape(x, (*x.shape[:at], 1, *x.shape[at:]), inplace=is_shared), at, 0
+            inputs.append(part[0])
+            start.append(part[2])
+        stop = [first + 1 for first in start]
+        y = F.concatenate_parts(*inputs, axis=axis + 1, along=at, start=start, stop=stop)
+        f.outputs[0].rewire_on(F.reshape(y, f.outputs[0].shape))
+
+    def _reshape_in_place(self, f: Function) -> None:
+        """Makes a reshape in place, unless its input or output is one of the graph."""
+        if is_a(f, "Reshape") and f.inputs[0].parent is not None and f.outputs[0] not in self._kept:
+            f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
+
+
+def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
+    """The array, axis and index if `x` is a slice of length 1 with that axis removed, else None.
+
+    `f` must be the only reader.
+    """
+    cut: Function | None = x.parent
+    reader = f
+    while is_a(cut, "Reshape") and only_reader(cut) == reader:
+        reader, cut = cut, cut.inputs[0].parent
+    if not is_a(cut, "Slice") or only_reader(cut) != reader:
+        return None
+    whole, shape = cut.inputs[0], cut.outputs[0].shape
+    names = ("start", "stop", "step")
+    bounds = zip(*(cut.info.args[name] or [None] * whole.ndim for name in names), strict=True)
+    ranges = [range(n)[slice(*bound)] for n, bound in zip(whole.shape, bounds, strict=True)]
+    cuts = [k for k, (n, held) in enumerate(zip(whole.shape, ranges, strict=True)) if held != range(n)]
+    if len(cuts) != 1 or shape[cuts[0]] != 1 or (*shape[: cuts[0]], *shape[cuts[0] + 1 :]) != tuple(x.shape):
+        return None
+    return whole, cuts[0], ranges[cuts[0]].start
+
+
+def _fuse_swish(f: Function) -> None:
+    """Replaces the product of an array and its sigmoid by `swish`, which is one pass and can fuse with a layer."""
+    if not is_a(f, "Mul2"):
+        return
+    for x, gate in (f.inputs, f.inputs[::-1]):
+        if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
+            f.outputs[0].rewire_on(F.swish(x))
+            return
+
+
+def _fuse_hard_swish(f: Function) -> None:
+    """Replaces the product of an array and its hard gate, scaled or not, by `hard_swish`."""
+    y, scale = f.outputs[0], 1.0
+    product: Function | None = y.parent
+    if product is not None and is_a(product, "MulScalar"):
+        scale = product.info.args["val"]
+        product = product.inputs[0].parent
+    if product is None or not is_a(product, "Mul2"):
+        return
+    for x, gate in (product.inputs, product.inputs[::-1]):
+        if _is_hard_swish_gate(x, gate, scale):
+            y.rewire_on(F.hard_swish(x))
+            return
+
+
+def _is_hard_swish_gate(x: Variable, gate: Variable, scale: float) -> bool:
+    """True if `scale * gate` is the gate of `hard_swish` as a function of `x`."""
+    steps: list[tuple[str, float]] = []
+    while (f := gate.parent) is not None and f.info.type_name in _SCALAR_OPERATIONS and gate != x:
+        steps.append((f.info.type_name, f.info.args["val"]))
+        gate = f.inputs[0]
+    bounds = sorted(name for name, _ in steps if name in ("MaximumScalar", "MinimumScalar"))
+    if gate != x or bounds != ["MaximumScalar", "MinimumScalar"]:
+        return False
+
+    def at(number: float) -> float:
+        """The value of the scaled gate at a number."""
+        for name, val in reversed(steps):
+            number = _SCALAR_OPERATIONS[name](number, val)
+        return scale * number
+
+    return all(abs(at(number) - wanted) < 1e-6 for number, wanted in _HARD_SWISH_GATE.items())
+
+
+def _fuse_modulated_convolution(f: Function, left: frozenset[Function], kept: Container[Variable]) -> None:
+    """Replaces a 1 x 1 convolution of channels scaled for each sample by `modulated_convolution`.
+
+    It scales the weight instead of the input. This is done if the positions outnumber the output channels.
+    """
+    if not is_a(f, "Convolution") or f.info.args["channel_last"] or f.inputs[0] in kept:
+        return
+    (scaled, w, *rest), channels = f.inputs, f.info.args["base_axis"] + 1
+    product = scaled.parent
+    if not is_a(product, "Mul2") or left.intersection(scaled.function_references) != {f} or w.size != prod(w.shape[:2]):
+        return
+    for x, scale in (product.inputs, product.inputs[::-1]):
+        is_by_channel = scale.shape == (*x.shape[:channels], *(1,) * (x.ndim - channels))
+        if is_by_channel and w.shape[0] <= prod(x.shape[channels:]):
+            s = F.reshape(scale, x.shape[:channels], inplace=scale.parent is not None)
+            bias = rest[0] if rest else None
+            f.outputs[0].rewire_on(F.modulated_convolution(x, w, s, bias, **f.info.args))
+            return
+
+
+def _absorb_transpose(f: Function) -> None:
+    """Replaces transposed inputs of a matrix product by its arguments `transpose_a` and `transpose_b`."""
+    if not is_a(f, "BatchMatmul"):
+        return
+    (a, in_a), (b, in_b) = map(_source_of_transpose, f.inputs)
+    if [a, b] != f.inputs:
+        args = f.info.args
+        f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
+
+
+def _disable_training(f: Function) -> None:
+    """Sets `training` of a recurrent network without dropout to False, so that it saves nothing for a gradient."""
+    if is_a(f, *_RECURRENT) and f.info.args["training"] and not f.info.args["dropout"]:
+        args = {**f.info.args, "training": False}
+        made = messages.call(f.info.type_name, f.inputs, args, len(f.outputs))
+        for old, new in zip(f.outputs, made, strict=True):
+            old.rewire_on(new)
+
+
+def _source_of_transpose(x: Variable) -> tuple[Variable, bool]:
+    """The array from which transposes of the last two axes make `x`, and whether `x` is its transpose."""
+    last, changed = x.ndim - 1, False
+    ends = [*range(last - 1), last, last - 1]
+    while (f := x.parent) is not None and f.info.type_name == "Transpose" and list(f.info.args["axes"]) == ends:
+        x, changed = f.inputs[0], not changed
+    return x, changed
+
+
+def _can_absorb(f: Function, layer: Function) -> bool:
+    """True if a function is a batch normalization that can be merged into `layer`, whose only reader it is."""
+    if not is_a(f, "BatchNormalization") or f.info.args["batch_stat"] or only_reader(layer) != f:
+        return False
+    y, args = layer.outputs[0], layer.info.args
+    if is_a(layer, "Affine"):
+        axis = args["base_axis"] if y.ndim == args["base_axis"] + 1 and layer.inputs[1].ndim == 2 else None
+    elif is_a(layer, "Convolution"):
+        axis = y.ndim - 1 if args["channel_last"] else args["base_axis"]
+    else:
+        return False
+    return [k % y.ndim for k in f.info.args["axes"]] == [axis]

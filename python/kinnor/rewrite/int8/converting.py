@@ -1,0 +1,233 @@
+"""Converts layers between `DequantizeLinear` and `QuantizeLinear` to integer layers on 8-bit levels.
+
+Results are the same as with float layers, except that rounding in float32 may shift a level by one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import functions as F
+from ..patterns import is_a
+from .constants import is_constant, value_of
+from .dynamic import is_dynamic
+from .elementwise import table_of
+from .layers import LAYERS, Product, numbers
+from .levels import SIGNED, Levels, Scale, Target, constant
+from .moves import MOVES, framed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..._core import Function, Variable
+
+__all__ = ["IntegerLayers"]
+
+
+_BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    **dict.fromkeys(("Maximum2", "MaximumScalar"), (None, math.inf)),
+    **dict.fromkeys(("Minimum2", "MinimumScalar"), (-math.inf, None)),
+    "ReLU": (0.0, math.inf),
+    "ReLU6": (0.0, 6.0),
+}
+"""Lower and upper bounds of clipping functions; None is the function's number."""
+
+
+class IntegerLayers:
+    """Converts the graphs of one network to integer layers. Graphs for several shapes share the constants."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Variable] = {}
+        self.given: set[Variable] = set()
+        self._levels: dict[Variable, tuple[Levels, int]] = {}
+        self._numbers: dict[Variable, Levels] = {}
+        self._products: dict[Variable, Product] = {}
+        self._instead: list[tuple[Variable, Variable]] = []
+
+    def convert(self, order: Sequence[Function], outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
+        """Converts a static graph in place: its outputs stay the same variables.
+
+        Args:
+            order: Functions of the graph in the order of a run.
+            outputs: Outputs of the graph.
+            inputs: Inputs of the graph. All other variables without parent are constants.
+
+        Returns:
+            True if the graph quantizes.
+        """
+        if not any(is_a(f, "QuantizeLinear") for f in order):
+            return False
+        self.given, kept = set(inputs), set(outputs)
+        for f in order:
+            if is_a(f, "QuantizeLinear"):
+                self._quantize(f)
+            elif is_a(f, "DequantizeLinear"):
+                self._dequantize(f)
+            elif is_a(f, "Pad") and f.inputs[0] in self._numbers:
+                self._frame(f)
+            elif is_a(f, *MOVES) and f.inputs[0] in self._levels:
+                self._move(f)
+            else:
+                self._count(f, kept)
+        for y, instead in self._instead:
+            y.rewire_on(instead)
+        self._levels, self._numbers, self._products, self._instead, self.given = {}, {}, {}, [], set()
+        return True
+
+    def kept(self, key: Any, make: Callable[[], Any], dtype: Any) -> Variable:
+        """A constant that graphs share. It is made once.
+
+        Args:
+            key: Identifies the constant.
+            make: Makes its values.
+            dtype: Their type.
+        """
+        if key not in self._made:
+            self._made[key] = constant(make(), dtype)
+        return self._made[key]
+
+    def of(self, x: Variable) -> Levels | None:
+        """The levels that a variable dequantizes, or None.
+
+        Args:
+            x: The variable.
+        """
+        return self._numbers.get(x)
+
+    def product(self, x: Variable) -> Product | None:
+        """The integer product that replaces a variable, or None.
+
+        Args:
+            x: The variable.
+        """
+        return self._products.get(x)
+
+    def value(self, x: Variable) -> Any:
+        """The values of a constant variable, else None.
+
+        Args:
+            x: The variable.
+        """
+        return value_of(x, self.given)
+
+    def _quantize(self, f: Function) -> None:
+        """Converts a `QuantizeLinear`: its levels are computed from levels if possible, else by quantizing."""
+        x, step, zero = f.inputs
+        args, y = f.info.args, f.outputs[0]
+        if is_constant(x, self.given) or step.size != 1 or zero.size != 1:
+            return
+        if args["round_mode"] != "HALF_TO_EVEN" or args["narrow_range"]:
+            return
+        shift = SIGNED if args["dtype"] == 1 else 0
+        if not is_constant(step, self.given) or not is_constant(zero, self.given):
+            found = self._by_given(x, step, zero, shift)
+        elif (scale := self._scale(step, zero, shift)) is not None:
+            found = self._computed(x, Target(scale))
+        else:
+            return
+        self._note(y, found, shift)
+
+    def _scale(self, step: Variable, zero: Variable, shift: int) -> Scale | None:
+        """The scale from a constant step and zero point. None if it is not valid for 8-bit levels."""
+        distance, at = float(self.value(step).item()), float(self.value(zero).item()) + shift
+        is_one = 0 < distance < math.inf and at in range(256)
+        return Scale(distance, int(at)) if is_one else None
+
+    def _note(self, y: Variable, levels: Levels, shift: int) -> None:
+        """Records the levels of a variable. `shift` is the difference between stored and declared levels."""
+        self._levels[y] = levels, shift
+        # For readers of the levels as floats. Without such readers it never runs.
+        self._instead.append((y, F.add_scalar(levels.plain, -float(shift))))
+
+    def _move(self, f: Function) -> None:
+        """Converts a function that moves or selects levels."""
+        levels, shift = self._levels[f.inputs[0]]
+        found = MOVES[f.info.type_name](levels, f)
+        if found is not None:
+            self._note(f.outputs[0], found, shift)
+
+    def _frame(self, f: Function) -> None:
+        """Converts a `Pad` of dequantized numbers: by zeros, or by -inf before max pooling."""
+        levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.info.args
+        if levels.given is not None or args["mode"] != "constant":
+            return
+        if args["constant_value"] == 0:
+            self._numbers[y] = framed(levels, f, levels.scale.zero)
+            self._instead.append((y, self._numbers[y].dequantized()))
+        elif args["constant_value"] == -math.inf and all(is_a(g, "MaxPooling") for g in y.function_references):
+            self._numbers[y] = framed(levels, f, 0)
+
+    def _by_given(self, x: Variable, step: Variable, zero: Variable, shift: int) -> Levels:
+        """The levels of `x` with a step and zero point that the graph computes."""
+        inner = [f.inputs[0] if is_a(f := v.parent, "Reshape") else v for v in (step, zero)]
+        if not shift and is_dynamic(x, *inner):
+            levels, *parameters = F.dynamic_quantize_uint8(x)
+            self._instead += zip(inner, parameters, strict=True)
+            return Levels(plain=levels, given=(step, zero))
+        zero = F.add_scalar(zero, float(shift)) if shift else zero
+        return Levels(plain=F.quantize_uint8(x, step, zero), given=(step, zero))
+
+    def _computed(self, x: Variable, target: Target) -> Levels:
+        """The levels of `x` with a constant quantization: by a layer, a move or a table if possible."""
+        source, kept = self._bounded(x, target)
+        layer = source.parent
+        if (own := self.of(source)) is not None and own.given is None:
+            return own.mapped(kept)
+        found = None
+        if is_a(layer, *LAYERS):
+            found = LAYERS[layer.info.type_name](self, layer, kept)
+        elif is_a(layer, *MOVES):  # quantize before the move
+            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], kept), layer)
+        if found is None:
+            found = table_of(self, x, target)
+        if found is None:
+            scale = constant(target.scale.step, np.float32), constant(target.scale.zero, np.int64)
+            found = Levels(target.scale, plain=F.quantize_uint8(x, *scale))
+        return found
+
+    def _bounded(self, x: Variable, target: Target) -> tuple[Variable, Target]:
+        """Strips clipping functions from `x`. Returns the unclipped variable, and the target with these bounds."""
+        f = x.parent
+        if f is None or f.info.type_name not in _BOUNDS:
+            return x, target
+        inner, *other = f.inputs
+        if other and is_constant(inner, self.given):
+            inner, other = other[0], [inner]
+        number = self.value(other[0]) if other else np.array(f.info.args.get("val", 0.0))
+        if number is None or number.size != 1 or inner.shape != x.shape:
+            return x, target
+        least, most = _BOUNDS[f.info.type_name]
+        own = float(number.item())
+        return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
+
+    def _dequantize(self, f: Function) -> None:
+        """Converts a `DequantizeLinear`: records the levels of its output."""
+        x, step, zero = f.inputs
+        if x not in self._levels or step.size != 1 or zero.size != 1:
+            return
+        levels, shift = self._levels[x]
+        if is_constant(step, self.given) and is_constant(zero, self.given):
+            scale = self._scale(step, zero, shift)
+            if scale is None:
+                return
+            found = levels.standing_for(scale)
+        else:
+            zero = F.add_scalar(zero, float(shift)) if shift else zero
+            found = levels.standing_for(given=(F.reshape(step, (1,)), F.reshape(zero, (1,))))
+        self._numbers[f.outputs[0]] = found
+        self._instead.append((f.outputs[0], found.dequantized()))
+
+    def _count(self, f: Function, outputs: set[Variable]) -> None:
+        """Converts a layer with float readers, if it has an integer version."""
+        y = f.outputs[0]
+        if y not in outputs and all(is_a(reader, "QuantizeLinear") for reader in y.function_references):
+            return
+        found = numbers(self, f)
+        if isinstance(found, Product):
+            self._products[y] = found
+            found = found.numbers
+        if found is not None:
+            self._instead.append((y, found))

@@ -1,5 +1,0 @@
-"""Decompositions of arrays into factors."""
-
-from . import cpd
-
-__all__ = ["cpd"]
