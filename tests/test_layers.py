@@ -118,6 +118,25 @@ def test_folders_of_the_graph_import_downwards():
     assert not broken, "\n".join(broken)
 
 
+def test_only_the_arena_indexes_its_slots():
+    broken = []
+    for path in sorted((ROOT / "src/graph").rglob("*.rs")):
+        if path.is_relative_to(ROOT / "src/graph/arena"):
+            continue
+        for n, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\.(functions|variables|tensors)\[", line):
+                broken.append(f"{path.relative_to(ROOT)}:{n}: expected a query or a verb of the arena")
+    assert not broken, "\n".join(broken)
+
+
+def test_fields_of_slots_are_private_to_the_arena():
+    text = (ROOT / "src/graph/arena/slots.rs").read_text()
+    assert "pub(super) parent: Ix" in text, "finds fields"
+    assert not re.findall(r"pub\(crate\) \w+:", text)
+    for name in ["variables", "tensors", "functions"]:
+        assert re.search(rf"(?m)^    {name}: Slab<", (ROOT / "src/graph/arena/mod.rs").read_text()), name
+
+
 def test_run_code_does_not_name_eviction():
     for folder in ["run", "autodiff"]:
         for path in files(f"src/graph/{folder}"):

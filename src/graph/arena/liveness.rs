@@ -19,9 +19,9 @@ pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
 pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     let mut bits = 0;
     let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
-    let inputs = |f: Ix| 0..a.functions[f].inputs.len();
-    for c in a.consumers(v) {
-        let (f, facts) = (c.function, a.facts(c.function));
+    let inputs = |f: Ix| 0..a.inputs(f).len();
+    for f in a.consumers(v) {
+        let facts = a.facts(f);
         let reads = reads(a, f);
         for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
             let read = facts.overwrites(i) || reads.input(i);
@@ -67,9 +67,9 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
             return None;
         }
     }
-    for c in a.consumers(v) {
-        let consumer = &a.functions[c.function];
-        let (facts, n) = (a.facts(c.function), consumer.inputs.len());
+    for f in a.consumers(v) {
+        let consumer = &a.functions[f];
+        let (facts, n) = (a.facts(f), consumer.inputs.len());
         for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
             // A variable that shares the memory may be read long after its own handle is gone.
             let is_read = consumer.need_grad && (0..n).any(|j| facts.either_reads(j).input(i));

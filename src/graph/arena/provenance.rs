@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage, name_of};
-use crate::graph::arena::Ix;
+use crate::graph::arena::{Arena, Ix};
 use crate::ops::State;
 
 /// Selects an array of a function.
@@ -28,11 +28,42 @@ pub(crate) struct Provenance {
 /// State saved by manual runs of a function, on arrays outside its graph.
 #[derive(Default)]
 pub(crate) struct ByHand {
-    pub(crate) memo: Provenance,
+    provenance: Provenance,
     /// Shapes of the inputs of the last forward run, if it succeeded.
-    pub(crate) x: Option<SmallVec<[Shape; 3]>>,
+    x: Option<SmallVec<[Shape; 3]>>,
     /// The random numbers drawn by the function's last run in its graph at that time, see [`State::drawn`].
-    pub(crate) drawn_in_graph: u64,
+    drawn_in_graph: u64,
+}
+
+/// Manual runs on arrays outside the graph.
+impl Arena {
+    /// Begins a manual forward run of `f`. Returns its provenance, and a replaced state to drop after unlocking. If
+    /// `again` is set, the provenance has the state of the last run, manual or in the graph, whichever was later.
+    pub(crate) fn begin_manual(&mut self, f: Ix, again: bool) -> (&mut Provenance, Option<State>) {
+        let slot = &mut self.functions[f];
+        let by_hand = slot.by_hand.get_or_insert_default();
+        by_hand.x = None;
+        let in_graph = slot.provenance.state.drawn();
+        let later = in_graph != 0 && in_graph != by_hand.drawn_in_graph;
+        by_hand.drawn_in_graph = in_graph;
+        let state = &mut by_hand.provenance.state;
+        let before = (again && (state.is_empty() || later))
+            .then(|| std::mem::replace(state, slot.provenance.state.same_numbers()));
+        (&mut by_hand.provenance, before)
+    }
+
+    /// Records the shapes of the inputs of a manual forward run that succeeded.
+    pub(crate) fn note_manual(&mut self, f: Ix, x: SmallVec<[Shape; 3]>) {
+        if let Some(by_hand) = &mut self.functions[f].by_hand {
+            by_hand.x = Some(x);
+        }
+    }
+
+    /// The provenance of the last manual forward run of `f`, if it had inputs of these shapes.
+    pub(crate) fn manual_provenance(&mut self, f: Ix, x: &[Shape]) -> Option<&mut Provenance> {
+        let by_hand = self.functions[f].by_hand.as_deref_mut()?;
+        (by_hand.x.as_deref() == Some(x)).then_some(&mut by_hand.provenance)
+    }
 }
 
 /// Combines two fingerprints. Two different pairs collide with a probability of 2^-47.

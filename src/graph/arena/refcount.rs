@@ -22,6 +22,24 @@ impl Arena {
         }
     }
 
+    /// Adds a count for another holder of a variable.
+    #[inline]
+    pub(crate) fn hold(&mut self, v: Ix) {
+        self.variables[v].count += 1;
+    }
+
+    /// Adds a count for another holder of a tensor.
+    #[inline]
+    pub(crate) fn hold_tensor(&mut self, tensor: Ix) {
+        self.tensors[tensor].count += 1;
+    }
+
+    /// Adds a count for another holder of a function.
+    #[inline]
+    pub(crate) fn hold_function(&mut self, f: Ix) {
+        self.functions[f].count += 1;
+    }
+
     /// Releases a handle, and frees the variable if it was the last holder.
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
@@ -116,7 +134,7 @@ impl Arena {
         (slot.life, slot.at_once, slot.evictor) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());
+        let (op, state, by_hand) = (slot.op.take(), slot.provenance.take_state(), slot.by_hand.take());
         let (mut inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         if let Some(all) = slot.all_inputs.take() {
             inputs = all.iter().map(|(v, _)| *v).collect();

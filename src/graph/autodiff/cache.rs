@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
-use crate::graph::arena::run_lock::{RunOutcome, Thread};
+use crate::graph::arena::run_lock::RunOutcome;
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
+use crate::graph::arena::{self, Arena, Attachment, Ix, order};
 use crate::graph::autodiff::gradients::{PlanUse, RunGradients, Seeds};
 use crate::graph::autodiff::hooks;
 use crate::graph::autodiff::options::{DifferentiateOptions, Root};
@@ -84,8 +84,8 @@ impl PreparedBackward {
         };
         if let Some(mut ready) = first.and_then(|first| Self::take(a, first, &key)) {
             let Self { route, plan, gradients, .. } = &mut *ready;
-            if a.first_freed(&mut plan.functions).is_some() {
-                route.check(a)?;
+            if a.first_freed(&mut plan.order).is_some() {
+                route.check(&a.outcomes())?;
             }
             route.check_used(options.refuse_unused)?;
             gradients.start(a, route, plan, seeds);
@@ -93,10 +93,9 @@ impl PreparedBackward {
         }
         let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
         let route = GradientRoute::make(a, &edges, targets, options.since);
-        a.flush_outcomes();
-        route.check(a)?;
+        route.check(&a.outcomes())?;
         route.check_used(options.refuse_unused)?;
-        let budget = evictor::guard(a, &route.functions);
+        let budget = evictor::guard(a, &route.order);
         let may_be_kept = first.filter(|_| !hooks::any(a, &route) && is_repeatable(a, &route));
         let kept = may_be_kept.map(|first| {
             let ends: Vec<Ix> = key.roots.iter().map(|root| root.0).collect();
@@ -118,12 +117,12 @@ impl PreparedBackward {
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
-        let Prepared(kept) = a.variables[first].extra.as_mut()?.prepared.get_mut()?;
+        let Prepared(kept) = a.existing_prepared_mut(first)?.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
         let validity = ready.kept.as_ref().map(|(_, validity)| validity).filter(|validity| validity.holds(a));
         let Some(moved) = validity.map(Validity::take_moved) else {
-            a.discard(Garbage::Attachment(ready));
+            a.discard(ready);
             return None;
         };
         if moved {
@@ -145,28 +144,20 @@ impl PreparedBackward {
     /// # Errors
     /// As [`Arena::lock_run`].
     pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
-        a.lock_run(&mut self.plan.functions)?;
+        a.lock_run(&mut self.plan.order)?;
         self.is_running = true;
-        a.written.push((Thread::current(), Arc::clone(&self.gradients.in_place)));
+        a.begin_writing(&self.gradients.in_place);
         Ok(())
     }
 
     /// Ends the run of a cached differentiation: unlocks its functions.
     pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
         self.is_running = false;
-        let own = (Thread::current(), &self.gradients.in_place);
-        let is_own = |run: &(Thread, Arc<[Ix]>)| run.0 == own.0 && Arc::ptr_eq(&run.1, own.1);
-        if let Some(at) = a.written.iter().rposition(is_own) {
-            a.written.swap_remove(at);
-        }
+        a.end_writing(&self.gradients.in_place);
         let frees = !self.key.retains;
         let outcome = if frees { RunOutcome::Freed } else { RunOutcome::Retained };
-        let functions = &mut self.plan.functions;
-        a.unlock_run(functions, succeeded.then_some(outcome), |f| {
-            if succeeded {
-                f.leave(outcome);
-            }
-        });
+        let functions = &mut self.plan.order;
+        a.unlock_run(functions, if succeeded { outcome } else { RunOutcome::Failed });
         if frees && !succeeded {
             functions.iter().take(self.plan.done).for_each(|f| a.free(*f));
         }
@@ -206,11 +197,11 @@ impl PreparedBackward {
         let Some(first) = self.kept.as_ref().map(|(first, _)| *first) else { return Ok(()) };
         self.gradients.give_back()?;
         arena::with(|a| {
-            let Prepared(kept) = a.extra(first).prepared.get_or_default();
+            let Prepared(kept) = a.prepared_mut(first).get_or_default();
             let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
             kept.push(self);
             if let Some(oldest) = oldest {
-                a.discard(Garbage::Attachment(oldest));
+                a.discard(oldest);
             }
         });
         Ok(())
@@ -229,14 +220,11 @@ impl Drop for PreparedBackward {
 /// True if a plan of these functions can run again: they belong to a static graph, no user code may keep its arrays,
 /// and no value may have been dropped.
 fn is_repeatable(a: &Arena, route: &GradientRoute) -> bool {
-    let is_plain = |f: Ix| !a.functions[f].at_once && a.op(f).on_arrays().is_none();
-    route.functions.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
+    let is_plain = |f: Ix| !a.ran_eagerly(f) && a.op(f).on_arrays().is_none();
+    route.order.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
 }
 
 /// True if a function reads or computes values that may have to be recomputed.
 fn reads_dropped(a: &Arena, f: Ix) -> bool {
-    let dropped = |v: Ix| a.variables[v].flags & flag::RESTORED != 0 && a.variables[v].parent != NONE;
-    let slot = &a.functions[f];
-    let mut outputs = (0..slot.outputs.len()).filter_map(|o| a.live_output(f, o));
-    slot.inputs.iter().any(|v| dropped(*v)) || outputs.any(dropped)
+    a.inputs(f).iter().any(|v| a.is_restorable(*v)) || a.live_outputs(f).any(|v| a.is_restorable(v))
 }

@@ -158,8 +158,8 @@ fn on_arrays(
     let seeds = seeds(roots, inputs.is_some())?;
     let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
         let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;
-        let functions = &ready.plan.functions;
-        let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
+        let functions = &ready.plan.order;
+        let budgeted = budget.is_some() || functions.iter().any(|f| a.ran_under_budget(*f));
         let clearing = Clearing::new(a, Policy::RESTORING);
         // Must be last, since the destructor that undoes it locks the arena.
         let held = if ready.is_kept() {
@@ -267,7 +267,7 @@ impl StepObserver for Observer<'_, '_> {
 
     fn after(&mut self, n: usize, step: &mut BackwardStep) -> Result<()> {
         step.release();
-        if self.retains { Ok(()) } else { free(self.route, self.route.functions[n]) }
+        if self.retains { Ok(()) } else { free(self.route, self.route.order[n]) }
     }
 }
 
@@ -275,7 +275,7 @@ impl StepObserver for Observer<'_, '_> {
 fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.free(f);
-        release::after_differentiation(a, f, |tensor| route.is_root(tensor))
+        release::after_differentiation(&a.outcomes(), f, |tensor| route.is_root(tensor))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
@@ -284,8 +284,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
     let (route, nodes, clearing) = arena::with(|a| -> Result<_> {
         let route = GradientRoute::make(a, &edges, inputs, options.since);
-        a.flush_outcomes();
-        route.check(a)?;
+        route.check(&a.outcomes())?;
         route.check_used(options.refuse_unused)?;
         let nodes = symbolic::nodes(a, &route);
         Ok((route, nodes, Clearing::new(a, Policy::RESTORING)))
@@ -310,7 +309,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
             let g = &mut found[*place as usize];
             if used && g.is_none() {
                 let tensor = route.places[*place as usize].tensor;
-                *g = Some(Variable::new(arena::with(|a| a.tensors[tensor].shape.clone()))?);
+                *g = Some(Variable::new(arena::with(|a| a.shape(tensor).clone()))?);
             }
         }
         own_each(&mut found)?;
@@ -320,7 +319,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let found = found?;
     drop((nodes, hooks));
     if !options.retain_graph {
-        route.functions.iter().try_for_each(|f| free(&route, *f))?;
+        route.order.iter().try_for_each(|f| free(&route, *f))?;
     }
     Ok(Found::Variables(route, found))
 }

@@ -22,7 +22,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     let (sinks, in_graphs) = arena::with(|a| {
         // Gradients written in place are already there.
         let is_there = |place: &GradientSlotIx| {
-            let own = a.tensors[tensor(place)].grad.as_ref();
+            let own = a.existing_grad(tensor(place));
             own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
         };
         let left = sinks.iter().copied().filter(|place| !is_there(place));
@@ -47,7 +47,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     let sums: Vec<GradientSum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
             let (tensor, more) = (tensor(p), found(p)?);
-            let to = NdArray { shape: a.tensors[tensor].shape.clone(), storage: Arc::clone(a.grad(tensor)) };
+            let to = NdArray { shape: a.shape(tensor).clone(), storage: Arc::clone(a.grad(tensor)) };
             Some(GradientSum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()
@@ -69,16 +69,16 @@ pub(crate) fn variables(
         let before = arena::with(|a| Variable::leaf_on(a, tensor)).grad_variable();
         let sum = match before {
             Some(before) => {
-                let context = arena::with(|a| match a.variables[g.ix()].parent {
+                let context = arena::with(|a| match a.parent(g.ix()) {
                     NONE => modes::current_context(),
-                    f => a.functions[f].context,
+                    f => a.context(f),
                 });
                 let _scopes = (Scope::at_once(true), Scope::context(context));
                 connect::apply("add2", &[&before, g], &[])?.remove(0)
             }
             None => g.clone(),
         };
-        let own = arena::with(|a| a.tensors[tensor].shape.clone());
+        let own = arena::with(|a| a.shape(tensor).clone());
         if sum.shape() != own {
             return Err(Error::shape("backward", format!("a gradient of shape {own}"), [&sum.shape()]));
         }
@@ -86,7 +86,7 @@ pub(crate) fn variables(
     }
     let old = arena::with(|a| {
         let commit = |(tensor, sum): (Ix, Variable)| {
-            let data = Arc::clone(a.data(a.variables[sum.ix()].tensor));
+            let data = Arc::clone(a.data(a.tensor(sum.ix())));
             a.set_grad(tensor, Some(data));
             a.set_gradient_variable(tensor, Some(sum))
         };

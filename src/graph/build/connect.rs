@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::array::RunGuard;
-use crate::graph::arena::{self, Saved, aliasing};
+use crate::graph::arena::{self, aliasing};
 use crate::graph::build::eager::EagerRun;
 use crate::graph::build::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
@@ -105,9 +105,8 @@ pub fn connect_detached(
         let outputs = build(a, modes, op, inputs, into, shapes)?;
         note_line(a, &outputs, line);
         let step = outputs.first().map(|first| {
-            let f = a.variables[first.ix()].parent;
-            let slot = &mut a.functions[f];
-            (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
+            let f = a.parent(first.ix());
+            a.begin_eager(f);
             step(a, f)
         });
         Ok((outputs, step))
@@ -122,7 +121,7 @@ pub fn connect_detached(
             step.forward(modes::in_recomputing())
         })?;
         if modes.anomaly {
-            let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
+            let f = arena::with(|a| a.parent(outputs[0].ix()));
             anomaly::after_forward(f, step)?;
         }
         if let Some(room) = room {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Access, Lasting, Shape, Storage};
-use crate::graph::arena::{Arena, Saved};
+use crate::graph::arena::Arena;
 use crate::graph::build::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Precision};
@@ -52,16 +52,16 @@ impl EagerRun {
         let (cached_input, mut saved): (_, SmallVec<[u64; 3]>) = (op.facts().cached_input, SmallVec::new());
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
-            let tensor = &a.tensors[a.variables[v.ix()].tensor];
-            let Some(data) = &tensor.data else { return Ok(Outputs::new()) };
+            let tensor = a.tensor(v.ix());
+            let Some(data) = a.existing_data(tensor) else { return Ok(Outputs::new()) };
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
             if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
             }
-            self.x.push((ptr, tensor.shape.clone()));
+            self.x.push((ptr, a.shape(tensor).clone()));
             saved.push(data.saved());
-            given.push(&tensor.shape);
+            given.push(a.shape(tensor));
         }
         let shapes = op.shapes(&given)?;
         drop(given);
@@ -74,17 +74,14 @@ impl EagerRun {
         }
         let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
         let Some(first) = outputs.first() else { return Ok(outputs) };
-        let f = a.variables[first.ix()].parent;
-        let slot = &mut a.functions[f];
-        (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
-        let noted = slot.memo.note(saved.into_iter(), false);
-        slot.memo.stamp_outputs(noted, 0, data.iter().map(|(y, _)| &**y));
-        self.memo = Some(MemoPtr::to(&mut slot.memo));
+        let f = a.parent(first.ix());
+        let memo = a.begin_eager(f);
+        let noted = memo.note(saved.into_iter(), false);
+        memo.stamp_outputs(noted, 0, data.iter().map(|(y, _)| &**y));
+        self.memo = Some(MemoPtr::to(memo));
         self.double = compute == Precision::Double;
         for ((output, (data, ptr)), shape) in outputs.iter().zip(data).zip(shapes) {
-            let tensor = &mut a.tensors[a.variables[output.ix()].tensor];
-            data.add_users(i64::from(tensor.handles));
-            tensor.data = Some(data);
+            a.set_new_data(a.tensor(output.ix()), data);
             self.y.push((ptr, shape));
         }
         Ok(outputs)

@@ -34,14 +34,14 @@ pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> V
     if all.is_empty() {
         return Vec::new();
     }
-    let is_seen = |v: Ix| a.variables[v].flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
+    let is_seen = |v: Ix| a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
     for (n, (f, step)) in functions.iter().zip(steps).enumerate() {
         let facts = a.facts(*f);
         for (i, x) in step.x.iter().enumerate() {
             let Some(memory) = all.get_mut(&Arc::as_ptr(&x.storage)) else { continue };
-            let v = a.functions[*f].inputs[i];
+            let v = a.inputs(*f)[i];
             let may_go = facts.may_clear_inputs && !facts.modifies(i) && !facts.overwrites(i);
-            let is_leaf = a.variables[v].parent == NONE || !memory.is_made;
+            let is_leaf = a.parent(v) == NONE || !memory.is_made;
             memory.is_kept |= !may_go || is_leaf || is_seen(v) || x.storage.users() > 0;
             *memory.uses.entry(v).or_default() += 1;
             memory.last = (n as u32, i as u32);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::array::Storage;
 use crate::graph::arena::liveness::{needs, reads};
 use crate::graph::arena::order::backward_order;
-use crate::graph::arena::{Arena, FunctionSlot, Ix, NONE, flag};
+use crate::graph::arena::{Arena, Ix, NONE, Outcomes, flag};
 use crate::ops::Reads;
 
 /// The clearing policy of a forward run.
@@ -44,22 +44,18 @@ impl Clearing {
     }
 
     fn scratch(&self, a: &mut Arena, v: Ix, bits: u16) {
-        let slot = &mut a.variables[v];
-        if slot.mark != self.mark {
-            (slot.mark, slot.visits) = (self.mark, 0);
-            slot.flags &= !flag::SCRATCH;
-        }
-        slot.flags |= bits;
+        a.enter(v, self.mark);
+        a.set_flags(v, bits, true);
     }
 
     /// The indices of the inputs of `f` to clear after it has run.
     pub(crate) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
         let Policy { clear_buffer, clear_no_need_grad, recomputation } = self.policy;
-        let n = a.functions[f].inputs.len();
-        let (need_grad, budgeted) = (a.functions[f].need_grad, a.functions[f].budgeted);
+        let n = a.inputs(f).len();
+        let (need_grad, budgeted) = (a.passes_gradients(f), a.ran_under_budget(f));
         let mut cleared = Vec::new();
         let reads = if need_grad { reads(a, f) } else { Reads::NOTHING };
-        for o in 0..a.functions[f].outputs.len() {
+        for o in 0..a.n_outputs(f) {
             let needed = if reads.output(o) { flag::SCRATCH_NEED } else { 0 };
             let bits = needed | if recomputation { flag::SCRATCH_RESTORED } else { 0 };
             if let Some(v) = a.live_output(f, o).filter(|_| bits != 0) {
@@ -67,7 +63,7 @@ impl Clearing {
             }
         }
         for i in 0..n {
-            let v = a.functions[f].inputs[i];
+            let v = a.inputs(f)[i];
             let mut bits = 0;
             if reads.input(i) {
                 bits |= flag::SCRATCH_NEED;
@@ -86,21 +82,21 @@ impl Clearing {
                 bits |= needs(a, v); // functions that do not run again count too
             }
             self.scratch(a, v, bits);
-            a.variables[v].visits += 1;
-            let slot = &a.variables[v];
-            let keep = slot.parent == NONE
-                || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
+            let visits = a.count_visit(v);
+            let flags = a.flags(v);
+            let keep = a.parent(v) == NONE
+                || flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE) != 0
                 || alias.is_some()
                 || !a.facts(f).may_clear_inputs;
             // Recomputation keeps values that existed before it, unless there is a budget.
-            let kept = recomputation && !budgeted && slot.flags & flag::SCRATCH_RESTORED == 0;
-            let unneeded = slot.flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;
+            let kept = recomputation && !budgeted && flags & flag::SCRATCH_RESTORED == 0;
+            let unneeded = flags & (flag::SCRATCH_NEED | flag::SCRATCH_OVERWRITE) == 0;
             let wanted = clear_buffer
-                || (slot.flags & flag::RECOMPUTE != 0 && !recomputation)
+                || (flags & flag::RECOMPUTE != 0 && !recomputation)
                 || (clear_no_need_grad && unneeded);
             if !keep && !kept && wanted {
                 let uses = a.consumers(v).count() as u32;
-                if uses < 2 || a.variables[v].visits >= uses {
+                if uses < 2 || visits >= uses {
                     cleared.push(i);
                 }
             }
@@ -133,11 +129,11 @@ pub(crate) struct AwaitedRun {
 impl AwaitedRun {
     /// The runs that begin at the live variables of `partners`.
     pub(crate) fn of(a: &mut Arena, partners: &[(Ix, u32)]) -> Vec<Self> {
-        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
-        let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.variables[*v].parent != NONE).collect();
+        let alive = partners.iter().filter(|partner| a.is_alive(**partner));
+        let alive: Vec<Ix> = alive.map(|(v, _)| *v).filter(|v| a.parent(*v) != NONE).collect();
         let runs = alive.into_iter().map(|v| {
-            let f = a.variables[v].parent;
-            let function = (f, a.functions[f].generation);
+            let f = a.parent(v);
+            let function = (f, a.function_generation(f));
             Self { function, all: backward_order(a, v).into_iter().collect() }
         });
         runs.collect()
@@ -187,43 +183,34 @@ impl BackwardClearing {
     /// For a run of `functions`, which carry the newest mark. The runs in `awaited` are expected later.
     pub(crate) fn new(a: &mut Arena, key: BackwardKey, functions: &[Ix], awaited: Vec<AwaitedRun>) -> Self {
         let run = a.newest_mark();
-        debug_assert!(functions.iter().all(|f| a.functions[*f].mark == run), "the order was made last");
+        debug_assert!(functions.iter().all(|f| a.is_marked(*f, run)), "the order was made last");
         Self { key, seen: a.new_mark(), run, awaited }
     }
 
     /// Visits the inputs of `f`. Returns true for each input that no earlier function takes: `f` overwrites its
     /// gradient, later functions add to it.
     pub(crate) fn enter(&self, a: &mut Arena, f: Ix) -> SmallVec<[bool; 4]> {
-        let Arena { functions, variables, .. } = a;
-        let FunctionSlot { inputs, outputs, op: Some(op), .. } = &functions[f] else {
-            unreachable!("a live function has an operation")
-        };
-        let facts = op.facts();
         let mut first: SmallVec<[bool; 4]> = SmallVec::new();
-        for (i, v) in inputs.iter().enumerate() {
-            let slot = &mut variables[*v];
-            first.push(slot.mark != self.seen);
-            if slot.mark != self.seen {
-                slot.mark = self.seen;
-                slot.flags &= !flag::SCRATCH;
-            }
-            if !facts.may_clear_inputs {
-                slot.flags |= Self::KEEP_DATA | Self::KEEP_GRAD;
-            }
+        for i in 0..a.inputs(f).len() {
+            let v = a.inputs(f)[i];
+            first.push(a.enter(v, self.seen));
+            let facts = a.facts(f);
+            let mut bits = if facts.may_clear_inputs { 0 } else { Self::KEEP_DATA | Self::KEEP_GRAD };
             if let Some(alias) = facts.alias(i) {
-                let output = outputs[alias.output].live(variables).map(|o| &variables[o]);
+                let output = a.live_output(f, alias.output);
                 let keeps = output.is_none_or(|o| {
-                    o.mark != self.seen || o.flags & (Self::KEEP_DATA | flag::PERSISTENT) != 0
+                    !a.is_entered(o, self.seen) || a.has_flag(o, Self::KEEP_DATA | flag::PERSISTENT)
                 });
-                variables[*v].flags |= if keeps { Self::KEEP_DATA } else { 0 };
+                bits |= if keeps { Self::KEEP_DATA } else { 0 };
             }
+            a.set_flags(v, bits, true);
         }
         first
     }
 
     /// True if a function of the run takes output `o` of `f`.
     pub(crate) fn was_seen(&self, a: &Arena, f: Ix, o: usize) -> bool {
-        a.live_output(f, o).is_some_and(|v| a.variables[v].mark == self.seen)
+        a.live_output(f, o).is_some_and(|v| a.is_entered(v, self.seen))
     }
 
     /// The parts of output `o` of `f` to clear after `f` has run. `root` is true if the run begins at this output.
@@ -232,18 +219,16 @@ impl BackwardClearing {
         if !clear_grad {
             return Cleared { data: false, grad: false, restored: false };
         }
-        let slot = &a.functions[f];
-        let flags = slot.outputs[o].live(&a.variables).map(|v| &a.variables[v]);
-        let was_seen = flags.is_some_and(|v| v.mark == self.seen);
-        let flags = flags.map(|v| v.flags);
+        let was_seen = self.was_seen(a, f, o);
+        let flags = a.live_output(f, o).map(|v| a.flags(v));
         let (data, grad) = match flags {
             Some(flags) if flags & flag::PERSISTENT != 0 => (false, false),
             Some(flags) if was_seen => (flags & Self::KEEP_DATA == 0, flags & Self::KEEP_GRAD == 0),
             _ => (false, clear_seed || !root),
         };
         Cleared {
-            data: data && clear_data && !a.facts(f).shares_output(o, slot.inputs.len()),
-            grad: grad && (was_seen || !root || clear_seed) && !a.is_retained(slot.outputs[o].tensor),
+            data: data && clear_data && !a.facts(f).shares_output(o, a.inputs(f).len()),
+            grad: grad && (was_seen || !root || clear_seed) && !a.is_retained(a.output_tensor(f, o)),
             restored: flags.is_some_and(|flags| flags & flag::RESTORED != 0),
         }
     }
@@ -252,8 +237,8 @@ impl BackwardClearing {
     pub(crate) fn waiting(&self, a: &Arena, f: Ix, o: usize) -> Option<Box<Waiting>> {
         let mut waiting = Waiting { guards: Vec::new(), partners: Vec::new() };
         if let Some(v) = a.live_output(f, o) {
-            let outside = a.consumers(v).filter(|c| a.functions[c.function].mark != self.run);
-            outside.for_each(|c| waiting.guards.push((c.function, c.generation)));
+            let outside = a.consumers(v).filter(|f| !a.is_marked(*f, self.run));
+            waiting.guards.extend(outside.map(|f| (f, a.function_generation(f))));
         }
         let through = self.awaited.iter().filter(|other| other.all.contains(&f));
         through.for_each(|other| waiting.partners.push(other.function));
@@ -284,31 +269,31 @@ impl Readers {
 /// Memory that functions share in place is freed with the function that created it, which is the last one to be
 /// differentiated. Functions that share it free nothing.
 pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers> {
-    if a.facts(f).shares_output(o, a.functions[f].inputs.len()) {
+    if a.facts(f).shares_output(o, a.inputs(f).len()) {
         return None;
     }
     let mut readers = Readers { functions: SmallVec::new(), tensors: SmallVec::new(), is_shared: false };
     let mut outputs: SmallVec<[(Ix, usize); 2]> = SmallVec::from_slice(&[(f, o)]);
     let protected = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
     while let Some((f, o)) = outputs.pop() {
-        readers.tensors.push(a.functions[f].outputs[o].tensor);
+        readers.tensors.push(a.output_tensor(f, o));
         let Some(v) = a.live_output(f, o) else { continue };
-        if a.variables[v].flags & protected != 0 {
+        if a.has_flag(v, protected) {
             return None;
         }
-        for c in a.consumers(v) {
-            let facts = a.facts(c.function);
+        for f in a.consumers(v) {
+            let facts = a.facts(f);
             if !facts.may_clear_inputs {
                 return None;
             }
-            let reader = (c.function, c.generation);
+            let reader = (f, a.function_generation(f));
             if readers.functions.contains(&reader) {
                 continue; // through another of its inputs
             }
             readers.functions.push(reader);
-            let inputs = &a.functions[c.function].inputs;
+            let inputs = a.inputs(f);
             let aliases = (0..inputs.len()).filter(|i| inputs[*i] == v).filter_map(|i| facts.alias(i));
-            outputs.extend(aliases.map(|alias| (c.function, alias.output)));
+            outputs.extend(aliases.map(|alias| (f, alias.output)));
         }
     }
     readers.is_shared = readers.tensors.len() > 1;
@@ -320,22 +305,20 @@ pub(crate) fn after_last_gradient(a: &Arena, f: Ix, o: usize) -> Option<Readers>
 /// In a static graph as for `clear_buffer`, in dynamic mode the data that no handle can see. Keeps data that a
 /// function awaiting its backward run may read, and the tensors that `keep` selects.
 pub(crate) fn after_differentiation(
-    a: &Arena,
+    a: &Outcomes<'_>,
     f: Ix,
     keep: impl Fn(Ix) -> bool,
 ) -> SmallVec<[Arc<Storage>; 1]> {
-    debug_assert!(a.run_locks.is_flushed(), "whoever reads `pending` has flushed the outcomes of runs");
-    let slot = &a.functions[f];
+    let at_once = a.ran_eagerly(f);
     let mut cleared = SmallVec::new();
-    for (o, output) in slot.outputs.iter().enumerate() {
-        let Some(data) = a.tensors[output.tensor].data.as_ref() else { continue };
+    for (o, tensor) in a.output_tensors(f).enumerate() {
+        let Some(data) = a.existing_data(tensor) else { continue };
         let readers = after_last_gradient(a, f, o).filter(|readers| !readers.any_tensor(&keep));
         let is_of_others = data.is_narrowed() || data.may_be_of_leaf();
         let Some(readers) = readers.filter(|_| !is_of_others) else { continue };
-        let awaits = |f: Ix| a.functions[f].pending && a.functions[f].need_grad;
-        let awaited = readers.functions.iter().any(|(f, _)| awaits(*f));
-        let seen = data.users() > 0 || (slot.at_once && Arc::strong_count(data) > 1);
-        if !awaited && !((slot.at_once || readers.is_shared) && seen) {
+        let awaited = readers.functions.iter().any(|(f, _)| a.awaits_backward(*f));
+        let seen = data.users() > 0 || (at_once && Arc::strong_count(data) > 1);
+        if !awaited && !((at_once || readers.is_shared) && seen) {
             cleared.push(Arc::clone(data));
         }
     }
@@ -355,7 +338,7 @@ mod tests {
     fn cleared(policy: Policy, graph: &[&Variable]) -> Vec<Vec<usize>> {
         arena::with(|a| {
             let clearing = Clearing::new(a, policy);
-            let functions: Vec<Ix> = graph.iter().map(|v| a.variables[v.ix()].parent).collect();
+            let functions: Vec<Ix> = graph.iter().map(|v| a.parent(v.ix())).collect();
             functions.into_iter().map(|f| clearing.after(a, f)).collect()
         })
     }
@@ -389,13 +372,13 @@ mod tests {
         let y = one("sin", &[&h]);
         let readers = || {
             arena::with(|a| {
-                let f = a.variables[h.ix()].parent;
+                let f = a.parent(h.ix());
                 after_last_gradient(a, f, 0).map(|readers| readers.functions.to_vec())
             })
         };
         let consumer = arena::with(|a| {
-            let f = a.variables[y.ix()].parent;
-            (f, a.functions[f].generation)
+            let f = a.parent(y.ix());
+            (f, a.function_generation(f))
         });
         assert_eq!(readers(), Some(vec![consumer]));
         h.set_persistent(true);

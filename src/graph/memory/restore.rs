@@ -11,7 +11,7 @@ use crate::graph::step::prepare;
 /// Recomputes the data of `v` and of all cleared values it depends on. Immediately clears again what no gradient
 /// reads.
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
-    if let Some(evictor) = arena::with(|a| evictor::of(a, a.variables[v].parent)) {
+    if let Some(evictor) = arena::with(|a| evictor::of(a, a.parent(v))) {
         return evictor.restore(v);
     }
     let steps = arena::with(|a| {

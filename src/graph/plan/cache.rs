@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix};
+use crate::graph::arena::{self, Arena, Attachment, Ix};
 use crate::graph::memory::release::BackwardKey;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::backward::BackwardPlan;
@@ -98,13 +98,13 @@ impl CachedPlan {
     }
 
     fn take(a: &mut Arena, root: Ix, wanted: impl Fn(&Plan) -> bool) -> Option<Self> {
-        let Plans(plans) = a.variables[root].extra.as_mut()?.plans.get_mut()?;
+        let Plans(plans) = a.existing_plans_mut(root)?.get_mut()?;
         let at = plans.iter().position(|kept| wanted(&kept.plan))?;
         let kept = plans.swap_remove(at);
         if kept.validity.holds(a) {
             return Some(kept);
         }
-        a.discard(Garbage::Attachment(Box::new(kept)));
+        a.discard(Box::new(kept));
         None
     }
 
@@ -132,18 +132,18 @@ impl CachedPlan {
 
     fn put(a: &mut Arena, root: Ix, validity: Validity, plan: Plan) {
         let kept = Self { validity, plan };
-        let Plans(plans) = a.extra(root).plans.get_or_default();
+        let Plans(plans) = a.plans_mut(root).get_or_default();
         let oldest = (plans.len() >= PLANS_PER_VARIABLE).then(|| plans.remove(0));
         plans.push(kept);
         if let Some(oldest) = oldest {
-            a.discard(Garbage::Attachment(Box::new(oldest)));
+            a.discard(Box::new(oldest));
         }
     }
 }
 
 /// Outdates every plan, since an array in one of them was given memory that may be shared with others.
 pub fn memory_changed() {
-    arena::with(|a| a.epoch += 1);
+    arena::with(Arena::outdate_all);
 }
 
 static PLANS_MADE: AtomicU64 = AtomicU64::new(0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::arena::{Arena, Ix, NONE, aliasing, flag, order};
+use crate::graph::arena::{Arena, Ix, aliasing, flag, order};
 use crate::graph::memory::release::{Clearing, Policy};
 use crate::graph::memory::{clear_record, in_place};
 use crate::graph::plan::fusion;
@@ -20,7 +20,7 @@ use crate::graph::step::setup::{self, Stop};
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
-    pub(crate) functions: PlanLock,
+    pub(crate) order: PlanLock,
     pub(crate) steps: Vec<ForwardStep>,
     /// The inputs to clear, as numbers of the step and its input, in order.
     pub(crate) clears: Vec<(u32, u32)>,
@@ -48,7 +48,7 @@ pub(crate) struct ForwardPlan {
 
 impl AsMut<PlanLock> for ForwardPlan {
     fn as_mut(&mut self) -> &mut PlanLock {
-        &mut self.functions
+        &mut self.order
     }
 }
 
@@ -63,7 +63,7 @@ impl ForwardPlan {
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.facts(*f).shaped_by.is_some());
         let mut plan = Self {
-            functions: functions.into(),
+            order: functions.into(),
             steps: Vec::new(),
             clears: Vec::new(),
             held: Vec::new(),
@@ -81,8 +81,8 @@ impl ForwardPlan {
             late,
             counted: false,
         };
-        plan.steps.reserve_exact(plan.functions.len());
-        for (n, f) in plan.functions.iter().enumerate() {
+        plan.steps.reserve_exact(plan.order.len());
+        for (n, f) in plan.order.iter().enumerate() {
             order::check_shapes(a, *f, "forward")?;
             let step = prepare::step(a, *f);
             plan.work += step.work();
@@ -93,7 +93,7 @@ impl ForwardPlan {
             plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
         }
         if policy.clear_buffer {
-            plan.clears.extend(in_place::last_uses(a, &plan.functions, &plan.steps));
+            plan.clears.extend(in_place::last_uses(a, &plan.order, &plan.steps));
             plan.clears.sort_unstable();
         }
         plan.spare(a);
@@ -111,7 +111,7 @@ impl ForwardPlan {
         }
         let mut all = std::mem::take(&mut self.clears);
         all.append(&mut self.held);
-        let leaves = held_by_leaves(a, &self.functions);
+        let leaves = held_by_leaves(a, &self.order);
         let is_held =
             |clear: &(u32, u32)| leaves.contains(&Arc::as_ptr(storage(clear))) || self.is_held(a, *clear);
         let (held, mut clears): (Vec<_>, Vec<_>) = all.into_iter().partition(is_held);
@@ -124,12 +124,9 @@ impl ForwardPlan {
         if !self.spares_held {
             return false;
         }
-        let slot = &a.variables[a.functions[self.functions[n as usize]].inputs[i as usize]];
-        let users = || a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.users() > 0);
-        slot.parent != NONE
-            && slot.flags & flag::RECOMPUTE == 0
-            && a.functions[slot.parent].need_grad
-            && users()
+        let v = a.inputs(self.order[n as usize])[i as usize];
+        let users = || a.existing_data(a.tensor(v)).is_some_and(|data| data.users() > 0);
+        !a.is_end(v) && !a.has_flag(v, flag::RECOMPUTE) && users()
     }
 
     /// Updates the excluded values if Python holds others than in the run before.

@@ -27,18 +27,18 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        arena::with(|a| a.end_run(&[self.0], |_| ()));
+        arena::with(|a| a.end_run(&[self.0]));
     }
 }
 
 /// The tensors of variables.
 fn tensors_of(a: &Arena, of: &[&Variable]) -> SmallVec<[Ix; 4]> {
-    of.iter().map(|v| a.variables[v.ix()].tensor).collect()
+    of.iter().map(|v| a.tensor(v.ix())).collect()
 }
 
 /// The shapes of tensors.
 fn shapes(a: &Arena, of: &[Ix]) -> SmallVec<[Shape; 3]> {
-    of.iter().map(|tensor| a.tensors[*tensor].shape.clone()).collect()
+    of.iter().map(|tensor| a.shape(*tensor).clone()).collect()
 }
 
 impl Function {
@@ -53,20 +53,11 @@ impl Function {
     fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
         // A replaced state is dropped after the arena is unlocked.
         let (memo, _before) = arena::with(|a| {
-            let own = self.is_own(a, x, y);
-            let slot = &mut a.functions[self.0];
-            if own {
-                return (MemoPtr::to(&mut slot.memo), None);
+            if self.is_own(a, x, y) {
+                return (MemoPtr::to(a.provenance_mut(self.0)), None);
             }
-            let by_hand = slot.by_hand.get_or_insert_default();
-            by_hand.x = None;
-            let in_graph = slot.memo.state.drawn();
-            let later = in_graph != 0 && in_graph != by_hand.drawn_in_graph;
-            by_hand.drawn_in_graph = in_graph;
-            let state = &mut by_hand.memo.state;
-            let before = (again && (state.is_empty() || later))
-                .then(|| std::mem::replace(state, slot.memo.state.same_numbers()));
-            (MemoPtr::to(&mut by_hand.memo), before)
+            let (memo, before) = a.begin_manual(self.0, again);
+            (MemoPtr::to(memo), before)
         });
         memo
     }
@@ -74,9 +65,9 @@ impl Function {
     /// Saves the shapes of a manual forward run that succeeded.
     fn note_shapes(&self, x: &[&Variable], y: &[&Variable]) {
         arena::with(|a| {
-            let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &tensors_of(a, x)));
-            if let (Some(shapes), Some(by_hand)) = (shapes, &mut a.functions[self.0].by_hand) {
-                by_hand.x = Some(shapes);
+            if !self.is_own(a, x, y) {
+                let shapes = shapes(a, &tensors_of(a, x));
+                a.note_manual(self.0, shapes);
             }
         });
     }
@@ -86,23 +77,20 @@ impl Function {
     fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
         arena::with(|a| {
             let own = self.is_own(a, x, y);
-            let given = Some(shapes(a, &tensors_of(a, x)));
-            let by_hand = a.functions[self.0].by_hand.as_ref().is_some_and(|by_hand| by_hand.x == given);
+            let given = shapes(a, &tensors_of(a, x));
             if own {
                 order::check_shapes(a, self.0, "backward")?;
-            } else if by_hand {
-                let slot = &mut a.functions[self.0];
-                return Ok(MemoPtr::to(&mut slot.by_hand.get_or_insert_default().memo));
+            } else if let Some(memo) = a.manual_provenance(self.0, &given) {
+                return Ok(MemoPtr::to(memo));
             }
             let stale = a.has_other_shapes(self.0);
-            let fits = Some(shapes(a, &tensors(a, self.0).0)) == given;
-            let slot = &mut a.functions[self.0];
-            if !own && (!fits || stale) && !slot.memo.state.is_empty() {
+            let fits = shapes(a, &tensors(a, self.0).0) == given;
+            if !own && (!fits || stale) && !a.provenance(self.0).state.is_empty() {
                 let text =
                     "expected arrays of the shapes of its last forward run; call forward() on these first";
                 return Err(Error::Graph(format!("backward of {}: {text}", a.op(self.0).name())));
             }
-            Ok(MemoPtr::to(&mut slot.memo))
+            Ok(MemoPtr::to(a.provenance_mut(self.0)))
         })
     }
 
@@ -120,7 +108,7 @@ impl Function {
 
     fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let op = self.op();
-        let asked = arena::with(|a| a.reshapes);
+        let asked = arena::with(|a| a.reshapes());
         let arrays: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
         let shapes = shapes::shapes_of(&op, &arrays)?;
         if shapes.len() != y.len() {
@@ -179,7 +167,7 @@ impl Function {
                 op.name()
             )));
         }
-        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let _recomputing = Scope::recomputing(recompute);
         let mut step =
@@ -215,7 +203,7 @@ impl Function {
             }
         }
         let memo = self.memo_of_backward(x, y)?;
-        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();

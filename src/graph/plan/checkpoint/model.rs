@@ -133,7 +133,7 @@ impl StepModel {
     /// The step made of these plans. Without backward plans it ends with the forward run.
     pub(crate) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
         let (mut all, mut numbers) = (Self::default(), Numbers::default());
-        for (f, step) in forward.functions.iter().zip(&forward.steps) {
+        for (f, step) in forward.order.iter().zip(&forward.steps) {
             all.add_forward(a, &mut numbers, *f, step);
         }
         for plan in backward {
@@ -180,10 +180,8 @@ impl StepModel {
             let (fixed, flagged, uses) = match v {
                 NONE => (true, false, 0),
                 v => {
-                    let slot = &a.variables[v];
-                    let fixed = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
-                    let fixed = slot.parent == NONE || slot.flags & fixed != 0;
-                    (fixed, slot.flags & flag::RECOMPUTE != 0, a.consumers(v).count() as u32)
+                    let fixed = a.parent(v) == NONE || a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
+                    (fixed, a.has_flag(v, flag::RECOMPUTE), a.consumers(v).count() as u32)
                 }
             };
             self.values.push(ModelValue {
@@ -206,7 +204,7 @@ impl StepModel {
 
     fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &ForwardStep) {
         let at = self.forward.len() as u32;
-        let (op, need_grad) = (a.op(f), a.functions[f].need_grad);
+        let (op, need_grad) = (a.op(f), a.passes_gradients(f));
         let n = step.x.len();
         let mut act = ModelForward {
             inputs: SmallVec::new(),
@@ -216,7 +214,7 @@ impl StepModel {
             temporary: 0,
         };
         for (i, slot) in step.x.iter().enumerate() {
-            let v = self.value(a, numbers, a.functions[f].inputs[i], slot);
+            let v = self.value(a, numbers, a.inputs(f)[i], slot);
             let read = (0..n).any(|j| op.facts().backward_reads(j).input(i)) || op.facts().overwrites(i);
             let value = &mut self.values[v as usize];
             value.last = Some(at);
@@ -248,15 +246,15 @@ impl StepModel {
     }
 
     fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan, runs: &[BackwardPlan]) {
-        let mut acts = Vec::with_capacity(plan.functions.len());
-        for (f, step) in plan.functions.iter().zip(&plan.steps) {
+        let mut acts = Vec::with_capacity(plan.order.len());
+        for (f, step) in plan.order.iter().zip(&plan.steps) {
             let mut act = ModelBackward::default();
             for (o, data) in step.y.iter().enumerate() {
                 if let (Some(v), Some(slot)) = (a.live_output(*f, o), data.read()) {
                     act.reads.push(self.value(a, numbers, v, slot));
                 }
             }
-            for (v, data) in a.functions[*f].inputs.iter().zip(&step.x) {
+            for (v, data) in a.inputs(*f).iter().zip(&step.x) {
                 if let Some(slot) = data.read() {
                     act.reads.push(self.value(a, numbers, *v, slot));
                 }
@@ -283,8 +281,7 @@ impl StepModel {
         }
         for clear in &plan.clears {
             let runs_with = |(f, _): &(Ix, u32)| -> u64 {
-                let with =
-                    (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.functions.contains(f));
+                let with = (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.order.contains(f));
                 with.map(|(n, _)| 1 << n).sum()
             };
             let after: After = clear.guards().iter().map(runs_with).collect();

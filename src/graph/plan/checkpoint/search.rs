@@ -47,10 +47,7 @@ pub(crate) fn plan(
             let inputs = &rehearsal.forward[n].inputs;
             plan.clears.extend(inputs.iter().rposition(|input| input == v).map(|i| (n as u32, i as u32)));
             let v = rehearsal.values[*v as usize].variable;
-            if a.variables[v].flags & flag::DROPPED == 0 {
-                a.variables[v].flags |= flag::DROPPED;
-                a.changed(v);
-            }
+            a.change_flags(v, flag::DROPPED, true);
         }
     }
     if rehearsal.backward.len() > 1 {
@@ -64,13 +61,11 @@ pub(crate) fn plan(
 fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
     for (value, drop) in rehearsal.values.iter().zip(drop) {
         let v = value.variable;
-        if *drop || v == NONE || a.variables[v].parent == NONE {
+        if *drop || v == NONE || a.parent(v) == NONE {
             continue;
         }
-        let at_once = a.functions[a.variables[v].parent].evictor.is_some();
-        if a.variables[v].flags & flag::DROPPED != 0 && !at_once {
-            a.variables[v].flags &= !flag::DROPPED;
-            a.changed(v);
+        if a.evictor(a.parent(v)).is_none() {
+            a.change_flags(v, flag::DROPPED, false);
         }
     }
 }
@@ -342,7 +337,7 @@ mod tests {
         });
         let cuts = CheckpointSearch::new(&rehearsal.expect("shapes fit")).cuts(6 * SIZE);
         assert!(cuts.len() >= 2, "{cuts:?}");
-        assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.functions.len());
+        assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.order.len());
     }
 
     #[test]
