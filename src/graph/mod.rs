@@ -8,7 +8,7 @@
 //! are made once for many runs (`plan`).
 //!
 //! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (types
-//! that users hold), `step` (one function), `memory`, `build` (turns an operation into a node), `plan`, then `run`,
+//! that users hold), `step` (one function), `memory`, `construct` (turns an operation into a node), `plan`, then `run`,
 //! `autodiff` and `report`. `docs/architecture.md` explains the words and invariants, and walks through two runs.
 //!
 //! [`Variable`] and [`Function`] are counted handles. No kernel, no user code and no destructor of an operation runs
@@ -16,7 +16,7 @@
 
 mod arena;
 pub mod autodiff;
-mod build;
+mod construct;
 mod handles;
 mod memory;
 mod plan;
@@ -30,8 +30,8 @@ pub use crate::kernels::stop::{Interrupt, set_check as interrupt_check};
 pub use arena::liveness::check_errors_at_drop;
 pub use autodiff::route::Edge;
 pub use autodiff::symbolic::grad;
-pub use build::connect::{apply, connect, connect_detached};
-pub use build::node::Outputs;
+pub use construct::connect::{apply, connect, connect_detached};
+pub use construct::node::Outputs;
 pub use handles::callbacks::{Detach, FunctionHook};
 pub use handles::function::Function;
 pub use handles::gradient_hooks::{GradientHook, HookHandle, When, live_variables};

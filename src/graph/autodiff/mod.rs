@@ -28,7 +28,7 @@ use crate::graph::arena::{self, Ix};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::hooks::{RunHooks, Suspended};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
-use crate::graph::build::connect;
+use crate::graph::construct::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::handles::{callbacks, gradient_hooks};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::graph::arena::{self, Ix, NONE};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
-use crate::graph::build::connect;
+use crate::graph::construct::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::{self, Scope};

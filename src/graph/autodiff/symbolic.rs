@@ -8,7 +8,7 @@ use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::autodiff::hooks::RunHooks;
 use crate::graph::autodiff::options::DifferentiateOptions;
 use crate::graph::autodiff::route::{Edge, GradientRoute};
-use crate::graph::build::connect::connect;
+use crate::graph::construct::connect::connect;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{Access, Lasting, Shape, Storage};
 use crate::graph::arena::Arena;
-use crate::graph::build::node::{Outputs, build_shaped};
+use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;

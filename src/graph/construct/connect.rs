@@ -1,11 +1,11 @@
-//! Building: connects a function to its inputs, checks it, and runs it in dynamic mode.
+//! Connects a function to its inputs, checks it, and runs it in dynamic mode.
 
 use smallvec::SmallVec;
 
 use crate::array::RunGuard;
 use crate::graph::arena::{self, aliasing};
-use crate::graph::build::eager::EagerRun;
-use crate::graph::build::node::{Outputs, build, note_line};
+use crate::graph::construct::eager::EagerRun;
+use crate::graph::construct::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::segment;
