@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
-use super::names::STALE;
+use super::fingerprint::STALE;
 use super::storage::{Cast, Head, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};

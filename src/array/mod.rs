@@ -11,7 +11,7 @@ mod dtype;
 pub(crate) mod fork;
 mod gone;
 mod kept;
-mod names;
+mod fingerprint;
 mod part;
 mod reclaim;
 mod shape;
@@ -38,7 +38,7 @@ pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
 pub use kept::{DerivedCache, Lasting};
-pub use names::name_of;
+pub use fingerprint::name_of;
 #[doc(hidden)]
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};

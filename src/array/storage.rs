@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::contents::discard;
 use super::kept::Forms;
-use super::names::UNNAMED;
+use super::fingerprint::UNNAMED;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
