@@ -6,7 +6,7 @@
 //! reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
 //! write is therefore gone when the write ends, and data derived from half-written values is never found again.
 //! Memory is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint
-//! exists while a view lives, and each view changes it ([`Storage::lasting_name`]).
+//! exists while a view lives, and each view changes it ([`Storage::cacheable_fingerprint`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,20 +14,66 @@ use super::Storage;
 use super::gone::WATCHED;
 use super::storage::WRITABLE;
 
-/// No fingerprint was requested since the last write.
-pub(super) const UNNAMED: u64 = 0;
+/// The fingerprint of values. Equal fingerprints mean equal values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint(u64);
 
-/// Low bits that are zero in a fingerprint. [`Storage::saved`] puts the low bits of the version there.
-const COUNT: u64 = 0xFFFF;
+/// A fingerprint with the low bits of the version of the storage, for functions that save those of their inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionedFingerprint(u64);
 
-/// The fingerprint alone, from a result of [`Storage::saved`].
-#[inline(always)]
-pub fn name_of(saved: u64) -> u64 {
-    saved & !COUNT
+/// Low bits that are zero in a fingerprint and hold the version in a [`VersionedFingerprint`].
+const VERSION: u64 = 0xFFFF;
+
+impl Fingerprint {
+    /// No fingerprint: none was requested since the last write, or no derived data may be cached.
+    pub const NONE: Self = Self(0);
+
+    /// True if this is a fingerprint.
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// A fingerprint with this number, other than those of other numbers. Zero is [`Fingerprint::NONE`].
+    pub(crate) const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number of the fingerprint.
+    #[inline(always)]
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The fingerprint of a value derived from `self` and `other`. Two different pairs collide with a probability of
+    /// 2^-47.
+    #[inline(always)]
+    pub(crate) const fn join(self, other: u64) -> Self {
+        let x = (self.0 ^ other.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let x = (x ^ (x >> 29)).wrapping_add(other).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1 << 63;
+        Self(x & !VERSION)
+    }
 }
 
-/// Never a result of [`Storage::saved`].
-pub(super) const STALE: u64 = 0;
+/// Of values that have no storage, and so no version.
+impl From<Fingerprint> for VersionedFingerprint {
+    #[inline(always)]
+    fn from(fingerprint: Fingerprint) -> Self {
+        Self(fingerprint.0)
+    }
+}
+
+impl VersionedFingerprint {
+    /// Never the fingerprint of values: the values changed, or were never read.
+    pub const NONE: Self = Self(0);
+
+    /// The fingerprint without the version.
+    #[inline(always)]
+    pub fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0 & !VERSION)
+    }
+}
 
 impl Storage {
     /// The number of writes. Different versions mean that values may have changed. Writes through a view are not
@@ -40,7 +86,7 @@ impl Storage {
     #[inline(always)]
     pub(crate) fn touch(&self) {
         self.version.store(self.version() + 1, Ordering::Relaxed);
-        self.content.store(UNNAMED, Ordering::Relaxed);
+        self.fingerprint.store(Fingerprint::NONE.0, Ordering::Relaxed);
         if self.watched.load(Ordering::Relaxed) & WATCHED != 0 {
             self.disturb();
         }
@@ -50,67 +96,75 @@ impl Storage {
     #[inline(always)]
     #[doc(hidden)]
     pub fn wrote(&self) {
-        self.unname();
+        self.drop_fingerprint();
         if self.place.load(Ordering::Relaxed) & WRITABLE == 0 {
             self.wrote_together();
         }
     }
 
     #[inline(always)]
-    pub(super) fn unname(&self) {
-        self.content.store(UNNAMED, Ordering::Release);
+    pub(super) fn drop_fingerprint(&self) {
+        self.fingerprint.store(Fingerprint::NONE.0, Ordering::Release);
     }
 
     /// The fingerprint of the values. Writes through a Python view are not observed.
     #[inline(always)]
-    pub fn content(&self) -> u64 {
-        match self.content.load(Ordering::Acquire) {
-            UNNAMED => self.name_content(),
-            name => name,
-        }
+    pub fn fingerprint(&self) -> Fingerprint {
+        let own = Fingerprint(self.fingerprint.load(Ordering::Acquire));
+        if own.is_some() { own } else { self.new_fingerprint() }
     }
 
     #[cold]
-    fn name_content(&self) -> u64 {
-        static NAMES: AtomicU64 = AtomicU64::new(COUNT + 1);
-        let name = NAMES.fetch_add(COUNT + 1, Ordering::Relaxed);
+    fn new_fingerprint(&self) -> Fingerprint {
+        static NEXT: AtomicU64 = AtomicU64::new(VERSION + 1);
+        let new = NEXT.fetch_add(VERSION + 1, Ordering::Relaxed);
         // Another thread may have assigned one meanwhile.
-        match self.content.compare_exchange(UNNAMED, name, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => name,
-            Err(named) => named,
+        let none = Fingerprint::NONE.0;
+        match self.fingerprint.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Fingerprint(new),
+            Err(other) => Fingerprint(other),
         }
     }
 
     /// Sets the fingerprint of values just written to one derived from their inputs: recomputing them from the same
     /// inputs gives the same fingerprint.
     #[inline(always)]
-    pub(crate) fn set_content(&self, content: u64) {
+    pub(crate) fn set_fingerprint(&self, fingerprint: Fingerprint) {
         self.computed.store(self.version() as u16, Ordering::Relaxed);
-        self.content.store(content, Ordering::Release);
+        self.fingerprint.store(fingerprint.0, Ordering::Release);
     }
 
-    /// [`Storage::content`] with the low bits of the version in its low bits, for functions that save their inputs.
+    /// The fingerprint of the values, with the version.
     #[inline(always)]
-    pub fn saved(&self) -> u64 {
-        self.content() | self.version() & COUNT
+    pub fn versioned_fingerprint(&self) -> VersionedFingerprint {
+        self.with_version(self.fingerprint())
     }
 
-    /// The result of [`Storage::saved`] once the elements being written have this fingerprint.
+    /// The result of [`Storage::versioned_fingerprint`] once the elements being written have this fingerprint.
     #[inline(always)]
-    pub(crate) fn saved_as(&self, name: u64) -> u64 {
-        name | self.version() & COUNT
+    pub(crate) fn with_version(&self, fingerprint: Fingerprint) -> VersionedFingerprint {
+        VersionedFingerprint(fingerprint.0 | self.version() & VERSION)
     }
 
-    /// The low bits of the version that a function last computed here.
-    pub(crate) fn computed_version(&self) -> u64 {
-        u64::from(self.computed.load(Ordering::Relaxed))
+    /// True if the values are those that a function computed.
+    pub(super) fn is_computed(&self) -> bool {
+        self.version() as u16 == self.computed.load(Ordering::Relaxed)
     }
 
-    /// The version encoded in `saved`, and the current one. None if there was no version or it is unchanged, so other
-    /// elements were saved.
-    pub(crate) fn versions_since(&self, saved: u64) -> Option<(u64, u64)> {
+    /// The version of a fingerprint that was saved from here, and the current one. None if the version is unchanged,
+    /// so another storage was saved.
+    pub(crate) fn versions_since(&self, saved: VersionedFingerprint) -> Option<(u64, u64)> {
+        self.versions_since_low(saved.0)
+    }
+
+    /// As [`Storage::versions_since`], since a function last computed the values.
+    pub(crate) fn versions_since_computed(&self) -> Option<(u64, u64)> {
+        self.versions_since_low(self.computed.load(Ordering::Relaxed).into())
+    }
+
+    fn versions_since_low(&self, version: u64) -> Option<(u64, u64)> {
         let now = self.version();
-        let since = now.wrapping_sub(saved) & COUNT;
+        let since = now.wrapping_sub(version) & VERSION;
         (since > 0 && since <= now).then(|| (now - since, now))
     }
 }

@@ -107,7 +107,7 @@ impl Arena {
         let NewFunction { rank, need_grad, no_grad, context } = new;
         (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, no_grad, context);
         self.births += 1;
-        slot.provenance.tell_apart(slot.generation, ix);
+        slot.provenance.identify(slot.generation, ix);
         ix
     }
 

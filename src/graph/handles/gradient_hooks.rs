@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
+use crate::array::Fingerprint;
 use crate::graph::arena::{self, Arena, Attached, Attachment, Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
@@ -64,7 +65,7 @@ pub(crate) struct GradientState {
     hooks: Vec<RegisteredHook>,
     retained: bool,
     /// The gradient with its graph, and the fingerprint that its values had.
-    gradient: Option<(Variable, u64)>,
+    gradient: Option<(Variable, Fingerprint)>,
 }
 
 impl Attachment for GradientState {}
@@ -117,11 +118,11 @@ impl Arena {
     }
 
     fn gradient_in_graph(&self, tensor: Ix) -> Option<Ix> {
-        let (v, content) = self.gradient_attachment(tensor).get::<GradientState>()?.gradient.as_ref()?;
+        let (v, fingerprint) = self.gradient_attachment(tensor).get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();
         let data = self.existing_data(self.tensor(v))?;
         if !self.existing_grad(tensor).is_some_and(|grad| Arc::ptr_eq(grad, data))
-            || data.content() != *content
+            || data.fingerprint() != *fingerprint
         {
             return None;
         }
@@ -134,8 +135,8 @@ impl Arena {
             return None;
         }
         let named = v.map(|v| {
-            let content = self.data(self.tensor(v.ix())).content();
-            (v, content)
+            let fingerprint = self.data(self.tensor(v.ix())).fingerprint();
+            (v, fingerprint)
         });
         std::mem::replace(&mut self.gradient_state(tensor).gradient, named).map(|(old, _)| old)
     }

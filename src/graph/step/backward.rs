@@ -12,7 +12,7 @@ use crate::graph::arena::provenance::{Modified, Side};
 use crate::graph::arena::{Arena, Ix, NONE, tensors};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::{self, Precision};
-use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
+use crate::graph::step::operand::{Operand, ProvenancePtr, Temporaries, read_as, store};
 use crate::graph::step::prepare::data_array;
 use crate::kernels::map;
 use crate::ops::{Array, Op, Reads};
@@ -86,7 +86,7 @@ pub(crate) struct BackwardStep {
     pub(crate) y: SmallVec<[DataOperand; 1]>,
     pub(crate) gy: SmallVec<[Operand; 1]>,
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
-    pub(crate) memo: MemoPtr,
+    pub(crate) provenance: ProvenancePtr,
     /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,
     /// For operations on arrays.
@@ -104,7 +104,7 @@ pub(crate) fn nowhere() -> *mut u8 {
 
 impl BackwardStep {
     /// A step without operands.
-    fn without_operands(op: Op, compute: Precision, memo: MemoPtr) -> Self {
+    fn without_operands(op: Op, compute: Precision, provenance: ProvenancePtr) -> Self {
         Self {
             op,
             compute,
@@ -112,7 +112,7 @@ impl BackwardStep {
             y: SmallVec::new(),
             gy: SmallVec::new(),
             gx: SmallVec::new(),
-            memo,
+            provenance,
             over: None,
             arrays: None,
             meets: false,
@@ -129,7 +129,7 @@ impl BackwardStep {
         mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
     ) -> Self {
         let (op, compute) = (a.op(f).clone(), context::precision(a.context(f)));
-        let mut step = Self::without_operands(op, compute, MemoPtr::to(a.provenance_mut(f)));
+        let mut step = Self::without_operands(op, compute, ProvenancePtr::to(a.provenance_mut(f)));
         let Self { op, x, y, gy, gx, .. } = &mut step;
         let (facts, mut reads) = (op.facts(), Reads::NOTHING);
         for (i, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
@@ -188,7 +188,7 @@ impl BackwardStep {
         x: &[(Array, bool)],
         y: &[Array],
         accumulate: &[bool],
-        memo: MemoPtr,
+        provenance: ProvenancePtr,
     ) -> Self {
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
@@ -221,7 +221,7 @@ impl BackwardStep {
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
             arrays,
-            ..Self::without_operands(op, compute, memo)
+            ..Self::without_operands(op, compute, provenance)
         };
         step.look();
         step
@@ -278,7 +278,7 @@ impl BackwardStep {
         fn storage(data: &DataOperand) -> Option<&Storage> {
             data.read().map(|slot| &*slot.storage)
         }
-        self.memo.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
+        self.provenance.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }
 }
 

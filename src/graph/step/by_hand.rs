@@ -11,7 +11,7 @@ use crate::graph::settings::context;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::operand::ProvenancePtr;
 use crate::graph::step::{setup, shapes};
 use crate::{Error, Result};
 
@@ -50,16 +50,16 @@ impl Function {
 
     /// The saved state for a manual forward run. If `again` is set, the state of the last run to recompute, manual or
     /// in the graph, whichever was later.
-    fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
+    fn provenance_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> ProvenancePtr {
         // A replaced state is dropped after the arena is unlocked.
-        let (memo, _before) = arena::with(|a| {
+        let (provenance, _before) = arena::with(|a| {
             if self.is_own(a, x, y) {
-                return (MemoPtr::to(a.provenance_mut(self.0)), None);
+                return (ProvenancePtr::to(a.provenance_mut(self.0)), None);
             }
-            let (memo, before) = a.begin_manual(self.0, again);
-            (MemoPtr::to(memo), before)
+            let (provenance, before) = a.begin_manual(self.0, again);
+            (ProvenancePtr::to(provenance), before)
         });
-        memo
+        provenance
     }
 
     /// Saves the shapes of a manual forward run that succeeded.
@@ -74,14 +74,14 @@ impl Function {
 
     /// The saved state that a manual backward run reads: of the forward run on these arrays, otherwise of the last
     /// manual run with these shapes, otherwise of the graph.
-    fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
+    fn provenance_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<ProvenancePtr> {
         arena::with(|a| {
             let own = self.is_own(a, x, y);
             let given = shapes(a, &tensors_of(a, x));
             if own {
                 order::check_shapes(a, self.0, "backward")?;
-            } else if let Some(memo) = a.manual_provenance(self.0, &given) {
-                return Ok(MemoPtr::to(memo));
+            } else if let Some(provenance) = a.manual_provenance(self.0, &given) {
+                return Ok(ProvenancePtr::to(provenance));
             }
             let stale = a.has_other_shapes(self.0);
             let fits = shapes(a, &tensors(a, self.0).0) == given;
@@ -90,7 +90,7 @@ impl Function {
                     "expected arrays of the shapes of its last forward run; call forward() on these first";
                 return Err(Error::Graph(format!("backward of {}: {text}", a.op(self.0).name())));
             }
-            Ok(MemoPtr::to(a.provenance_mut(self.0)))
+            Ok(ProvenancePtr::to(a.provenance_mut(self.0)))
         })
     }
 
@@ -160,8 +160,8 @@ impl Function {
         let (op, x) = (self.op(), &*self.of_active(x));
         let _alone = Alone::begin(self)?;
         self.shape_outputs(x, y)?;
-        let memo = self.memo_of_forward(x, y, recompute);
-        if recompute && op.facts().is_random && !memo.state.has_key() {
+        let provenance = self.provenance_of_forward(x, y, recompute);
+        if recompute && op.facts().is_random && !provenance.state.has_key() {
             return Err(Error::Graph(format!(
                 "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
                 op.name()
@@ -170,8 +170,13 @@ impl Function {
         let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let _recomputing = Scope::recomputing(recompute);
-        let mut step =
-            ForwardStep::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
+        let mut step = ForwardStep::on_arrays(
+            op,
+            compute,
+            x.iter().map(|v| v.data()),
+            y.iter().map(|v| v.data()),
+            provenance,
+        );
         step.forward(recompute)?;
         self.note_shapes(x, y);
         Ok(())
@@ -202,11 +207,11 @@ impl Function {
                 return Err(Error::shape(format!("backward of {}", op.name()), expected, &got));
             }
         }
-        let memo = self.memo_of_backward(x, y)?;
+        let provenance = self.provenance_of_backward(x, y)?;
         let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
-        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
+        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, provenance).backward()
     }
 }

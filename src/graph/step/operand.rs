@@ -104,8 +104,8 @@ impl Operand {
         if self.storage.dtype().is_none_or(is_safe) {
             return Ok(());
         }
-        let name = self.storage.lasting_name(ptr.addr()); // before the check
-        if name != 0 && name == self.whole.load(Ordering::Relaxed) {
+        let fingerprint = self.storage.cacheable_fingerprint(ptr.addr()); // before the check
+        if fingerprint.is_some() && fingerprint.number() == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (what, numbers) = match self.dtype {
@@ -115,7 +115,7 @@ impl Operand {
             _ => (Odd::NotExact, "whole numbers"),
         };
         let Some((at, value)) = self.storage.first_odd(what)? else {
-            self.whole.store(name, Ordering::Relaxed);
+            self.whole.store(fingerprint.number(), Ordering::Relaxed);
             return Ok(());
         };
         let strides = self.shape.strides();
@@ -221,16 +221,16 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
 /// A pointer to a function's [`Provenance`] in its slot, which the run keeps alive. Only a run that has locked the
 /// function dereferences it, one step at a time. Concurrent runs of one graph are refused.
 #[derive(Clone, Copy)]
-pub(crate) struct MemoPtr(NonNull<Provenance>);
+pub(crate) struct ProvenancePtr(NonNull<Provenance>);
 
-impl MemoPtr {
+impl ProvenancePtr {
     /// A pointer to the saved state of a function.
-    pub(crate) fn to(memo: &mut Provenance) -> Self {
-        Self(NonNull::from_mut(memo))
+    pub(crate) fn to(provenance: &mut Provenance) -> Self {
+        Self(NonNull::from_mut(provenance))
     }
 }
 
-impl Deref for MemoPtr {
+impl Deref for ProvenancePtr {
     type Target = Provenance;
 
     #[inline(always)]
@@ -240,7 +240,7 @@ impl Deref for MemoPtr {
     }
 }
 
-impl DerefMut for MemoPtr {
+impl DerefMut for ProvenancePtr {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Provenance {
         // SAFETY: as above.
@@ -249,7 +249,7 @@ impl DerefMut for MemoPtr {
 }
 
 // SAFETY: a run that dereferences the pointer has locked the function.
-unsafe impl Send for MemoPtr {}
+unsafe impl Send for ProvenancePtr {}
 
 /// The type in which an operation reads input `i`.
 pub(crate) fn read_as(op: &Op, i: usize, compute: Precision) -> DType {

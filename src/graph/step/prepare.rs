@@ -8,7 +8,7 @@ use crate::graph::arena::{Arena, Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::{MemoPtr, Operand};
+use crate::graph::step::operand::{Operand, ProvenancePtr};
 
 /// The data of a tensor as an array.
 pub(crate) fn data_array(a: &mut Arena, tensor: Ix) -> NdArray {
@@ -19,7 +19,7 @@ pub(crate) fn data_array(a: &mut Arena, tensor: Ix) -> NdArray {
 /// [`check_shapes`](crate::graph::arena::order::check_shapes).
 pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
     debug_assert!(!a.has_other_shapes(f), "a function runs on the shapes that it was set up with");
-    let memo = MemoPtr::to(a.provenance_mut(f));
+    let provenance = ProvenancePtr::to(a.provenance_mut(f));
     let (op, compute) = (a.op(f).clone(), context::precision(a.context(f)));
     let (mut x, mut y) = (SmallVec::new(), SmallVec::new());
     for i in 0..a.inputs(f).len() {
@@ -33,5 +33,5 @@ pub(crate) fn step(a: &mut Arena, f: Ix) -> ForwardStep {
         let tensor = a.output_tensor(f, o);
         y.push(Operand::output(&op, o, compute, tensor, data_array(a, tensor)));
     }
-    ForwardStep::new(op, compute, x, y, memo)
+    ForwardStep::new(op, compute, x, y, provenance)
 }
