@@ -186,7 +186,7 @@ class DataSourceInOrderOfFiles(DrawingDataSource):
     def reset(self) -> None:
         """Go back to the first position."""
         super().reset()
-        if _core.unwary():
+        if _core.is_nnabla():
             self._data_source.reset()
 
     def close(self) -> None:
@@ -242,14 +242,14 @@ class DataSourceWithFileCache(CacheDataSource):
             raise DataSourceWithFileCacheError(str(error)) from error
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
-        if _core.unwary():
+        if _core.is_nnabla():
             return _FileCacheOrders(lengths, self._shuffle, self._rng)
         return super()._ordered(lengths)
 
     def reset(self) -> None:
         """Go back to the first position."""
         super().reset()
-        if _core.unwary():
+        if _core.is_nnabla():
             self._data_source.reset()
 
     def _remove(self) -> None:

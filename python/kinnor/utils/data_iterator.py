@@ -74,12 +74,12 @@ def _own(rng: RandomState | None) -> RandomState | None:
 
     Under NNabla's names it is the other one itself, from which NNabla draws.
     """
-    return rng if rng is None or _core.unwary() else np.random.RandomState(rng.permutation(4096)[:8])
+    return rng if rng is None or _core.is_nnabla() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
 def _of_helper(rng: RandomState | None) -> RandomState | None:
     """What the functions below hand on to `data_iterator`: the generator, which NNabla's do not hand on."""
-    return None if _core.unwary() else rng
+    return None if _core.is_nnabla() else rng
 
 
 def data_iterator_simple(
@@ -213,7 +213,7 @@ def data_iterator_csv_dataset(
         The iterator.
     """
     source: DataSource = CsvDataSource(uri, shuffle, rng, normalize)
-    if with_file_cache is None and cache_dir is None and _core.unwary():
+    if with_file_cache is None and cache_dir is None and _core.is_nnabla():
         source = DataSourceInOrderOfFiles(source, shuffle)
     return data_iterator(
         source,

@@ -47,7 +47,7 @@ pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
 
 /// Returns an error if input `i` is changed in place and is a leaf that needs a gradient.
 pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
-    if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
+    if !a.need_grad(v) || !a.is_end(v) || modes::is_nnabla() {
         return Ok(());
     }
     Err(Error::Graph(format!(

@@ -11,7 +11,7 @@ use crate::graph::memory::release::BackwardKey;
 use crate::graph::memory::release::Policy;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
-use crate::graph::settings::modes;
+use crate::graph::settings::modes::{self, ExecutionOrder};
 use crate::ops::{Op, Operation};
 
 /// The key of a forward plan among those of one destination.
@@ -20,13 +20,13 @@ pub(crate) struct ForwardKey {
     roots: SmallVec<[Ix; 2]>,
     policy: Policy,
     budget: Option<usize>,
-    depth_first: bool,
+    execution_order: ExecutionOrder,
 }
 
 impl ForwardKey {
     pub(crate) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
-        let depth_first = modes::depth_first();
-        Self { roots: SmallVec::from_slice(roots), policy, budget, depth_first }
+        let execution_order = modes::execution_order();
+        Self { roots: SmallVec::from_slice(roots), policy, budget, execution_order }
     }
 }
 

@@ -67,7 +67,7 @@ impl ForwardPlan {
             steps: Vec::new(),
             clears: Vec::new(),
             held: Vec::new(),
-            spares_held: modes::unwary()
+            spares_held: modes::is_nnabla()
                 && policy.clear_no_need_grad
                 && !policy.clear_buffer
                 && !policy.recomputation

@@ -132,7 +132,7 @@ impl BackwardPlan {
             self.unfuse();
         }
         self.list();
-        if settings::unwary() {
+        if settings::is_nnabla() {
             self.zero_cleared()?;
         }
         let passes = self.passes.as_deref_mut().unwrap_or_default();
@@ -332,7 +332,7 @@ impl Variable {
 /// A plan for a graph that has run, and its validity if it is worth caching.
 fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPlan>, Option<Validity>)> {
     let parent = a.parent(root);
-    if !settings::unwary() && !a.is_computed(root) {
+    if !settings::is_nnabla() && !a.is_computed(root) {
         return Err(Error::Graph(format!(
             "backward: expected a graph that has run, but {} has not; call forward() first",
             a.op(parent).name()

@@ -85,8 +85,8 @@ impl Operand {
         }
     }
 
-    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except for
-    /// [`settings::unwary`] programs, where fractions are rounded towards zero.
+    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except in
+    /// NNabla's dialect, where fractions are rounded towards zero.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
@@ -111,7 +111,7 @@ impl Operand {
         let (what, numbers) = match self.dtype {
             DType::U8 => (Odd::NotUint8, "whole numbers from 0 to 255"),
             DType::I8 => (Odd::NotInt8, "whole numbers from -128 to 127"),
-            _ if settings::unwary() => (Odd::NotExactOnceTruncated, "whole numbers"),
+            _ if settings::is_nnabla() => (Odd::NotExactOnceTruncated, "whole numbers"),
             _ => (Odd::NotExact, "whole numbers"),
         };
         let Some((at, value)) = self.storage.first_odd(what)? else {

@@ -8,7 +8,7 @@ use crate::graph::arena::order::depth_first;
 use crate::graph::arena::{self, Arena, Ix, aliasing};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
-use crate::graph::settings::modes;
+use crate::graph::settings::modes::{self, ExecutionOrder};
 use crate::graph::step::{prepare, shapes};
 use crate::ops::{self, Shapes};
 use crate::{Error, Result};
@@ -67,7 +67,7 @@ pub(crate) fn forward(
             refresh(a, *f)?;
         }
     }
-    if !modes::depth_first() {
+    if modes::execution_order() == ExecutionOrder::Rank {
         order.sort_by_key(|f| a.function_rank(*f));
     }
     Ok(order)
