@@ -10,7 +10,6 @@ pub(crate) mod attachment;
 pub(crate) mod describe;
 pub(crate) mod edit;
 pub(crate) mod fork;
-pub(crate) mod liveness;
 pub(crate) mod order;
 pub(crate) mod provenance;
 pub(crate) mod query;

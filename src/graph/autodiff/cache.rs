@@ -14,8 +14,8 @@ use crate::graph::autodiff::gradients::{PlanUse, RunGradients, Seeds};
 use crate::graph::autodiff::hooks;
 use crate::graph::autodiff::options::{DifferentiateOptions, Root};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
+use crate::graph::budget::eager::evictor::{self, StepGuard};
 use crate::graph::handles::ndarray::{NdArray, copied};
-use crate::graph::memory::evictor::{self, StepGuard};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache;
 

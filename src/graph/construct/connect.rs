@@ -4,13 +4,13 @@ use smallvec::SmallVec;
 
 use crate::array::RunGuard;
 use crate::graph::arena::{self, aliasing};
+use crate::graph::budget::eager::reserve::{self, Reservation};
 use crate::graph::construct::eager::EagerRun;
 use crate::graph::construct::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::segment;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::eviction::reserve::{self, Reservation};
 use crate::graph::settings::{context, modes};
 use crate::graph::step::forward::evaluate_into;
 use crate::graph::step::prepare::step;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::array::{Shape, Storage};
 use crate::graph::arena::describe::describe;
-use crate::graph::arena::{self, Arena, Ix, NONE, flag, liveness};
+use crate::graph::arena::{self, Arena, Ix, NONE, flag};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::lifetime::liveness;
 use crate::graph::settings::modes;
 use crate::ops::Array;
 use crate::{Error, Result};

@@ -12,12 +12,12 @@ use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::release::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
+use crate::graph::lifetime::forward::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
+use crate::graph::lifetime::release::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::LeafHooks;
-use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::{BackwardStep, BothSides, DataOperand};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{Access, Calm, DType, Storage};
+use crate::graph::lifetime::release::Release;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
-use crate::graph::plan::releases::Release;
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;

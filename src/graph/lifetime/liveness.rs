@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The union of what the gradients of `f` read.
 pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
     let facts = a.facts(f);
-    (0..a.functions[f].inputs.len()).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
+    (0..a.inputs(f).len()).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
 }
 
 /// The reasons to keep the data of `v`, as scratch bits: a gradient reads it, or another variable shares its memory.
@@ -23,18 +23,18 @@ pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     for f in a.consumers(v) {
         let facts = a.facts(f);
         let reads = reads(a, f);
-        for i in inputs(f).filter(|i| a.functions[f].inputs[*i] == v) {
+        for i in inputs(f).filter(|i| a.inputs(f)[*i] == v) {
             let read = facts.overwrites(i) || reads.input(i);
-            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            add(read && a.passes_gradients(f), flag::SCRATCH_NEED);
             add(facts.alias(i).is_some(), flag::SCRATCH_INPLACE);
         }
     }
-    let f = a.variables[v].parent;
+    let f = a.parent(v);
     if f != NONE {
         let facts = a.facts(f);
-        for o in (0..a.functions[f].outputs.len()).filter(|o| a.live_output(f, *o) == Some(v)) {
+        for o in a.outputs_that_are(f, v) {
             let read = inputs(f).any(|i| facts.backward_reads(i).output(o));
-            add(read && a.functions[f].need_grad, flag::SCRATCH_NEED);
+            add(read && a.passes_gradients(f), flag::SCRATCH_NEED);
             add(facts.shares_output(o, inputs(f).len()), flag::SCRATCH_INPLACE);
         }
     }
@@ -48,31 +48,29 @@ pub(crate) fn is_read_backward(a: &Arena, v: Ix) -> bool {
 
 /// The data of `v`, if dynamic mode may free it with this handle: nothing else can see it, and no gradient reads it.
 pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage>> {
-    let slot = &a.variables[v];
-    if slot.parent == NONE || slot.flags & flag::PERSISTENT != 0 {
+    let parent = a.parent(v);
+    if parent == NONE || a.has_flag(v, flag::PERSISTENT) {
         return None;
     }
-    let data = a.tensors[slot.tensor].data.as_ref()?;
+    let data = a.existing_data(a.tensor(v))?;
     if data.users() >= users_below {
         return None;
     }
-    let producer = &a.functions[slot.parent];
     // A value evicted under a budget may have to be recomputed from it.
-    if producer.evictor.is_some() && !is_repeatable(a, slot.parent) {
+    if a.evictor(parent).is_some() && !is_repeatable(a, parent) {
         return None;
     }
-    for o in (0..producer.outputs.len()).filter(|o| a.live_output(slot.parent, *o) == Some(v)) {
-        let (facts, n) = (a.facts(slot.parent), producer.inputs.len());
+    for o in a.outputs_that_are(parent, v) {
+        let (facts, n) = (a.facts(parent), a.inputs(parent).len());
         if facts.shares_output(o, n) || (0..n).any(|i| facts.either_reads(i).output(o)) {
             return None;
         }
     }
     for f in a.consumers(v) {
-        let consumer = &a.functions[f];
-        let (facts, n) = (a.facts(f), consumer.inputs.len());
-        for (i, _) in consumer.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
+        let (facts, n) = (a.facts(f), a.inputs(f).len());
+        for (i, _) in a.inputs(f).iter().enumerate().filter(|(_, input)| **input == v) {
             // A variable that shares the memory may be read long after its own handle is gone.
-            let is_read = consumer.need_grad && (0..n).any(|j| facts.either_reads(j).input(i));
+            let is_read = a.passes_gradients(f) && (0..n).any(|j| facts.either_reads(j).input(i));
             if is_read || facts.alias(i).is_some() {
                 return None;
             }
@@ -101,11 +99,11 @@ pub fn check_errors_at_drop() -> Result<()> {
 
 /// True if a second run of the function computes the same values and affects only its outputs.
 pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
-    a.facts(f).is_repeatable(a.functions[f].inputs.len())
+    a.facts(f).is_repeatable(a.inputs(f).len())
 }
 
 pub(crate) fn is_cleared(a: &Arena, tensor: Ix) -> bool {
-    a.tensors[tensor].data.as_ref().is_some_and(|data| data.is_cleared())
+    a.existing_data(tensor).is_some_and(|data| data.is_cleared())
 }
 
 #[cfg(test)]

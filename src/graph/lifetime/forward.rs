@@ -11,9 +11,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::Storage;
-use crate::graph::arena::liveness::{needs, reads};
 use crate::graph::arena::order::backward_order;
 use crate::graph::arena::{Arena, Ix, NONE, Outcomes, flag};
+use crate::graph::lifetime::liveness::{needs, reads};
 use crate::ops::Reads;
 
 /// The clearing policy of a forward run.

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use crate::array::{DType, Shape, Storage};
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::release::ReleasedStorage;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
-use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::step::cost::work_of;
 use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Weak};
 
 use crate::array::Storage;
-use crate::graph::arena::liveness::is_cleared;
 use crate::graph::arena::provenance::Modified;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::liveness::is_cleared;
 use crate::graph::step::cost;
 
 /// The creation time of the function that computed a value, and the number of the output.

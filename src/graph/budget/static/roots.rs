@@ -3,10 +3,10 @@
 
 use crate::Result;
 use crate::graph::arena::{Arena, Ix, NONE, Partners};
-use crate::graph::memory::release::BackwardKey;
-use crate::graph::memory::release::Policy;
+use crate::graph::budget::r#static::model::StepModel;
+use crate::graph::lifetime::forward::BackwardKey;
+use crate::graph::lifetime::forward::Policy;
 use crate::graph::plan::backward::BackwardPlan;
-use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::forward::ForwardPlan;
 
 /// The roots of a forward run from which a backward run may follow, with their generations.

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::array::{Account, DType, Paying, Storage, pay_from};
-use crate::graph::arena::liveness::{self, is_cleared, is_repeatable};
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::eviction::score::{EvictionCandidate, ValueId, sharers, work};
+use crate::graph::budget::eager::score::{EvictionCandidate, ValueId, sharers, work};
+use crate::graph::lifetime::liveness::{self, is_cleared, is_repeatable};
 use crate::graph::settings::modes;
 
 /// Values of at most this many elements are never evicted: their memory is not worth it.

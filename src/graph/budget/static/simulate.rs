@@ -2,7 +2,7 @@
 //! after their last forward reader. Follows the rules of `release`, `backward` and `restore`.
 
 use crate::array::DType;
-use crate::graph::plan::checkpoint::model::{StepModel, Touch};
+use crate::graph::budget::r#static::model::{StepModel, Touch};
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl<'a> Simulation<'a> {
         self.held[self.all.values[v as usize].block as usize].cleared
     }
 
-    /// Runs the functions again that a cleared value needs, as [`restore`](crate::graph::memory::restore::restore)
+    /// Runs the functions again that a cleared value needs, as [`restore`](crate::graph::lifetime::restore::restore)
     /// does.
     fn restore(&mut self, v: u32) {
         let Some(producer) = self.all.values[v as usize].producer else { return };

@@ -3,8 +3,9 @@
 use crate::Result;
 use crate::graph::arena::order::{self, to_restore};
 use crate::graph::arena::{self, Ix};
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::{clear_record, evictor};
+use crate::graph::budget::eager::evictor;
+use crate::graph::lifetime::clear_record;
+use crate::graph::lifetime::forward::Clearing;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::prepare;
 

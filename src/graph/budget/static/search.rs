@@ -9,10 +9,10 @@
 //! heuristics.
 
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::release::Policy;
-use crate::graph::plan::checkpoint::model::StepModel;
-use crate::graph::plan::checkpoint::roots::rehearsal;
-use crate::graph::plan::checkpoint::simulate::StepCost;
+use crate::graph::budget::r#static::model::StepModel;
+use crate::graph::budget::r#static::roots::rehearsal;
+use crate::graph::budget::r#static::simulate::StepCost;
+use crate::graph::lifetime::forward::Policy;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
 use crate::{Error, Result};
