@@ -14,7 +14,7 @@ use crate::graph::arena::describe::explain;
 use crate::graph::arena::provenance::Side;
 use crate::graph::arena::{Arena, Ix, NONE};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
-use crate::graph::lifetime::forward::{self, Waiting};
+use crate::graph::lifetime::backward::{self, Waiting};
 use crate::graph::lifetime::release::{Release, ReleasedStorage, Spares};
 use crate::graph::plan::backward::{BackwardPlan, GradientHomes};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
@@ -312,7 +312,7 @@ fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan
     let f = route.order[n];
     for o in 0..a.n_outputs(f) {
         let tensor = a.output_tensor(f, o);
-        let readers = forward::after_last_gradient(a, f, o);
+        let readers = backward::after_last_gradient(a, f, o);
         let Some(readers) = readers.filter(|readers| !readers.any_tensor(|t| route.is_root(t))) else {
             continue;
         };

@@ -32,7 +32,9 @@ use crate::graph::construct::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::handles::{callbacks, gradient_hooks};
-use crate::graph::lifetime::forward::{self, Clearing, Policy};
+use crate::graph::lifetime::backward;
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::run::backward::{BackwardContext, StepObserver};
 use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes::Scope;
@@ -275,7 +277,7 @@ impl StepObserver for Observer<'_, '_> {
 fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.free(f);
-        forward::after_differentiation(&a.outcomes(), f, |tensor| route.is_root(tensor))
+        backward::after_differentiation(&a.outcomes(), f, |tensor| route.is_root(tensor))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }

@@ -4,6 +4,7 @@ use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, describe, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::copied;
 use crate::graph::handles::variable::{Variable, new_flags};
+use crate::graph::lifetime::liveness;
 use crate::graph::settings::context::Context;
 use crate::{Error, Result};
 
@@ -43,7 +44,7 @@ impl Variable {
     /// above whose outputs were cleared.
     pub fn functions_to_recompute(&self) -> Vec<Function> {
         arena::with(|a| {
-            let order = order::to_restore(a, self.ix());
+            let order = liveness::to_restore(a, &[self.ix()]);
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::rules;
 use crate::graph::step::forward::ForwardStep;
 
 /// A buffer shared by functions of a run.
@@ -40,7 +41,7 @@ pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> V
         for (i, x) in step.x.iter().enumerate() {
             let Some(memory) = all.get_mut(&Arc::as_ptr(&x.storage)) else { continue };
             let v = a.inputs(*f)[i];
-            let may_go = facts.may_clear_inputs && !facts.modifies(i) && !facts.overwrites(i);
+            let may_go = rules::frees_shared_input(facts, i);
             let is_leaf = a.parent(v) == NONE || !memory.is_made;
             memory.is_kept |= !may_go || is_leaf || is_seen(v) || x.storage.users() > 0;
             *memory.uses.entry(v).or_default() += 1;

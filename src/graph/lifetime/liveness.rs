@@ -6,26 +6,19 @@ use parking_lot::Mutex;
 
 use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::ops::Reads;
+use crate::graph::lifetime::rules::{self, DroppedValues};
 use crate::{Error, Result};
-
-/// The union of what the gradients of `f` read.
-pub(crate) fn reads(a: &Arena, f: Ix) -> Reads {
-    let facts = a.facts(f);
-    (0..a.inputs(f).len()).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
-}
 
 /// The reasons to keep the data of `v`, as scratch bits: a gradient reads it, or another variable shares its memory.
 pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     let mut bits = 0;
     let mut add = |yes: bool, bit: u16| bits |= if yes { bit } else { 0 };
-    let inputs = |f: Ix| 0..a.inputs(f).len();
     for f in a.consumers(v) {
         let facts = a.facts(f);
-        let reads = reads(a, f);
-        for i in inputs(f).filter(|i| a.inputs(f)[*i] == v) {
-            let read = facts.overwrites(i) || reads.input(i);
-            add(read && a.passes_gradients(f), flag::SCRATCH_NEED);
+        let reads = rules::reads(facts, a.inputs(f).len());
+        for i in (0..a.inputs(f).len()).filter(|i| a.inputs(f)[*i] == v) {
+            let needs = a.passes_gradients(f) && rules::needs_input(facts, reads, i);
+            add(needs, flag::SCRATCH_NEED);
             add(facts.alias(i).is_some(), flag::SCRATCH_INPLACE);
         }
     }
@@ -33,9 +26,9 @@ pub(crate) fn needs(a: &Arena, v: Ix) -> u16 {
     if f != NONE {
         let facts = a.facts(f);
         for o in a.outputs_that_are(f, v) {
-            let read = inputs(f).any(|i| facts.backward_reads(i).output(o));
+            let read = rules::reads(facts, a.inputs(f).len()).output(o);
             add(read && a.passes_gradients(f), flag::SCRATCH_NEED);
-            add(facts.shares_output(o, inputs(f).len()), flag::SCRATCH_INPLACE);
+            add(facts.shares_output(o, a.inputs(f).len()), flag::SCRATCH_INPLACE);
         }
     }
     bits
@@ -62,7 +55,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     }
     for o in a.outputs_that_are(parent, v) {
         let (facts, n) = (a.facts(parent), a.inputs(parent).len());
-        if facts.shares_output(o, n) || (0..n).any(|i| facts.either_reads(i).output(o)) {
+        if facts.shares_output(o, n) || rules::reads_of_either(facts, n).output(o) {
             return None;
         }
     }
@@ -70,7 +63,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         let (facts, n) = (a.facts(f), a.inputs(f).len());
         for (i, _) in a.inputs(f).iter().enumerate().filter(|(_, input)| **input == v) {
             // A variable that shares the memory may be read long after its own handle is gone.
-            let is_read = a.passes_gradients(f) && (0..n).any(|j| facts.either_reads(j).input(i));
+            let is_read = a.passes_gradients(f) && rules::reads_of_either(facts, n).input(i);
             if is_read || facts.alias(i).is_some() {
                 return None;
             }
@@ -102,14 +95,43 @@ pub(crate) fn is_repeatable(a: &Arena, f: Ix) -> bool {
     a.facts(f).is_repeatable(a.inputs(f).len())
 }
 
+/// True if the data of a tensor was cleared.
 pub(crate) fn is_cleared(a: &Arena, tensor: Ix) -> bool {
     a.existing_data(tensor).is_some_and(|data| data.is_cleared())
+}
+
+/// The graph during a search for cleared values, with the mark of the search.
+struct ClearedValues<'a>(&'a mut Arena, u32);
+
+impl DroppedValues for ClearedValues<'_> {
+    fn producer(&self, f: Ix, i: usize) -> Option<Option<Ix>> {
+        let parent = self.0.parent(*self.0.inputs(f).get(i)?);
+        Some((parent != NONE).then_some(parent))
+    }
+
+    fn has_dropped(&self, f: Ix) -> bool {
+        self.0.output_tensors(f).any(|tensor| is_cleared(self.0, tensor))
+    }
+
+    fn find(&mut self, f: Ix) -> bool {
+        let is_new = !self.0.is_marked(f, self.1);
+        self.0.mark_function(f, self.1);
+        is_new
+    }
+}
+
+/// The functions to run again to recompute the data of `wanted`, each after its producers. Starts from data that is
+/// still available.
+pub(crate) fn to_restore(a: &mut Arena, wanted: &[Ix]) -> Vec<Ix> {
+    let mark = a.new_mark();
+    let roots: Vec<Ix> = wanted.iter().map(|v| a.parent(*v)).filter(|f| *f != NONE).collect();
+    rules::restore_order(&mut ClearedValues(a, mark), roots)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Variable, apply, arena};
+    use crate::graph::{ForwardOptions, Variable, apply, arena};
 
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
@@ -139,5 +161,24 @@ mod tests {
     fn a_leaf_is_never_unneeded() {
         let x = leaf(false);
         assert!(arena::with(|a| unneeded(a, x.ix(), u32::MAX)).is_none());
+    }
+
+    #[test]
+    fn restoring_starts_where_data_still_is() {
+        // (exp(x) + sin(x)) * exp(x)
+        let x = leaf(true);
+        let (e, s) = (one("exp", &[&x]), one("sin", &[&x]));
+        let sum = one("add2", &[&e, &s]);
+        let y = one("mul2", &[&sum, &e]);
+        let [exp, sum, product] = arena::with(|a| [&e, &sum, &y].map(|v| a.parent(v.ix())));
+        y.forward(&ForwardOptions::default()).expect("runs");
+        let clear = |f: Ix| {
+            let tensor = arena::with(|a| a.output_tensor(f, 0));
+            arena::with(|a| a.data(tensor).clone()).clear(true).expect("is whole");
+        };
+        clear(sum);
+        assert_eq!(arena::with(|a| to_restore(a, &[y.ix()])), [sum, product]);
+        clear(exp);
+        assert_eq!(arena::with(|a| to_restore(a, &[y.ix()])), [exp, sum, product]);
     }
 }

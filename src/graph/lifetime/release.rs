@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
-use crate::graph::lifetime::forward::Waiting;
+use crate::graph::lifetime::backward::Waiting;
 
 /// A storage that is cleared: of a tensor, or private to a run.
 pub(crate) struct ReleasedStorage {

@@ -12,7 +12,7 @@ use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::lifetime::forward::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
+use crate::graph::lifetime::backward::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
 use crate::graph::lifetime::release::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Ix};
-use crate::graph::lifetime::forward::BackwardKey;
-use crate::graph::lifetime::forward::Policy;
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes::{self, ExecutionOrder};

@@ -12,7 +12,7 @@ use crate::graph::arena::{self, Arena, Ix, NONE, flag, order};
 use crate::graph::budget::r#static::{roots, search};
 use crate::graph::handles::callbacks::{self, Detach, FunctionHook};
 use crate::graph::handles::variable::Variable;
-use crate::graph::lifetime::forward::Policy;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::cache::{self, CachedPlan, ForwardKey};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::instructions::Instruction;

@@ -17,7 +17,7 @@ use crate::graph::budget::eager::score;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::lifetime::clear_record;
-use crate::graph::lifetime::liveness::is_cleared;
+use crate::graph::lifetime::liveness::{is_cleared, to_restore};
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
@@ -158,8 +158,7 @@ struct Rerun {
 
 impl Rerun {
     fn make(a: &mut Arena, wanted: &[Ix], pins: &mut Pins) -> Result<Self> {
-        let dropped = |a: &Arena, f: Ix| a.output_tensors(f).any(|tensor| is_cleared(a, tensor));
-        let functions = order::depth_first(a, wanted, dropped);
+        let functions = to_restore(a, wanted);
         let taken = a.idle(&functions);
         for f in &functions {
             for i in 0..a.inputs(*f).len() {
@@ -333,7 +332,7 @@ impl Variable {
             let f = a.parent(v);
             let pool = if is_evicted(a, v) { EvictionPool::of(a, f) } else { None };
             if pool.is_some() {
-                for f in order::to_restore(a, v) {
+                for f in to_restore(a, &[v]) {
                     if score::change_since_run(a, f).is_some() {
                         return Ok(Err(f));
                     }

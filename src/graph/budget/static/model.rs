@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::array::{DType, Shape, Storage};
 use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::lifetime::release::ReleasedStorage;
+use crate::graph::lifetime::rules::{self, ValueFacts};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::cost::work_of;
@@ -59,9 +60,16 @@ pub(crate) struct ModelValue {
 }
 
 impl ModelValue {
+    /// The facts that determine whether a recomputation clears it. Under a budget it may clear values that existed
+    /// before.
+    pub(crate) fn facts(&self) -> ValueFacts {
+        let Self { fixed, needed, flagged, .. } = *self;
+        ValueFacts { fixed, needed, recompute: flagged, existed: false }
+    }
+
     /// True if a forward run may drop it.
     pub(crate) fn may_drop(&self) -> bool {
-        !self.fixed && self.last.is_some() && (self.uses < 2 || self.reads >= self.uses)
+        !self.fixed && self.last.is_some() && rules::is_last_use(self.reads, self.uses)
     }
 }
 
@@ -204,8 +212,8 @@ impl StepModel {
 
     fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &ForwardStep) {
         let at = self.forward.len() as u32;
-        let (op, need_grad) = (a.op(f), a.passes_gradients(f));
-        let n = step.x.len();
+        let (facts, need_grad, n) = (a.facts(f), a.passes_gradients(f), step.x.len());
+        let reads = rules::reads(facts, n);
         let mut act = ModelForward {
             inputs: SmallVec::new(),
             outputs: SmallVec::new(),
@@ -215,12 +223,11 @@ impl StepModel {
         };
         for (i, slot) in step.x.iter().enumerate() {
             let v = self.value(a, numbers, a.inputs(f)[i], slot);
-            let read = (0..n).any(|j| op.facts().backward_reads(j).input(i)) || op.facts().overwrites(i);
             let value = &mut self.values[v as usize];
             value.last = Some(at);
             value.reads += 1;
-            value.needed |= need_grad && read;
-            value.fixed |= op.facts().alias(i).is_some() || !op.facts().may_clear_inputs;
+            value.needed |= need_grad && rules::needs_input(facts, reads, i);
+            value.fixed |= rules::fixes_input(facts, i);
             act.inputs.push(v);
             let (touch, _) = self.touch(numbers, slot, false, false);
             act.touches.push(touch);
@@ -230,9 +237,8 @@ impl StepModel {
             let v = self.value(a, numbers, v, slot);
             let value = &mut self.values[v as usize];
             value.producer = Some(at);
-            value.needed |= need_grad && (0..n).any(|i| op.facts().backward_reads(i).output(o));
-            value.fixed |= op.facts().sets_up_outside;
-            value.fixed |= op.facts().shares_output(o, n);
+            value.needed |= need_grad && reads.output(o);
+            value.fixed |= facts.sets_up_outside || facts.shares_output(o, n);
             act.outputs.push(v);
             // An operation that only renames memory writes nothing: the memory may belong to a leaf.
             let (touch, temporary) = self.touch(numbers, slot, false, !step.idle);

@@ -4,8 +4,8 @@
 use crate::Result;
 use crate::graph::arena::{Arena, Ix, NONE, Partners};
 use crate::graph::budget::r#static::model::StepModel;
-use crate::graph::lifetime::forward::BackwardKey;
-use crate::graph::lifetime::forward::Policy;
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
 

@@ -12,7 +12,7 @@ use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::budget::r#static::model::StepModel;
 use crate::graph::budget::r#static::roots::rehearsal;
 use crate::graph::budget::r#static::simulate::StepCost;
-use crate::graph::lifetime::forward::Policy;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
 use crate::{Error, Result};
