@@ -4,12 +4,15 @@
 //! backward run visits the same functions in reverse order. Each function receives the gradients of its outputs and
 //! computes the gradients of its inputs. If a variable feeds several functions, their contributions are summed. `run`
 //! follows NNabla, with a gradient in every variable. `autodiff` follows PyTorch, with gradients of leaves, or
-//! returned. The other folders manage memory: what may be freed and how it is restored (`lifetime`), limits on it
-//! (`budget`), and decisions that are made once for many runs (`plan`).
+//! returned. Other folders manage memory: `lifetime` frees and restores it, `budget` limits it. `plan` makes decisions
+//! once for many runs.
 //!
-//! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (types
-//! that users hold), `step` (one function), `lifetime`, `construct` (turns an operation into a node), `plan`, then `run`,
-//! `autodiff` and `report`. `budget` has a part for eager functions below `construct`, and one for static graphs above
+//! The folders are layers, and imports point downwards. From the bottom up:
+//!
+//! - `settings`, `arena` (nodes behind one lock), `handles` (types that users hold), `step` (one function), `lifetime`
+//! - `construct` (turns an operation into a node), `plan`, then `run`, `autodiff` and `report`
+//!
+//! `budget` has a part for eager functions below `construct`, and one for static graphs above
 //! `plan`. `docs/architecture.md` explains the words and invariants, and walks through two runs.
 //!
 //! [`Variable`] and [`Function`] are counted handles. No kernel, no user code and no destructor of an operation runs

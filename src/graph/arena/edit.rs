@@ -252,8 +252,8 @@ impl Arena {
         }
     }
 
-    /// A new variable on the tensor of `v`, counted for the caller, which takes over its parent and consumers. Adds
-    /// `flags` to those that concern gradients and clearing.
+    /// A new variable on the tensor of `v`, counted for the caller, which takes over its parent and consumers. It
+    /// gets `flags`, and the flags of `v` for gradients and clearing.
     pub(crate) fn split_off(&mut self, v: Ix, flags: u16) -> Ix {
         let VariableSlot { tensor, parent, rank, flags: own, .. } = self.variables[v];
         self.outdate(tensor);
@@ -453,7 +453,7 @@ impl Arena {
         }
     }
 
-    /// Records that the outputs of `f` have the shapes that follow from those of its inputs.
+    /// Records that the outputs of `f` have the shapes that follow from its inputs.
     pub(crate) fn note_set_up(&mut self, f: Ix) {
         let slot = &mut self.functions[f];
         (slot.need_setup, slot.set_up) = (false, self.reshapes);

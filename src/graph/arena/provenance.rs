@@ -1,5 +1,5 @@
-//! State that a function saves from its last forward run: that of its operation, and the fingerprints of its inputs,
-//! so that a change before the backward run is detected.
+//! State that a function saves from its last forward run: the state of its operation, and the fingerprints of its
+//! inputs, so that a change before the backward run is detected.
 
 use smallvec::SmallVec;
 
@@ -38,7 +38,7 @@ pub(crate) struct ByHand {
 /// Manual runs on arrays outside the graph.
 impl Arena {
     /// Begins a manual forward run of `f`. Returns its provenance, and a replaced state to drop after unlocking. If
-    /// `again` is set, the provenance has the state of the last run, manual or in the graph, whichever was later.
+    /// `again` is set, the provenance has the state of the latest run, manual or in the graph.
     pub(crate) fn begin_manual(&mut self, f: Ix, again: bool) -> (&mut Provenance, Option<State>) {
         let slot = &mut self.functions[f];
         let by_hand = slot.by_hand.get_or_insert_default();
@@ -66,7 +66,7 @@ impl Arena {
     }
 }
 
-/// The fingerprint of all inputs of a function together, from which those of its outputs follow.
+/// The combined fingerprint of all inputs of a function. It determines the fingerprints of the outputs.
 #[derive(Clone, Copy)]
 pub(crate) struct InputsFingerprint(Fingerprint);
 

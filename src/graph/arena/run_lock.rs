@@ -1,11 +1,10 @@
 //! Run locks: exclusive use of functions by a run.
 //!
-//! A run keeps its functions alive, and no other run may use them meanwhile. Marking each function before a run, and
-//! each one that awaits a backward run afterwards, would be a large part of the time of a small step. So if no other
-//! run is active, a plan whose functions are unchanged since its last run *leases* all of them with a single mark.
-//! The outcome of such a run is *deferred* in a single mark too. Deferred marks are flushed, that is, written to each
-//! function as if there had been no lease, before any code reads one of the functions or releases its last other
-//! count.
+//! A run keeps its functions alive, and no other run may use them meanwhile. In a small step, marking each
+//! function before and after a run would take a large part of the time. So if no other run is active, a plan whose
+//! functions are unchanged since its last run *leases* all of them with a single mark. The outcome of such a run is
+//! *deferred* in a single mark too. Deferred marks are flushed before any code reads one of the functions or releases
+//! its last other count: each function is marked as if there had been no lease.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -334,7 +333,7 @@ impl Arena {
         true
     }
 
-    /// Those of the functions that no run uses.
+    /// The functions of a list that no run uses.
     pub(crate) fn idle(&mut self, functions: &[Ix]) -> Vec<Ix> {
         self.flush();
         functions.iter().copied().filter(|f| self.functions[*f].busy.is_none()).collect()

@@ -80,7 +80,7 @@ impl Arena {
         self.swap_grad(tensor, Some(grad));
     }
 
-    /// Restores the tensor's own gradient and returns that of the run.
+    /// Restores the tensor's own gradient and returns the gradient of the run.
     pub(crate) fn give_back_gradient(&mut self, tensor: Ix) -> Option<Arc<Storage>> {
         let of_run = self.tensors[tensor].grad.clone();
         let own = Thread::current();

@@ -1,4 +1,4 @@
-//! Prepared differentiations: route, plan and gradients. Those of static graphs are cached.
+//! Prepared differentiations: route, plan and gradients. Differentiations of static graphs are cached.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::graph::plan::cache;
 /// A prepared differentiation, and the guard that keeps its run within a budget.
 type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 
-/// The key of a differentiation among those that start from the same variable: where edges begin and end, and the
-/// treatment of gradients and graph.
+/// Identifies a differentiation that starts from a variable: where edges begin and end, and the treatment of gradients
+/// and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
     roots: SmallVec<[(Ix, Ix, bool); 1]>,
@@ -39,7 +39,7 @@ pub(crate) struct PreparedBackward {
     pub(crate) gradients: RunGradients,
     /// If it is worth caching: the variable that caches it, which is the first root, and its validity.
     kept: Option<(Ix, Validity)>,
-    /// The slots whose gradients are added to those of their tensors, if it is cached.
+    /// The slots whose gradients are added to the gradients of their tensors, if it is cached.
     sinks: Vec<GradientSlotIx>,
     /// It came from the cache, and runs again.
     pub(crate) again: bool,
@@ -163,7 +163,7 @@ impl PreparedBackward {
         }
     }
 
-    /// The slots whose gradients are added to those of their tensors: of all leaves, or of the targets.
+    /// The slots whose gradients are added to the gradients of their tensors: of all leaves, or of the targets.
     pub(crate) fn sinks(&self) -> Cow<'_, [GradientSlotIx]> {
         match self.is_kept() {
             true => Cow::Borrowed(&self.sinks),

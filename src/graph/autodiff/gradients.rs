@@ -1,7 +1,7 @@
 //! The plan of a differentiation, and its gradients, which are private to the run until it has succeeded.
 //!
-//! The gradient of an intermediate variable is alive from the first function that contributes to it to the one that
-//! computes the variable, so a long chain needs two at a time. If the gradient of a leaf is zero, it is written in
+//! The gradient of an intermediate variable is alive from its first contribution until the function that computes the
+//! variable has run backward. So a long chain needs two at a time. If the gradient of a leaf is zero, it is written in
 //! place, and zeroed again if the run fails. Other leaves get a private gradient, which is added to theirs once all
 //! are complete.
 
@@ -50,7 +50,7 @@ pub(crate) struct RunGradients {
     /// For each slot, the gradient that exists at the end of the run, if any.
     pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
     leaves: Vec<Leaf>,
-    /// Slots of other gradients that exist at the end of the run, except those of roots.
+    /// Slots of other gradients that exist at the end of the run, except of roots.
     others: Vec<GradientSlotIx>,
     /// The uses of the roots' gradients: slot, step, array.
     roots: Vec<(GradientSlotIx, u32, Side)>,

@@ -42,7 +42,7 @@ use crate::graph::step::accumulate::add_into;
 use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
 
-/// Adds the gradients of `roots` to those of the leaves above them, or only to those of `inputs` if given.
+/// Adds the gradients of `roots` to the gradients of the leaves above them, or only of `inputs` if given.
 ///
 /// # Errors
 /// [`Error::Graph`] if nothing has run or the graph is running. [`Error::Freed`] if it was differentiated before
@@ -326,7 +326,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     Ok(Found::Variables(route, found))
 }
 
-/// Gives each slot its own differentiable variable, distinct from the seed and from those of other slots.
+/// Gives each slot its own differentiable variable, distinct from the seed and from the variables of other slots.
 fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
     let mut seen: HashSet<Variable> = HashSet::new();
     for g in found.iter_mut().flatten() {

@@ -2,7 +2,7 @@
 //!
 //! Gradients that are summed share a *gradient slot*. A tensor has up to two: one for all leaves on it, and one for
 //! the output of the function that computes it. They are separate because an unlinked copy is a leaf on the tensor of
-//! an output, and the gradient of the copy must not flow into that function.
+//! an output. The gradient of the copy must not flow into that function.
 
 use crate::graph::arena::describe::{describe, freed_graph};
 use crate::graph::arena::{self, Arena, Ix, NONE, Outcomes, Saved, order};
@@ -235,8 +235,8 @@ impl GradientRoute {
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(tensor)
     }
 
-    /// The slots whose gradients are added to those of their tensors: of leaves (all, or those of targets), and of
-    /// variables that retain their gradient.
+    /// The slots whose gradients are added to the gradients of their tensors: of leaves (of all, or only of targets),
+    /// and of variables that retain their gradient.
     pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
         let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
             true => (all || n < self.n_targets).then_some(n),
@@ -271,13 +271,13 @@ impl GradientRoute {
         }
         self.used().iter().position(|used| !used).map_or(Ok(()), |i| {
             Err(Error::Graph(format!(
-                "grad: expected inputs that the outputs depend on, but the Variable at index {i} appears to not have been \
-                 used in the graph. Set allow_unused=True to get None for it"
+                "grad: expected inputs that the outputs depend on, but the Variable at index {i} appears to not have \
+                 been used in the graph. Set allow_unused=True to get None for it"
             )))
         })
     }
 
-    /// Returns an error if the values of a function on the route are not those of a forward run.
+    /// Returns an error if a function on the route has no values from a forward run.
     pub(crate) fn check(&self, a: &Outcomes<'_>) -> Result<()> {
         for f in &self.order {
             let by = || {

@@ -1,4 +1,4 @@
-//! The end of a differentiation: adds its gradients to those of the variables, all or none.
+//! The end of a differentiation: adds its gradients to the gradients of the variables, all or none.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::accumulate::{GradientSum, all};
 use crate::{Error, Result};
 
-/// Adds gradients in memory to those of their tensors, all or none: steps that can fail come first.
+/// Adds gradients in memory to the gradients of their tensors, all or none: steps that can fail come first.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let route = &ready.route;
     let tensor = |place: &GradientSlotIx| route.places[*place as usize].tensor;
@@ -55,8 +55,8 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     all(&sums)
 }
 
-/// Adds gradients with graphs to those of their tensors. The sums get new memory, since the old gradients may be part
-/// of a graph.
+/// Adds gradients with graphs to the gradients of their tensors. The sums get new memory, since the old gradients may
+/// be part of a graph.
 pub(crate) fn variables(
     route: &GradientRoute,
     sinks: &[GradientSlotIx],

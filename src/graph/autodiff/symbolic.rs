@@ -62,7 +62,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Applies the rule of a user operation: from the gradients `gy` of the outputs to those of the inputs.
+    /// Applies the rule of a user operation: from the gradients `gy` of the outputs to the gradients of the inputs.
     fn of_user(
         &mut self,
         user: &User,

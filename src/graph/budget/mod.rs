@@ -1,4 +1,4 @@
-//! Memory budgets: which values are dropped to keep within one, and how they come back.
+//! Memory budgets: values are dropped to keep within a budget, and recomputed when they are needed.
 
 pub(crate) mod eager;
 pub(crate) mod r#static;

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Connects the operation with the Python name `name` to its inputs.
 ///
-/// `arguments` are those of the declaration, in order. All of them are required.
+/// `arguments` follow the declaration, in order. All of them are required.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such operation. Otherwise as [`connect`].
@@ -39,7 +39,7 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
 /// Writes output `o` to the array `into[o]` if given.
 ///
 /// # Errors
-/// If the operation refuses the inputs, if it would change in place a value that must not change, and in dynamic mode
+/// If the operation refuses the inputs, or would change in place a value that must not change. In dynamic mode also
 /// if it fails. A refused call changes nothing.
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
     connect_detached(op, inputs, into, None)

@@ -12,8 +12,8 @@ impl Function {
     /// forward again before it runs backward.
     ///
     /// # Errors
-    /// [`Error::Value`] if the function is not a sum or product of any number of arrays, if the length of the mask
-    /// differs from the number of inputs, or if the mask selects none. [`Error::Graph`] if the function is running.
+    /// [`Error::Value`] if the function is not a sum or product of any number of arrays. Also if the mask selects no
+    /// input, or its length differs from the number of inputs. [`Error::Graph`] if the function is running.
     pub fn set_active_inputs(&self, mask: &[bool]) -> Result<()> {
         arena::with(|a| {
             let (f, op) = (self.ix(), a.op(self.ix()).clone());

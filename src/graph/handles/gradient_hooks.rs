@@ -86,7 +86,7 @@ impl Arena {
         self.gradient_attachment_mut(tensor).get_or_default()
     }
 
-    /// True if a run must keep the gradient of a tensor, other than that of a leaf, for the user.
+    /// True if a run must keep the gradient of an output of a function for the user.
     pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
         let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
         self.gradient_attachment(tensor).get::<GradientState>().is_some_and(|w| w.retained || hooked(w))

@@ -71,7 +71,7 @@ pub fn is_born_since(v: &Variable, since: u64) -> bool {
 }
 
 /// The variables that need a gradient and that the segment from `since` to `ends` reads from outside, each tensor
-/// once. Excludes those of `known`.
+/// once. Excludes the tensors of `known`.
 pub fn taken_from_outside(ends: &[&Variable], since: u64, known: &[&Variable]) -> Vec<Variable> {
     arena::with(|a| {
         let roots: Vec<Ix> = ends.iter().map(|v| v.ix()).collect();

@@ -129,10 +129,10 @@ impl Variable {
         Err(Error::shape(format!("{what} of {}", self.describe()), format!("shape {own}"), [&array.shape]))
     }
 
-    /// Sets the data to that of `data`, by reference.
+    /// Shares the data of `data`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape differs from that of the variable.
+    /// [`Error::Shape`] if the variable has another shape.
     pub fn set_data(&self, data: &NdArray) -> Result<()> {
         self.fits("data", data)?;
         data.storage.give_to_leaf();
@@ -140,10 +140,10 @@ impl Variable {
         Ok(())
     }
 
-    /// Sets the gradient to that of `grad`, by reference.
+    /// Shares `grad` as the gradient.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape differs from that of the variable.
+    /// [`Error::Shape`] if the variable has another shape.
     pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
         self.fits("grad", grad)?;
         let old = arena::with(|a| {

@@ -154,7 +154,7 @@ impl BackwardClearing {
 pub(crate) struct Readers {
     /// The functions that take it through any variable, with their generations.
     pub(crate) functions: SmallVec<[(Ix, u32); 2]>,
-    /// The tensors on the data: that of the output, and those that share its memory in place.
+    /// The tensors on the data: the tensor of the output, and tensors that share its memory in place.
     tensors: SmallVec<[Ix; 2]>,
     /// True if other variables share the memory.
     pub(crate) is_shared: bool,

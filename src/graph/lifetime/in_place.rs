@@ -21,9 +21,9 @@ struct SharedMemory {
     last: (u32, u32),
 }
 
-/// The last use of each buffer shared in place, as the numbers of the step and its input. Excludes buffers of leaves
-/// or persistent variables, those that a Python variable reaches, those that a function outside the run takes, and
-/// those without uses.
+/// The last use of each buffer shared in place, as the numbers of the step and its input. Excludes buffers
+/// without uses, and buffers of leaves, of persistent variables, of variables that Python reaches, or of inputs to
+/// functions outside the run.
 pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> Vec<(u32, u32)> {
     let mut all: HashMap<*const Storage, SharedMemory> = HashMap::new();
     for (f, step) in functions.iter().zip(steps) {

@@ -1,4 +1,4 @@
-//! The rules of lifetime: who reads a value, who may clear it, and which functions bring it back.
+//! The rules of lifetime: the readers of a value, permission to clear it, and the functions that restore it.
 //!
 //! Pure: a rule depends on the facts of operations and on what its caller knows about a value. So runs of a graph and
 //! simulations of a run (`budget::static`) follow the same rules.
@@ -16,7 +16,7 @@ pub(crate) struct Policy {
     pub(crate) recomputation: bool,
 }
 
-/// What determines whether a forward run may clear a value.
+/// The facts that determine whether a forward run may clear a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueFacts {
     /// It must not be cleared: a leaf, persistent, shared in place, or read by a function that fixes its inputs.

@@ -222,7 +222,7 @@ impl BackwardPlan {
         }
     }
 
-    /// Finds the steps to fuse into passes, and those that may write their result over an input.
+    /// Finds the steps to fuse into passes, and the steps that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !modes::plan_is_plain() {
             self.instructions.clear();

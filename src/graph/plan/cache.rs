@@ -14,7 +14,7 @@ use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::settings::modes::{self, ExecutionOrder};
 use crate::ops::{Op, Operation};
 
-/// The key of a forward plan among those of one destination.
+/// Identifies a forward plan of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardKey {
     roots: SmallVec<[Ix; 2]>,

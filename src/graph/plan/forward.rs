@@ -101,7 +101,8 @@ impl ForwardPlan {
         Ok(plan)
     }
 
-    /// Excludes values from clearing whose memory a leaf shares, and those that Python holds if `spares_held` is set.
+    /// Excludes values from clearing whose memory a leaf shares. If `spares_held` is set, also excludes values that
+    /// Python holds.
     fn spare(&mut self, a: &Arena) {
         let storage = |(n, i): &(u32, u32)| &self.steps[*n as usize].x[*i as usize].storage;
         if self.held.is_empty()
@@ -146,7 +147,7 @@ impl ForwardPlan {
         }
     }
 
-    /// Looks up the current storages of the tensors, and makes in-place outputs share those of their inputs.
+    /// Looks up the current storages of the tensors, and makes in-place outputs share memory with their inputs.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| aliasing::share_memory(a, *f));
         let mut any = false;
@@ -170,7 +171,7 @@ impl ForwardPlan {
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
 
-    /// Finds the steps to fuse into passes, and those that may write their result over an input.
+    /// Finds the steps to fuse into passes, and the steps that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
             self.instructions.clear();

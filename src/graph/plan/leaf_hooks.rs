@@ -97,7 +97,7 @@ impl DetachedLeafGrads {
         self.0.iter().all(|(leaf, _)| !leaf.shown)
     }
 
-    /// Restores the previous gradients of the leaves, and takes those of the run.
+    /// Restores the previous gradients of the leaves, and takes the gradients of the run.
     #[must_use]
     pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {

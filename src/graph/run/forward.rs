@@ -136,7 +136,7 @@ impl Variable {
         run(&[self.ix()], options, None)
     }
 
-    /// As [`Variable::forward`], but skips the functions in `closed`, and adds those that ran.
+    /// As [`Variable::forward`], but skips the functions in `closed`, and adds the functions that ran.
     ///
     /// ```
     /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};
@@ -177,7 +177,7 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     run(&roots, options, None)
 }
 
-/// Makes variables persistent until it is dropped, except those that already were.
+/// Makes variables persistent until it is dropped. Excludes variables that already were.
 struct Persistent<'a>(Vec<&'a Variable>);
 
 impl<'a> Persistent<'a> {

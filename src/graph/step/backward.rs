@@ -1,5 +1,5 @@
-//! One function prepared to run backward: from the gradients of its outputs to those of its inputs. A run does not
-//! lock the arena.
+//! One function prepared to run backward: from the gradients of its outputs to the gradients of its inputs. A run does
+//! not lock the arena.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -48,8 +48,8 @@ impl Function {
         own_x == tensors_of(a, x) && own_y[..] == tensors_of(a, y)[..y.len().min(own_y.len())]
     }
 
-    /// The saved state for a manual forward run. If `again` is set, the state of the last run to recompute, manual or
-    /// in the graph, whichever was later.
+    /// The saved state for a manual forward run. If `again` is set, the state of the latest run to recompute, manual
+    /// or in the graph.
     fn provenance_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> ProvenancePtr {
         // A replaced state is dropped after the arena is unlocked.
         let (provenance, _before) = arena::with(|a| {
@@ -94,8 +94,7 @@ impl Function {
         })
     }
 
-    /// Sets the shapes of `y` to those that the operation returns for `x`, and shares memory if the operation works
-    /// in place.
+    /// Gives `y` the shapes that the operation returns for `x`, and shares memory if the operation works in place.
     ///
     /// # Errors
     /// If the operation refuses the shapes, or the number of outputs differs. [`Error::Graph`] if the function is
@@ -189,7 +188,7 @@ impl Function {
     /// first is called with the outputs of all.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes of the first of `y` are not those that the operation returns for `x`.
+    /// [`Error::Shape`] if the first of `y` do not have the shapes that the operation returns for `x`.
     /// [`Error::Graph`] if the function is running or shapes changed since it ran forward. Errors of the operation.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
         let (op, x, accumulate) = (self.op(), &*self.of_active(x), &*self.of_active(accumulate));

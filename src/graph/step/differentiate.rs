@@ -152,7 +152,7 @@ impl BackwardStep {
     }
 }
 
-/// The memory of the outputs. A kernel does not touch that of outputs that it does not read.
+/// The memory of the outputs. A kernel does not touch outputs that it does not read.
 #[inline(always)]
 fn outputs(of: &[DataOperand]) -> Result<SmallVec<[Memory<'_>; 2]>> {
     let mut found = SmallVec::new();

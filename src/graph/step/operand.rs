@@ -96,7 +96,7 @@ impl Operand {
         Ok(ptr)
     }
 
-    /// Returns an error if indices at `ptr` are stored as real numbers and are not whole, or if levels are stored as
+    /// Returns an error if indices at `ptr` are stored as real numbers and are not whole. Also if levels are stored as
     /// another type and are invalid. Values with the same fingerprint are checked once.
     #[cold]
     fn check_whole(&self, op: &Op, i: usize, ptr: *mut u8) -> Result<()> {
@@ -125,8 +125,9 @@ impl Operand {
         if self.dtype == DType::I64 && value.is_finite() && value.abs() >= exact_below(kept) {
             let limit = exact_below(kept);
             return Err(Error::Index(format!(
-                "{name}: expected integers in {input}, got {value} at {place}, which {kept} may have rounded, as it does \
-                 from {limit} on: pass an array of integers, and move it only by functions that do not compute with it"
+                "{name}: expected integers in {input}, got {value} at {place}, which {kept} may have rounded, as it \
+                 does from {limit} on: pass an array of integers, and move it only by functions that do not compute \
+                 with it"
             )));
         }
         Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))

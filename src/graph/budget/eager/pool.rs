@@ -1,11 +1,11 @@
 //! The pool of values that eager functions may evict under a budget, and the choice among them.
 //!
-//! The allocator reports how much memory is in use. All arrays of the process count, except those that other threads
+//! The allocator reports how much memory is in use. All arrays of the process count, except arrays that other threads
 //! created under their own budgets.
 //!
 //! The future of an eager program is unknown, so the choice is greedy. When more memory is needed, values are evicted
-//! that are cheap to recompute for their size and far away in the order of the graph, since a backward run returns to
-//! them last. This follows Kirisame et al., Dynamic Tensor Rematerialization, ICLR 2021. Distance replaces the time
+//! that are cheap to recompute for their size and far away in the order of the graph. A backward run returns to them
+//! last. This follows Kirisame et al., Dynamic Tensor Rematerialization, ICLR 2021. Distance replaces the time
 //! since the last use, because the order of the backward run is known. The cost of a value includes evicted values
 //! above it, so the remaining values are spread over the graph.
 
@@ -199,7 +199,7 @@ impl PoolState {
         }
     }
 
-    /// Replaces the budget by that of the calling thread, if it has one.
+    /// Replaces the budget by the budget of the calling thread, if it has one.
     pub(crate) fn renew_limit(&mut self) {
         self.limit = modes::memory_budget().unwrap_or(self.limit);
     }

@@ -69,8 +69,8 @@ pub(crate) fn change_since_run(a: &Arena, f: Ix) -> Option<Modified> {
     a.provenance(f).modified(a.input_data(f), std::iter::empty())
 }
 
-/// True if the available inputs of `f` without parent are unchanged since it ran. A value computed from a changed leaf differs, and its readers
-/// detect that.
+/// True if the available leaves among the inputs of `f` are unchanged since it ran. A value computed from a changed
+/// leaf differs, and its readers detect that.
 fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
     let leaves = a.inputs(f).iter().map(|v| a.parent(*v) == NONE);
     let x = a.input_data(f).zip(leaves).map(|(data, is_leaf)| data.filter(|_| is_leaf));

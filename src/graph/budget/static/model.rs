@@ -333,7 +333,7 @@ impl StepModel {
             .collect()
     }
 
-    /// The values to drop without recomputation: those that no gradient reads, and those marked by the user.
+    /// The values to drop in any case: values that no gradient reads, and values that the user marked.
     pub(crate) fn modest(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && (!v.needed || v.flagged)).collect()
     }

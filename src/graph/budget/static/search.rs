@@ -4,7 +4,7 @@
 //! The graph is cut into segments. Values that cross a cut are kept. Values between two cuts are dropped, and
 //! restored together when the backward run reaches the segment. On a chain of n equal values, sqrt(n) segments need
 //! about 2 sqrt(n) values at a time, for one more forward run. On other graphs the cuts go where few bytes cross.
-//! Values that are expensive to recompute for their size may be kept, and spare memory at the end goes to those that
+//! Values that are expensive to recompute for their size may be kept. Spare memory at the end goes to the values that
 //! save most. Each choice is evaluated by a simulation of the whole step, so the result does not depend on these
 //! heuristics.
 
@@ -73,7 +73,7 @@ fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
 /// A search over the values of a model, which are numbered in order of computation.
 pub(crate) struct CheckpointSearch<'a> {
     rehearsal: &'a StepModel,
-    /// Values that are always dropped: those that cost nothing, and those marked by the user.
+    /// Values that are always dropped: values that cost nothing, and values that the user marked.
     modest: Vec<bool>,
     /// Values to decide on: read by a gradient, or by functions that may run again.
     open: Vec<u32>,
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_no_gradient_reads_is_dropped_first() {
-        // The gradient of `sin` reads only its input, that of `identity` reads nothing.
+        // The gradient of `sin` reads only its input, the gradient of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
         let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();

@@ -149,7 +149,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
     if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
         return None;
     }
-    // Errors of the first step must come before anything is written, those of the others after it has run.
+    // Errors of the first step must come before anything is written, errors of the others after it has run.
     first.x.iter().try_for_each(|x| x.resolve(Access::Read).map(drop)).ok()?;
     let mut before = &first.y[0];
     let mut places: SmallVec<[*mut u8; 16]> = SmallVec::new();

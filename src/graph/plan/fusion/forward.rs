@@ -196,7 +196,7 @@ impl FusedForward {
 unsafe impl Sync for ForwardPassCall {}
 
 impl ForwardPassCall {
-    /// Saves the fingerprints of the function's inputs, and sets those of its outputs.
+    /// Saves the fingerprints of the function's inputs, and sets the fingerprints of its outputs.
     #[inline(always)]
     fn stamp(&self, own: &[(Arc<Storage>, Access)], fingerprints: &mut [VersionedFingerprint]) {
         let mut provenance = self.provenance;
