@@ -69,7 +69,7 @@ def expand(tree):
 
 
 def paths(path, prefix):
-    """Returns the paths below `prefix` that a file names, with line numbers: of `crate::graph::arena::Ix`, `arena::Ix`."""
+    """Returns the paths below `prefix` that a file names, with line numbers, such as `arena::Ix`."""
     text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
     text = re.sub(r"//.*", "", text)
     found = []

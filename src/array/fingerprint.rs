@@ -18,7 +18,7 @@ use super::storage::WRITABLE;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
-/// A fingerprint with the low bits of the version of the storage, for functions that save those of their inputs.
+/// A fingerprint with the low bits of the version of its storage. Functions save it for each input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionedFingerprint(u64);
 
@@ -35,7 +35,7 @@ impl Fingerprint {
         self != Self::NONE
     }
 
-    /// A fingerprint with this number, other than those of other numbers. Zero is [`Fingerprint::NONE`].
+    /// The fingerprint with this number. Zero is [`Fingerprint::NONE`].
     pub(crate) const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -146,7 +146,7 @@ impl Storage {
         VersionedFingerprint(fingerprint.0 | self.version() & VERSION)
     }
 
-    /// True if the values are those that a function computed.
+    /// True if a function computed the values, and nothing has written since.
     pub(super) fn is_computed(&self) -> bool {
         self.version() as u16 == self.computed.load(Ordering::Relaxed)
     }
