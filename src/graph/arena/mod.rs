@@ -1,12 +1,13 @@
 //! All nodes, in slabs of slots behind one lock.
 //!
-//! Only this folder reads and writes the fields of a slot. Other code asks through `query` and changes nodes through
-//! `edit`, so the invariants hold by construction: a change outdates the plans that depend on it, and deferred fields
-//! are flushed before they are read. See `slots` for the content of a slot, `refcount` for its lifetime, and
-//! `run_lock` for deferred fields.
+//! Only this folder reads and writes the fields of a slot. Other code asks through `query` and changes nodes
+//! through `create` and `edit`. So the invariants hold by construction: a change outdates the plans that depend on it,
+//! and deferred fields are flushed before they are read. See `slots` for the content of a slot, `refcount` for its
+//! lifetime, and `run_lock` for deferred fields.
 
 pub(crate) mod aliasing;
 pub(crate) mod attachment;
+pub(crate) mod create;
 pub(crate) mod describe;
 pub(crate) mod edit;
 pub(crate) mod fork;
@@ -22,7 +23,7 @@ pub(crate) mod storages;
 pub(crate) mod validity;
 
 pub(crate) use attachment::{Attached, Attachment};
-pub(crate) use edit::NewFunction;
+pub(crate) use create::NewFunction;
 pub(crate) use query::{Outcomes, tensors};
 pub(crate) use slab::{Ix, NONE, Slab};
 pub(crate) use slots::{Partners, Saved, flag};
@@ -33,7 +34,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::array::Storage;
-use crate::graph::arena::provenance::ByHand;
+use crate::graph::arena::provenance::ManualRun;
 use crate::graph::arena::run_lock::{RunLocks, Thread};
 use crate::graph::arena::slots::{Extra, FunctionSlot, TensorSlot, VariableSlot};
 use crate::graph::arena::storages::OuterGradient;
@@ -45,7 +46,7 @@ enum Garbage {
     Storage(Arc<Storage>),
     Op(Op),
     State(State),
-    ByHand(Box<ByHand>),
+    ManualRun(Box<ManualRun>),
     Extra(Box<Extra>),
     Attachment(Box<dyn Attachment>),
 }

@@ -27,7 +27,7 @@ pub(crate) struct Provenance {
 
 /// State saved by manual runs of a function, on arrays outside its graph.
 #[derive(Default)]
-pub(crate) struct ByHand {
+pub(crate) struct ManualRun {
     provenance: Provenance,
     /// Shapes of the inputs of the last forward run, if it succeeded.
     x: Option<SmallVec<[Shape; 3]>>,
@@ -41,28 +41,28 @@ impl Arena {
     /// `again` is set, the provenance has the state of the latest run, manual or in the graph.
     pub(crate) fn begin_manual(&mut self, f: Ix, again: bool) -> (&mut Provenance, Option<State>) {
         let slot = &mut self.functions[f];
-        let by_hand = slot.by_hand.get_or_insert_default();
-        by_hand.x = None;
+        let manual = slot.manual.get_or_insert_default();
+        manual.x = None;
         let in_graph = slot.provenance.state.drawn();
-        let later = in_graph != 0 && in_graph != by_hand.drawn_in_graph;
-        by_hand.drawn_in_graph = in_graph;
-        let state = &mut by_hand.provenance.state;
+        let later = in_graph != 0 && in_graph != manual.drawn_in_graph;
+        manual.drawn_in_graph = in_graph;
+        let state = &mut manual.provenance.state;
         let before = (again && (state.is_empty() || later))
             .then(|| std::mem::replace(state, slot.provenance.state.same_numbers()));
-        (&mut by_hand.provenance, before)
+        (&mut manual.provenance, before)
     }
 
     /// Records the shapes of the inputs of a manual forward run that succeeded.
     pub(crate) fn note_manual(&mut self, f: Ix, x: SmallVec<[Shape; 3]>) {
-        if let Some(by_hand) = &mut self.functions[f].by_hand {
-            by_hand.x = Some(x);
+        if let Some(manual) = &mut self.functions[f].manual {
+            manual.x = Some(x);
         }
     }
 
     /// The provenance of the last manual forward run of `f`, if it had inputs of these shapes.
     pub(crate) fn manual_provenance(&mut self, f: Ix, x: &[Shape]) -> Option<&mut Provenance> {
-        let by_hand = self.functions[f].by_hand.as_deref_mut()?;
-        (by_hand.x.as_deref() == Some(x)).then_some(&mut by_hand.provenance)
+        let manual = self.functions[f].manual.as_deref_mut()?;
+        (manual.x.as_deref() == Some(x)).then_some(&mut manual.provenance)
     }
 }
 

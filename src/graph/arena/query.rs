@@ -98,7 +98,7 @@ impl Arena {
         parent == NONE || {
             // A run whose outcome is deferred has a provenance.
             let slot = &self.functions[parent];
-            slot.life != Saved::New || slot.provenance.has_run()
+            slot.saved != Saved::New || slot.provenance.has_run()
         }
     }
 
@@ -300,7 +300,7 @@ impl Arena {
     /// True if `f` ran eagerly when it was built.
     #[inline]
     pub(crate) fn ran_eagerly(&self, f: Ix) -> bool {
-        self.functions[f].at_once
+        self.functions[f].ran_eagerly
     }
 
     /// True if the last forward run of `f` had a memory budget, which also applies to its backward run.
@@ -390,7 +390,7 @@ impl Outcomes<'_> {
     /// The state of the values that `f` saved for its backward run.
     #[inline]
     pub(crate) fn saved(&self, f: Ix) -> Saved {
-        self.0.functions[f].life
+        self.0.functions[f].saved
     }
 
     /// True if `f` has run forward, and a backward run through it may follow.

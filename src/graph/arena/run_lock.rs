@@ -81,11 +81,11 @@ impl FunctionSlot {
     fn leave(&mut self, outcome: RunOutcome) {
         match outcome {
             RunOutcome::Forward { budgeted } => {
-                (self.pending, self.life, self.budgeted) = (true, Saved::Ready, budgeted);
+                (self.pending, self.saved, self.budgeted) = (true, Saved::Ready, budgeted);
             }
             RunOutcome::ForwardFailed { budgeted } => (self.pending, self.budgeted) = (true, budgeted),
             RunOutcome::Backward => self.pending = false,
-            RunOutcome::Freed => (self.pending, self.life) = (false, Saved::Freed),
+            RunOutcome::Freed => (self.pending, self.saved) = (false, Saved::Freed),
             RunOutcome::Retained | RunOutcome::Failed => {}
         }
     }
@@ -198,7 +198,7 @@ impl Arena {
             return None;
         }
         self.flush_outcomes();
-        let found = plan.functions.iter().copied().find(|f| self.functions[*f].life == Saved::Freed);
+        let found = plan.functions.iter().copied().find(|f| self.functions[*f].saved == Saved::Freed);
         plan.whole = found.is_none().then_some(self.run_locks.freed);
         found
     }
@@ -295,7 +295,7 @@ impl Arena {
             }
             slot.busy = Some(thread);
             slot.count += 1;
-            is_whole &= slot.life != Saved::Freed;
+            is_whole &= slot.saved != Saved::Freed;
         }
         Ok(is_whole)
     }
@@ -319,7 +319,9 @@ impl Arena {
     /// Unlocks the functions of a run that [`Arena::begin_run`] began, and keeps them alive. Other runs may use them
     /// until [`Arena::resume_run`].
     pub(crate) fn suspend_run(&mut self, functions: &[Ix]) {
-        functions.iter().for_each(|f| self.functions[*f].busy = None);
+        for f in functions {
+            self.functions[*f].busy = None;
+        }
     }
 
     /// Locks the functions of a suspended run again. Returns false, and locks none, if another run uses one of them.
@@ -329,7 +331,9 @@ impl Arena {
             return false;
         }
         let own = Some(Thread::current());
-        functions.iter().for_each(|f| self.functions[*f].busy = own);
+        for f in functions {
+            self.functions[*f].busy = own;
+        }
         true
     }
 

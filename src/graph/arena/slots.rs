@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage};
-use crate::graph::arena::provenance::{ByHand, Provenance};
+use crate::graph::arena::provenance::{ManualRun, Provenance};
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::arena::{Attached, Ix, Slab};
@@ -147,9 +147,9 @@ pub(super) struct FunctionSlot {
     pub(super) may_take_copy: bool,
     /// It has run forward, but not backward since.
     pub(super) pending: bool,
-    pub(super) life: Saved,
+    pub(super) saved: Saved,
     /// It ran eagerly when it was built.
-    pub(super) at_once: bool,
+    pub(super) ran_eagerly: bool,
     /// Its last forward run had a memory budget, which also applies to the backward run.
     pub(super) budgeted: bool,
     /// The pool of evictable values, if it ran eagerly under a budget.
@@ -169,6 +169,6 @@ pub(super) struct FunctionSlot {
     pub(super) at: u32,
     pub(super) provenance: Provenance,
     /// As `provenance`, for manual runs on other arrays.
-    pub(super) by_hand: Option<Box<ByHand>>,
+    pub(super) manual: Option<Box<ManualRun>>,
     pub(super) tags: Vec<(String, String)>,
 }

@@ -104,9 +104,13 @@ pub(crate) fn is_cleared(a: &Arena, tensor: Ix) -> bool {
 struct ClearedValues<'a>(&'a mut Arena, u32);
 
 impl DroppedValues for ClearedValues<'_> {
-    fn producer(&self, f: Ix, i: usize) -> Option<Option<Ix>> {
-        let parent = self.0.parent(*self.0.inputs(f).get(i)?);
-        Some((parent != NONE).then_some(parent))
+    fn n_inputs(&self, f: Ix) -> usize {
+        self.0.inputs(f).len()
+    }
+
+    fn producer(&self, f: Ix, i: usize) -> Option<Ix> {
+        let parent = self.0.parent(self.0.inputs(f)[i]);
+        (parent != NONE).then_some(parent)
     }
 
     fn has_dropped(&self, f: Ix) -> bool {

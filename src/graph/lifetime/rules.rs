@@ -18,6 +18,7 @@ pub(crate) struct Policy {
 
 /// The facts that determine whether a forward run may clear a value.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct ValueFacts {
     /// It must not be cleared: a leaf, persistent, shared in place, or read by a function that fixes its inputs.
     pub(crate) fixed: bool,
@@ -77,8 +78,11 @@ pub(crate) fn frees_shared_input(facts: &Facts, i: usize) -> bool {
 
 /// The functions of a graph, by number, and the values that were dropped.
 pub(crate) trait DroppedValues {
-    /// The function that computes input `i` of `f`, `Some(None)` for a leaf. None if `f` has no such input.
-    fn producer(&self, f: u32, i: usize) -> Option<Option<u32>>;
+    /// The number of inputs of `f`.
+    fn n_inputs(&self, f: u32) -> usize;
+
+    /// The function that computes input `i` of `f`. None for a leaf.
+    fn producer(&self, f: u32, i: usize) -> Option<u32>;
 
     /// True if an output of `f` was dropped.
     fn has_dropped(&self, f: u32) -> bool;
@@ -100,11 +104,12 @@ pub(crate) fn restore_order(
             path.push((root, 0));
         }
         while let Some((f, i)) = path.last_mut() {
-            let Some(producer) = graph.producer(*f, *i) else {
+            if *i == graph.n_inputs(*f) {
                 order.push(*f);
                 path.pop();
                 continue;
-            };
+            }
+            let producer = graph.producer(*f, *i);
             *i += 1;
             if let Some(next) = producer
                 && graph.has_dropped(next)

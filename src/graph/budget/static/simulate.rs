@@ -172,9 +172,12 @@ impl<'a> Simulation<'a> {
 }
 
 impl DroppedValues for Simulation<'_> {
-    fn producer(&self, f: u32, i: usize) -> Option<Option<u32>> {
-        let input = self.all.forward[f as usize].inputs.get(i)?;
-        Some(self.all.values[*input as usize].producer)
+    fn n_inputs(&self, f: u32) -> usize {
+        self.all.forward[f as usize].inputs.len()
+    }
+
+    fn producer(&self, f: u32, i: usize) -> Option<u32> {
+        self.all.values[self.all.forward[f as usize].inputs[i] as usize].producer
     }
 
     fn has_dropped(&self, f: u32) -> bool {
