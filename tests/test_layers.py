@@ -7,8 +7,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# Each part may import from the parts listed before it, and from itself.
-GRAPH = ["settings", "arena", "handles", "step", "memory", "build", "plan", "run", "autodiff", "report"]
+# Each part may import from the parts listed before it, and from itself. A file belongs to the longest part it is in.
+GRAPH = [
+    *["settings", "arena", "lifetime/rules", "lifetime/liveness", "handles", "step", "lifetime/clear_record"],
+    *["budget/eager", "lifetime", "construct", "plan", "budget/static", "run", "autodiff", "report"],
+]
 # Allowed imports of each part of the crate, besides itself.
 CRATE = {
     "environment": set(),
@@ -49,27 +52,42 @@ RE_EXPORTED = {
 }
 
 
-def imports(path, prefix):
-    """Returns the paths below `prefix` that a file names, with line numbers, such as `crate::graph::arena`."""
+def expand(tree):
+    """Returns the paths of a tree of imports, such as `a::{b, c::d}`."""
+    head, brace, rest = tree.partition("{")
+    if not brace:
+        return [tree.strip().split(" as ")[0]]
+    parts, depth = [""], 0
+    for sign in rest.rpartition("}")[0]:
+        depth += (sign == "{") - (sign == "}")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [head.strip() + path for part in parts if part.strip() for path in expand(part)]
+
+
+def paths(path, prefix):
+    """Returns the paths below `prefix` that a file names, with line numbers, such as `arena::Ix`."""
     text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
     text = re.sub(r"//.*", "", text)
     found = []
-    for match in re.finditer(rf"\b{prefix}::(?=(\w+)|(\{{))", text):
+    for match in re.finditer(rf"\b{prefix}::(?=[\w{{])", text):
         line = text.count("\n", 0, match.start()) + 1
-        if match[1]:
-            found.append((line, match[1]))
-            continue
-        depth, name = 0, ""
-        for sign in text[match.end() :]:  # a group in braces: its own names, without nested groups
-            depth += (sign == "{") - (sign == "}")
-            if (sign in "{,}" and depth <= 1) or depth == 0:
-                found += [(line, name.strip().split("::")[0])] if name.strip() else []
-                name = ""
-            elif depth == 1:
-                name += sign
-            if depth == 0:
-                break
+        tree = re.match(r"(?:r#)?[\w:#]*", text[match.end() :])[0]
+        if text[match.end() + len(tree)] == "{":
+            depth, end = 0, match.end() + len(tree)
+            while depth or end == match.end() + len(tree):
+                depth += (text[end] == "{") - (text[end] == "}")
+                end += 1
+            tree = text[match.end() : end]
+        found += [(line, one.replace("r#", "")) for one in expand(tree)]
     return found
+
+
+def imports(path, prefix):
+    """As `paths`, but only the first name of each."""
+    return [(line, found.split("::")[0]) for line, found in paths(path, prefix)]
 
 
 def files(folder):
@@ -104,23 +122,58 @@ def test_families_of_kernels_import_downwards():
     assert not broken, "\n".join(broken)
 
 
+def part_of_the_graph(place):
+    """Returns the part that a file or a path of imports is in, if any."""
+    inside = [part for part in GRAPH if f"{place}/".startswith(f"{part}/")]
+    return max(inside, key=len, default=None)
+
+
 def test_folders_of_the_graph_import_downwards():
     broken = []
     for path in files("src/graph"):
-        own = path.relative_to(ROOT / "src/graph").parts[0].removesuffix(".rs")
-        if own == "mod":
+        place = str(path.relative_to(ROOT / "src/graph").with_suffix(""))
+        if path.name == "mod.rs" and place in ("mod", "budget/mod"):
             continue
-        assert own in GRAPH, f"{path.relative_to(ROOT)}: expected it in one of the folders {GRAPH}"
-        for line, name in imports(path, "crate::graph"):
-            if name in GRAPH and GRAPH.index(name) > GRAPH.index(own):
+        own = part_of_the_graph(place)
+        assert own, f"{path.relative_to(ROOT)}: expected it in one of {GRAPH}"
+        for line, found in paths(path, "crate::graph"):
+            name = part_of_the_graph(found.replace("::", "/"))
+            if name and GRAPH.index(name) > GRAPH.index(own):
                 broken.append(f"{path.relative_to(ROOT)}:{line}: {own} is below {name} and must not import it")
     assert not broken, "\n".join(broken)
+
+
+def test_the_check_of_layers_sees_nested_imports():
+    assert expand("a::{b, c::{d, e as f}, self}") == ["a::b", "a::c::d", "a::c::e", "a::self"]
+    found = paths(ROOT / "src/graph/construct/connect.rs", "crate::graph")
+    assert any(name.startswith("budget::eager::") for _, name in found)
+
+
+def test_only_the_arena_indexes_its_slots():
+    broken = []
+    for path in sorted((ROOT / "src/graph").rglob("*.rs")):
+        if path.is_relative_to(ROOT / "src/graph/arena"):
+            continue
+        for n, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\.(functions|variables|tensors)\[", line):
+                broken.append(f"{path.relative_to(ROOT)}:{n}: expected a query or a verb of the arena")
+    assert not broken, "\n".join(broken)
+
+
+def test_fields_of_slots_are_private_to_the_arena():
+    text = (ROOT / "src/graph/arena/slots.rs").read_text()
+    assert "pub(super) parent: Ix" in text, "finds fields"
+    assert not re.findall(r"pub\(crate\) \w+:", text)
+    for name in ["variables", "tensors", "functions"]:
+        assert re.search(rf"(?m)^    {name}: Slab<", (ROOT / "src/graph/arena/mod.rs").read_text()), name
 
 
 def test_run_code_does_not_name_eviction():
     for folder in ["run", "autodiff"]:
         for path in files(f"src/graph/{folder}"):
-            assert "memory::eviction" not in path.read_text(), f"{path.relative_to(ROOT)}: expected `evictor` alone"
+            named = [name for _, name in paths(path, "crate::graph") if name.startswith("budget::eager")]
+            others = [name for name in named if not name.startswith("budget::eager::evictor")]
+            assert not others, f"{path.relative_to(ROOT)}: expected `evictor` alone, got {others}"
 
 
 def test_the_graph_has_no_files_outside_of_its_layers():

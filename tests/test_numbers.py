@@ -52,15 +52,15 @@ def test_indices_are_whole_numbers(name, wrong, dtype):
 
 @pytest.mark.parametrize("name", INDEXED)
 def test_fractional_indices_are_truncated_under_nnabla_names(name):
-    before = _core.unwary()
-    _core.set_unwary(True)
+    before = _core.dialect()
+    _core.set_dialect("nnabla")
     try:
         y, z = (INDEXED[name](leaf([[0.0], [last]], need_grad=False)) for last in (1.9, NAN))
         y.forward()
         with pytest.raises(nn.IndexRangeError, match="got NaN at"):
             z.forward()
     finally:
-        _core.set_unwary(before)
+        _core.set_dialect(before)
     expected = INDEXED[name](leaf([[0], [1]], np.int64, need_grad=False))
     expected.forward()
     assert np.array_equal(y.d, expected.d)

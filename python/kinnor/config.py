@@ -80,13 +80,13 @@ class Settings(ModuleType):
     @property
     def execution_order(self) -> str:
         """Order of functions in a forward run: "rank", as NNabla documents, or "depth_first", as NNabla runs."""
-        return "depth_first" if _core.depth_first() else "rank"
+        return _core.execution_order()
 
     @execution_order.setter
     def execution_order(self, order: str) -> None:
         if order not in ("rank", "depth_first"):
             raise RangeError(f"config: expected `execution_order` to be 'rank' or 'depth_first', got {order!r}")
-        _core.set_depth_first(order == "depth_first")
+        _core.set_execution_order(order)
 
     @property
     def plan(self) -> str:

@@ -120,7 +120,7 @@ class Solver(_core.Solver):
         """
         from .files.solver_file import ENDINGS, load
 
-        if _core.unwary() and not os.fspath(path).endswith(ENDINGS):
+        if _core.is_nnabla() and not os.fspath(path).endswith(ENDINGS):
             from .logger import logger
 
             logger.warning(f"{path} is omitted.")  # NNabla passes over it, too.

@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
-use super::names::STALE;
+use super::fingerprint::VersionedFingerprint;
 use super::storage::{Cast, Head, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
@@ -125,19 +125,23 @@ impl Storage {
             return Ok(buffer.ptr());
         }
         // If unobserved writes are possible, a cached copy may be stale, so convert again.
-        let of = if buffer.is_shared() || self.is_addressed() { STALE } else { self.saved() };
+        let of = if buffer.is_shared() || self.is_addressed() {
+            VersionedFingerprint::NONE
+        } else {
+            self.versioned_fingerprint()
+        };
         let source = buffer.ptr();
         let at = match state.casts.iter().position(|cast| cast.dtype == dtype) {
             Some(at) => at,
             None => {
                 let buffer = Buffer::new(self.len * dtype.size())?;
-                state.casts.push(Cast { dtype, buffer, of: STALE });
+                state.casts.push(Cast { dtype, buffer, of: VersionedFingerprint::NONE });
                 self.publish(state); // concurrent writers must take the slow path and drop this copy
                 state.casts.len() - 1
             }
         };
         let cast = &mut state.casts[at];
-        if of == STALE || of != cast.of {
+        if of == VersionedFingerprint::NONE || of != cast.of {
             // SAFETY: both buffers hold `len` elements of their types and do not overlap.
             unsafe { convert(source, own, cast.buffer.ptr(), dtype, self.len) };
             cast.of = of;
@@ -225,7 +229,7 @@ impl Storage {
             // A concurrent reader between `access` and this point does not know of the view.
             root.shown.fetch_add(1, Ordering::Relaxed);
             if access != Access::Read {
-                state.casts.iter_mut().for_each(|cast| cast.of = STALE);
+                state.casts.iter_mut().for_each(|cast| cast.of = VersionedFingerprint::NONE);
             }
         })
     }

@@ -6,36 +6,36 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Storage;
 use super::storage::{Cast, Head};
 use super::workspace::{Own, Workspace};
+use super::{Fingerprint, Storage};
 
 /// Bit in the count of views: the address was given out, so writes can never be observed again.
 const ADDRESSED: u32 = 1 << 31;
 
 impl Storage {
     /// The fingerprint under which data derived from the values at an address may be cached. It changes with each
-    /// view that is handed out. Zero, meaning no caching, while a view exists, for parts of larger storages, for
-    /// values that a function computed, and if the address is outdated.
-    pub fn lasting_name(&self, at: usize) -> u64 {
-        let content = self.content(); // before the address is compared
-        let is_computed = u64::from(self.version() as u16) == self.computed_version();
-        if is_computed || self.parent.is_some() || self.is_addressed() {
-            return 0;
+    /// view that is handed out. None while a view exists, for parts of larger storages, for values that a function
+    /// computed, and if the address is outdated.
+    pub fn cacheable_fingerprint(&self, at: usize) -> Fingerprint {
+        let own = self.fingerprint(); // before the address is compared
+        if self.is_computed() || self.parent.is_some() || self.is_addressed() {
+            return Fingerprint::NONE;
         }
         let state = self.lock();
         let is_there = match &state.head {
             Head::Ready(own) if !own.is_shared() => {
-                let is_cast = |cast: &Cast| cast.buffer.ptr().addr() == at && cast.of == self.saved();
+                let is_cast =
+                    |cast: &Cast| cast.buffer.ptr().addr() == at && cast.of == self.versioned_fingerprint();
                 own.ptr().addr() == at || state.casts.iter().any(is_cast)
             }
             _ => false,
         };
         if !is_there || state.children.iter().any(|part| part.strong_count() > 0) {
-            return 0;
+            return Fingerprint::NONE;
         }
         let shown = self.shown.load(Ordering::Relaxed);
-        content ^ u64::from(shown).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        Fingerprint::from_number(own.number() ^ u64::from(shown).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     /// True if a Python view shares the memory, so that writes may be unobserved.
@@ -59,20 +59,25 @@ impl Storage {
 #[derive(Default)]
 pub struct DerivedCache {
     /// Fingerprint of the value, and parameters of the derivation.
-    of: (u64, [usize; 3]),
+    of: (Fingerprint, [usize; 3]),
     own: Option<Own>,
     made: bool,
 }
 
 impl DerivedCache {
-    /// Lends memory for `n` elements derived from the value `name` (0: no fingerprint) in a certain `way`. The flag
+    /// Lends memory for `n` elements derived from a value with this fingerprint, if any, in a certain `way`. The flag
     /// is true if the memory holds them already. Otherwise the caller writes them and calls [`DerivedCache::made`].
     /// None if caching does not pay: the value came only once, or memory is short.
-    pub(crate) fn lend<T>(&mut self, name: u64, way: [usize; 3], n: usize) -> Option<(Workspace<T>, bool)> {
-        if name == 0 || (name, way) != self.of {
+    pub(crate) fn lend<T>(
+        &mut self,
+        of: Fingerprint,
+        way: [usize; 3],
+        n: usize,
+    ) -> Option<(Workspace<T>, bool)> {
+        if !of.is_some() || (of, way) != self.of {
             // Useful memory is reused for the next value. If that value does not come twice, it is freed.
             let own = self.own.take().filter(|_| self.made && way == self.of.1);
-            *self = Self { of: (name, way), own, made: false };
+            *self = Self { of: (of, way), own, made: false };
             return None;
         }
         let (workspace, is_there) = self.own.get_or_insert_with(Own::new).lend(n)?;
@@ -103,17 +108,17 @@ impl<'a> Lasting<'a> {
         Self { storage, at: ptr.addr() }
     }
 
-    /// As [`Storage::lasting_name`].
-    pub fn name(self) -> u64 {
-        self.storage.lasting_name(self.at)
+    /// As [`Storage::cacheable_fingerprint`].
+    pub fn fingerprint(self) -> Fingerprint {
+        self.storage.cacheable_fingerprint(self.at)
     }
 
     /// As [`DerivedCache::lend`], for one of the two forms stored with the array. Also None while another thread uses
     /// it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
-        let name = Some(self.name()).filter(|name| *name != 0)?;
+        let of = Some(self.fingerprint()).filter(|of| of.is_some())?;
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;
-        let (memory, is_made) = kept.lend(name, way, n)?;
+        let (memory, is_made) = kept.lend(of, way, n)?;
         Some(Lent { memory, is_made, kept })
     }
 }
@@ -150,7 +155,7 @@ impl<T> Lent<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Storage;
+    use super::{Fingerprint, Storage};
     use crate::array::{Access, DType};
 
     fn read(storage: &Storage, dtype: DType) -> f64 {
@@ -169,42 +174,42 @@ mod tests {
         for value in [2.0, 3.0] {
             let ptr = storage.access(DType::F32, Access::ReadWrite).expect("is there");
             // Another thread reads now.
-            let (name, before) = (storage.lasting_name(ptr.addr()), read(&storage, DType::F64));
+            let (name, before) = (storage.cacheable_fingerprint(ptr.addr()), read(&storage, DType::F64));
             // SAFETY: as above.
             unsafe { ptr.cast::<f32>().write(value) };
             storage.wrote();
-            assert!(name != 0 && storage.lasting_name(ptr.addr()) != name);
+            assert!(name.is_some() && storage.cacheable_fingerprint(ptr.addr()) != name);
             assert!(before != read(&storage, DType::F64));
             assert_eq!(read(&storage, DType::F64), f64::from(value));
         }
-        let name = storage.lasting_name(ptr.addr());
-        assert!(name != 0 && storage.lasting_name(ptr.addr()) == name);
+        let name = storage.cacheable_fingerprint(ptr.addr());
+        assert!(name.is_some() && storage.cacheable_fingerprint(ptr.addr()) == name);
     }
 
     #[test]
-    fn a_part_that_was_written_takes_the_name_of_the_whole_and_of_its_parts() {
+    fn a_part_that_was_written_changes_the_fingerprint_of_the_whole_and_of_its_parts() {
         let whole = Storage::new(4);
         let part = whole.narrow(0, 2).expect("is within");
         let inner = part.narrow(1, 1).expect("is within");
         part.fill(1.0).expect("memory");
         part.access(DType::F32, Access::ReadWrite).expect("is there");
-        let names = [&whole, &part, &inner].map(|s| s.content());
+        let names = [&whole, &part, &inner].map(|s| s.fingerprint());
         part.wrote();
-        assert!([&whole, &part, &inner].map(|s| s.content()).iter().zip(names).all(|(a, b)| *a != b));
+        assert!([&whole, &part, &inner].map(|s| s.fingerprint()).iter().zip(names).all(|(a, b)| *a != b));
     }
 
     #[test]
-    fn a_name_is_that_of_the_values_that_a_kernel_reads() {
+    fn a_fingerprint_is_that_of_the_values_that_a_kernel_reads() {
         let (storage, ptr) = Storage::to_write(5000, DType::F32).expect("memory");
-        assert!(storage.lasting_name(ptr.addr()) != 0);
+        assert!(storage.cacheable_fingerprint(ptr.addr()).is_some());
         let cast = storage.access(DType::F64, Access::Read).expect("memory");
-        assert!(storage.lasting_name(cast.addr()) == storage.lasting_name(ptr.addr()));
+        assert!(storage.cacheable_fingerprint(cast.addr()) == storage.cacheable_fingerprint(ptr.addr()));
         let (shown, _) = storage.buffer(DType::F32, Access::Show).expect("is there");
-        assert_eq!(storage.lasting_name(ptr.addr()), 0);
+        assert_eq!(storage.cacheable_fingerprint(ptr.addr()), Fingerprint::NONE);
         drop(shown);
-        assert!(storage.lasting_name(ptr.addr()) != 0);
+        assert!(storage.cacheable_fingerprint(ptr.addr()).is_some());
         storage.access(DType::F64, Access::ReadWrite).expect("memory");
-        assert_eq!(storage.lasting_name(ptr.addr()), 0);
+        assert_eq!(storage.cacheable_fingerprint(ptr.addr()), Fingerprint::NONE);
     }
 
     #[test]

@@ -8,10 +8,10 @@ mod buffer;
 mod contents;
 mod copy;
 mod dtype;
+mod fingerprint;
 pub(crate) mod fork;
 mod gone;
 mod kept;
-mod names;
 mod part;
 mod reclaim;
 mod shape;
@@ -34,11 +34,11 @@ pub use buffer::Buffer;
 #[doc(hidden)]
 pub use dtype::convert;
 pub use dtype::{DType, Element};
+pub use fingerprint::{Fingerprint, VersionedFingerprint};
 pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
 pub use kept::{DerivedCache, Lasting};
-pub use names::name_of;
 #[doc(hidden)]
 pub use reclaim::RunGuard;
 pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};

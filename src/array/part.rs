@@ -150,13 +150,13 @@ impl Storage {
     pub(super) fn wrote_together(&self) {
         let mut above = self.parent.as_ref();
         while let Some((parent, _)) = above {
-            parent.unname();
+            parent.drop_fingerprint();
             above = parent.parent.as_ref();
         }
         let mut below = self.lock().children.clone();
         while let Some(part) = below.pop() {
             if let Some(part) = part.upgrade() {
-                part.unname();
+                part.drop_fingerprint();
                 below.extend_from_slice(&part.lock().children);
             }
         }

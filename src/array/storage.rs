@@ -1,5 +1,5 @@
 //! The memory behind arrays: shared, versioned, and aware of being cleared. `access` prepares elements for a reader
-//! or writer, `contents` changes all elements together, `names` tells readers whether values changed.
+//! or writer, `contents` changes all elements together, `fingerprint` tells readers whether values changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::contents::discard;
+use super::fingerprint::{Fingerprint, VersionedFingerprint};
 use super::kept::Forms;
-use super::names::UNNAMED;
 use super::{Access, Buffer, DType};
 use crate::Result;
 
@@ -58,8 +58,8 @@ impl Head {
 pub(super) struct Cast {
     pub(super) dtype: DType,
     pub(super) buffer: Buffer,
-    /// [`Storage::saved`] before the conversion, or [`STALE`](super::names::STALE) if the copy may be outdated.
-    pub(super) of: u64,
+    /// That of the elements before the conversion, none if the copy may be outdated.
+    pub(super) of: VersionedFingerprint,
 }
 
 pub(super) struct StorageState {
@@ -104,7 +104,8 @@ pub struct Storage {
     given: AtomicBool,
     /// Low bits of the version that a function last computed here.
     pub(super) computed: AtomicU16,
-    pub(super) content: AtomicU64,
+    /// The [`Fingerprint`] of the values, if there is one.
+    pub(super) fingerprint: AtomicU64,
     users: AtomicU32,
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     /// Derived data cached with the storage, allocated on first use.
@@ -160,7 +161,7 @@ impl Storage {
             watched: AtomicU8::new(0),
             given: AtomicBool::new(false),
             computed: AtomicU16::new(0),
-            content: AtomicU64::new(UNNAMED),
+            fingerprint: AtomicU64::new(Fingerprint::NONE.number()),
             users: AtomicU32::new(0),
             parent,
             forms: OnceLock::new(),

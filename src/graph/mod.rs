@@ -4,21 +4,26 @@
 //! backward run visits the same functions in reverse order. Each function receives the gradients of its outputs and
 //! computes the gradients of its inputs. If a variable feeds several functions, their contributions are summed. `run`
 //! follows NNabla, with a gradient in every variable. `autodiff` follows PyTorch, with gradients of leaves, or
-//! returned. The other folders manage memory: what may be freed and how it is restored (`memory`), and decisions that
-//! are made once for many runs (`plan`).
+//! returned. Other folders manage memory: `lifetime` frees and restores it, `budget` limits it. `plan` makes decisions
+//! once for many runs.
 //!
-//! The folders are layers, and imports point downwards: `settings`, `arena` (nodes behind one lock), `handles` (types
-//! that users hold), `step` (one function), `memory`, `build` (turns an operation into a node), `plan`, then `run`,
-//! `autodiff` and `report`. `docs/maintainers/architecture.md` explains the words and invariants, and walks through two runs.
+//! The folders are layers, and imports point downwards. From the bottom up:
+//!
+//! - `settings`, `arena` (nodes behind one lock), `handles` (types that users hold), `step` (one function), `lifetime`
+//! - `construct` (turns an operation into a node), `plan`, then `run`, `autodiff` and `report`
+//!
+//! `budget` has a part for eager functions below `construct`, and one for static graphs above
+//! `plan`. `docs/maintainers/architecture.md` explains the words and invariants, and walks through two runs.
 //!
 //! [`Variable`] and [`Function`] are counted handles. No kernel, no user code and no destructor of an operation runs
 //! under the lock. Nothing recurses: graphs may be a million functions deep.
 
 mod arena;
 pub mod autodiff;
-mod build;
+mod budget;
+mod construct;
 mod handles;
-mod memory;
+mod lifetime;
 mod plan;
 mod report;
 mod run;
@@ -27,11 +32,11 @@ mod step;
 
 #[doc(hidden)]
 pub use crate::kernels::stop::{Interrupt, set_check as interrupt_check};
-pub use arena::liveness::check_errors_at_drop;
 pub use autodiff::route::Edge;
 pub use autodiff::symbolic::grad;
-pub use build::connect::{apply, connect, connect_detached};
-pub use build::node::Outputs;
+pub use budget::eager::pool::set_memory_budget;
+pub use construct::connect::{apply, connect, connect_detached};
+pub use construct::node::Outputs;
 pub use handles::callbacks::{Detach, FunctionHook};
 pub use handles::function::Function;
 pub use handles::gradient_hooks::{GradientHook, HookHandle, When, live_variables};
@@ -39,8 +44,8 @@ pub use handles::ndarray::{NdArray, copied};
 pub use handles::segment::{Notes, births, is_born_since, note_read, swap_notes, taken_from_outside};
 pub use handles::user::{User, UserRule};
 pub use handles::variable::Variable;
-pub use memory::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
-pub use memory::eviction::pool::set_memory_budget;
+pub use lifetime::clear_record::{ClearFlags, ClearRecord, record_clear_flags, recorded_clear_flags};
+pub use lifetime::liveness::check_errors_at_drop;
 #[doc(hidden)]
 pub use plan::cache::{memory_changed, plans_made};
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
@@ -56,7 +61,7 @@ pub use step::forward::{evaluate, evaluate_into};
 pub(crate) fn begin_thread() {
     crate::ops::begin_thread();
     handles::segment::begin_thread();
-    memory::eviction::pool::begin_thread();
+    budget::eager::pool::begin_thread();
     run::timings::begin_thread();
     drop(std::thread::current());
 }

@@ -5,15 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::Shape;
-use crate::graph::arena::{self, Arena, Ix, NONE, liveness};
+use crate::graph::arena::{self, Arena, Ix, NONE};
+use crate::graph::budget::eager::pool::EvictionPool;
+use crate::graph::budget::r#static::model::StepModel;
+use crate::graph::budget::r#static::roots;
+use crate::graph::budget::r#static::search::CheckpointSearch;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::eviction::pool::EvictionPool;
-use crate::graph::memory::release::BackwardKey;
-use crate::graph::memory::release::Policy;
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::liveness;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
-use crate::graph::plan::checkpoint::model::StepModel;
-use crate::graph::plan::checkpoint::roots;
-use crate::graph::plan::checkpoint::search::CheckpointSearch;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::fusion;
 use crate::graph::settings::modes;
@@ -120,7 +121,7 @@ fn optimised(a: &mut Arena, root: Ix, policy: Policy) -> Result<([Optimised; 2],
     let chains = plan.chains.iter().map(|chain| (chain.steps.clone(), chain.saved(&plan.steps)));
     let forward = Optimised::new(passes, chains, plan.steps.iter().map(|step| step.over.is_some()));
     let text = plan.text();
-    if policy.clear_buffer || !a.functions[a.variables[root].parent].need_grad {
+    if policy.clear_buffer || !a.passes_gradients(a.parent(root)) {
         return Ok(([forward, Optimised::default()], text));
     }
     let mut plan = BackwardPlan::make(a, root, BackwardKey::CLEARING, &[])?;
@@ -141,7 +142,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
     let policy = Policy { clear_buffer, clear_no_need_grad: !clear_buffer, ..Policy::default() };
     let budget = budget.or_else(modes::memory_budget);
     let v = root.ix();
-    if arena::with(|a| a.variables[v].parent == NONE) {
+    if arena::with(|a| a.parent(v) == NONE) {
         let text = "plan_report: expected a variable that a function computes, got";
         return Err(Error::Graph(format!("{text} {}, which has no parent", root.describe())));
     }
@@ -149,7 +150,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
         let made = arena::with(|a| -> Result<_, Stop> {
             let plan = ForwardPlan::make(a, &[v], Policy::default(), |_, _| true)?;
             let clearing = roots::rehearsal(a, &plan, &[v], policy)?;
-            let differentiable = a.functions[a.variables[v].parent].need_grad;
+            let differentiable = a.passes_gradients(a.parent(v));
             let keeping = differentiable.then(|| BackwardPlan::make(a, v, BackwardKey::KEEPING, &[]));
             let keeping = keeping.transpose()?;
             let keeping = StepModel::new(a, &plan, keeping.as_slice());
@@ -157,7 +158,7 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
         });
         match made {
             Ok((plan, clearing, keeping, optimised)) => {
-                let pool = arena::with(|a| EvictionPool::of(a, a.variables[v].parent));
+                let pool = arena::with(|a| EvictionPool::of(a, a.parent(v)));
                 let planned = |budget| describe(&plan, [&clearing, &keeping], budget, policy, optimised);
                 return match pool {
                     Some(pool) => {
@@ -177,10 +178,10 @@ pub fn report(root: &Variable, budget: Option<usize>, clear_buffer: bool) -> Res
 fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) -> Report {
     let mut counted = HashSet::new();
     let mut live = 0;
-    for ((f, step), said) in plan.functions.iter().zip(&plan.steps).zip(&mut report.steps) {
-        for tensor in step.x.iter().chain(&step.y).map(|slot| &a.tensors[slot.tensor]) {
-            let new =
-                [&tensor.data, &tensor.grad].into_iter().flatten().filter(|s| counted.insert(Arc::as_ptr(s)));
+    for ((f, step), said) in plan.order.iter().zip(&plan.steps).zip(&mut report.steps) {
+        for tensor in step.x.iter().chain(&step.y).map(|slot| slot.tensor) {
+            let storages = a.existing_data(tensor).into_iter().chain(a.existing_grad(tensor));
+            let new = storages.filter(|s| counted.insert(Arc::as_ptr(s)));
             live += new.map(|s| s.held_bytes()).sum::<usize>();
         }
         for (o, value) in said.outputs.iter_mut().enumerate() {

@@ -37,7 +37,7 @@ use smallvec::SmallVec;
 use super::Float;
 use super::epilogue::{Epilogue, Tail};
 use super::threads::{Shared, ranges};
-pub use crate::array::DerivedCache;
+pub use crate::array::{DerivedCache, Fingerprint};
 use crate::array::{Lasting, OutOfMemory};
 use direct::Correlation;
 pub use modulated::modulated;
@@ -183,13 +183,13 @@ pub struct Weight<'a, T> {
     lasting: Option<Lasting<'a>>,
 }
 
-/// The name of the values of a weight, and what its function keeps of them.
-type Known<'a> = Option<(u64, &'a mut DerivedCache)>;
+/// The fingerprint of a weight, and the data that its function derived from it.
+type Known<'a> = Option<(Fingerprint, &'a mut DerivedCache)>;
 
 impl<'a, T> Weight<'a, T> {
-    /// A weight by name, of which the function may keep what it makes of it.
-    pub fn known(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
-        Self { values, known: Some((name, kept)), lasting: None }
+    /// A weight with a fingerprint, so that the function may cache data derived from it.
+    pub fn known(values: &'a [T], fingerprint: Fingerprint, kept: &'a mut DerivedCache) -> Self {
+        Self { values, known: Some((fingerprint, kept)), lasting: None }
     }
 
     /// The same weight, which is all of an array: it may be kept packed with the array.

@@ -7,7 +7,7 @@ use super::arguments::{bytes, flag, object, text, whole};
 use super::scopes;
 use crate::array::memory_stats as stats;
 use crate::graph;
-use crate::graph::settings::{self, CheckSaved, Context, Precision};
+use crate::graph::settings::{self, CheckSaved, Context, Dialect, ExecutionOrder, Precision};
 use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::{random, simd, threads};
 
@@ -49,19 +49,13 @@ plain! {
     record_random() -> () = random::record();
     /// True if values are being recomputed on this thread.
     in_recomputing() -> bool = settings::in_recomputing();
-    /// True if forward runs visit functions depth first.
-    depth_first() -> bool = settings::depth_first();
-    /// Sets `depth_first`.
-    set_depth_first(on: bool) -> () = settings::set_depth_first(on);
-    /// True if functions may change leaves in place although gradients flow to them.
-    leaves_in_place() -> bool = settings::leaves_in_place();
-    /// Sets `leaves_in_place` for the process.
-    set_leaves_in_place(on: bool) -> () = settings::set_leaves_in_place(on);
-    /// True if calls that are almost certainly mistakes raise no error, as in NNabla.
-    unwary() -> bool = settings::unwary();
-    /// Sets `unwary` for the process.
-    set_unwary(on: bool) -> () = settings::set_unwary(on);
-    /// True if plans run function by function, without fusion.
+    /// The order of forward runs: "rank" or "depth_first".
+    execution_order() -> &'static str = ORDERS[settings::execution_order() as usize].0;
+    /// The dialect of the process: "native" or "nnabla".
+    dialect() -> &'static str = if settings::is_nnabla() { "nnabla" } else { "native" };
+    /// True if the dialect is NNabla's.
+    is_nnabla() -> bool = settings::is_nnabla();
+    /// Whether plans run function by function.
     plan_is_plain() -> bool = settings::plan_is_plain();
     /// Sets `plan_is_plain`.
     set_plan_is_plain(on: bool) -> () = settings::set_plan_is_plain(on);
@@ -344,6 +338,35 @@ fn set_check_saved(#[pyo3(from_py_with = text)] what: String) -> PyResult<()> {
     Ok(())
 }
 
+/// The orders of forward runs, by name.
+const ORDERS: [(&str, ExecutionOrder); 2] =
+    [("rank", ExecutionOrder::Rank), ("depth_first", ExecutionOrder::DepthFirst)];
+
+/// Sets the order of forward runs, for the process.
+#[pyfunction]
+fn set_execution_order(#[pyo3(from_py_with = text)] order: String) -> PyResult<()> {
+    let found = ORDERS.iter().find(|(name, _)| *name == order);
+    let (_, order) = found.ok_or_else(|| {
+        crate::Error::argument("config", "execution_order", "'rank' or 'depth_first'", format!("{order:?}"))
+    })?;
+    settings::set_execution_order(*order);
+    Ok(())
+}
+
+/// Sets the dialect of the process, and with it the defaults of `execution_order` and `check_saved`.
+#[pyfunction]
+fn set_dialect(#[pyo3(from_py_with = text)] dialect: String) -> PyResult<()> {
+    settings::set_dialect(match &*dialect {
+        "native" => Dialect::Native,
+        "nnabla" => Dialect::NNabla,
+        other => {
+            let got = format!("{other:?}");
+            return Err(crate::Error::argument("config", "dialect", "'native' or 'nnabla'", got).into());
+        }
+    });
+    Ok(())
+}
+
 /// Adds the functions to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add_plain(m)?;
@@ -359,6 +382,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_conv_algorithm, m)?)?;
     m.add_function(wrap_pyfunction!(get_conv_algorithm, m)?)?;
     m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
+    m.add_function(wrap_pyfunction!(set_execution_order, m)?)?;
+    m.add_function(wrap_pyfunction!(set_dialect, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
     m.add_function(wrap_pyfunction!(time_runs, m)?)?;

@@ -314,7 +314,7 @@ impl NdArray {
         let dtype = match use_current_context {
             true => {
                 scopes::follow(slf.py());
-                match own_dtype.filter(|_| settings::unwary()) {
+                match own_dtype.filter(|_| settings::is_nnabla()) {
                     Some(dtype) => dtype, // like NNabla 1.39
                     None => current_compute().stored(),
                 }

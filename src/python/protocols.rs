@@ -164,7 +164,7 @@ macro_rules! protocols {
             }
 
             fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-                if settings::unwary() { Ok(true) } else { self.truth(py) }
+                if settings::is_nnabla() { Ok(true) } else { self.truth(py) }
             }
 
             fn __float__(&self, py: Python<'_>) -> PyResult<f64> {

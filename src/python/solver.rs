@@ -140,7 +140,7 @@ impl Solver {
     fn __init__(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let name = args.get_item(0).ok().and_then(|name| name.extract::<String>().ok());
         let Some(entry) = name.as_deref().and_then(solvers::find) else {
-            if settings::unwary() {
+            if settings::is_nnabla() {
                 return Ok(());
             }
             let got = args.get_item(0).map_or_else(|_| "no argument".into(), |name| shown(&name));

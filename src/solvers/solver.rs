@@ -224,15 +224,14 @@ impl<P: Source> Solver<P> {
     /// Forgets these parameters and their states.
     ///
     /// # Errors
-    /// [`Error::Key`] for a name that it does not have, unless programs are [`settings::unwary`]. Nothing is forgotten
-    /// then.
+    /// [`Error::Key`] for a name that it does not have, except in NNabla's dialect. Nothing is forgotten then.
     pub fn remove_parameters<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let mut held = self.lock();
         let mut gone = Vec::new();
         for name in names {
             match held.find(name) {
                 Some(at) => gone.push(at),
-                None if settings::unwary() => {}
+                None if settings::is_nnabla() => {}
                 None => {
                     return Err(Error::Key(format!(
                         "remove_parameters: expected names of parameters of the solver, got {name:?}"
@@ -362,7 +361,7 @@ impl<P: Source> Solver<P> {
     ) -> Result<()> {
         let _run = RunGuard::new();
         let mut held = self.lock();
-        if held.parameters.is_empty() && method == "update" && !settings::unwary() {
+        if held.parameters.is_empty() && method == "update" && !settings::is_nnabla() {
             let text = "expected parameters, got none; call set_parameters first";
             return Err(Error::Graph(format!("{}: {text}", self.op(method))));
         }

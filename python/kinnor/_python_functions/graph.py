@@ -43,7 +43,7 @@ def without_grad(y: Variable) -> Variable:
 
 def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
     """Sets `x` to `value` in place where `mask` is not zero. Returns a variable over the memory of `x`."""
-    if x.is_leaf and x.requires_grad and _core.grad_mode() and not _core.leaves_in_place():
+    if x.is_leaf and x.requires_grad and _core.grad_mode() and not _core.is_nnabla():
         raise GraphError(
             "bool_fill_: expected to change a variable in place, got a leaf that requires grad; use no_grad()"
         )

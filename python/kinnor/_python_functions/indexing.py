@@ -51,7 +51,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         return
     at_once = _core.auto_forward_mode() and not _core.grad_mode()
     notes = _core.noting()  # in the first run of `forget`, which runs again with a graph
-    is_kept = x.parent is None and x.need_grad and (_core.grad_mode() or notes) and not _core.leaves_in_place()
+    is_kept = x.parent is None and x.need_grad and (_core.grad_mode() or notes) and not _core.is_nnabla()
     if at_once and notes and not is_kept:
         x.data = put(x, False).data
     elif at_once or is_kept:
@@ -85,7 +85,7 @@ def expand(x: Any, key: Any) -> list[Any]:
         fits = k is None or k is Ellipsis or isinstance(k, (int, np.integer, slice, *Arrays))
         if not fits or isinstance(k, bool):
             raise _core.CallError(f"index: expected integers, slices, None, Ellipsis or arrays, got {type(k).__name__}")
-        if isinstance(k, Variable) and not is_mask(k) and (name := comparison(k)) and not _core.unwary():
+        if isinstance(k, Variable) and not is_mask(k) and (name := comparison(k)) and not _core.is_nnabla():
             raise _core.CallError(
                 f"index: expected positions, got the truth values of {name}, which are the numbers 0 and 1 "
                 "(F.bool_gather and F.bool_scatter take them)"

@@ -224,7 +224,7 @@ class DataIterator:
         with self._alone("_reset"):
             if self._ahead is not None:
                 wait([self._ahead])
-            if _core.unwary():
+            if _core.is_nnabla():
                 self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
             self._ahead, self._rows, self._wraps = None, [], 0
@@ -239,7 +239,7 @@ class DataIterator:
             return
         ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
         self._ahead = self._thread.submit(self._read)
-        if ends_epoch and _core.unwary() and self._data_source.shuffle:
+        if ends_epoch and _core.is_nnabla() and self._data_source.shuffle:
             # The read draws an order from a generator that others may share: wait, so that their orders are
             # reproducible.
             wait([self._ahead])
@@ -263,9 +263,9 @@ class DataIterator:
                 source.reset()
                 self._turns += 1
                 self._wraps += 1
-                if not _core.unwary():
+                if not _core.is_nnabla():
                     source.apply_order()
-        if self._wraps and _core.unwary():
+        if self._wraps and _core.is_nnabla():
             source.apply_order()  # NNabla fills the batch up in the previous order.
         try:
             data = _stack(source.variables, self._rows)
@@ -318,7 +318,7 @@ class DataIterator:
                 f"got {num_of_slices}, {slice_pos}, {slice_start} and {slice_end}"
             )
         if num_of_slices is not None and slice_pos is not None:
-            if drop_last is None and _core.unwary():
+            if drop_last is None and _core.is_nnabla():
                 drop_last = False
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
@@ -327,9 +327,9 @@ class DataIterator:
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
-        if cache_dir is not None and (use_cache or not _core.unwary()):
+        if cache_dir is not None and (use_cache or not _core.is_nnabla()):
             source = DataSourceWithFileCache(source, cache_dir, shuffle=self._data_source.shuffle, rng=rng)
-        if use_cache and (cache_dir is None or _core.unwary()):
+        if use_cache and (cache_dir is None or _core.is_nnabla()):
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
@@ -388,7 +388,7 @@ class DataIterator:
             self._rows, self._wraps, self._ahead = [], 0, None
             epoch, position = int(state["epoch"]), int(state["position"])
             source = self._data_source
-            if _core.unwary() and not isinstance(source, InterleavedDataSource):
+            if _core.is_nnabla() and not isinstance(source, InterleavedDataSource):
                 self._repeat(epoch, position)
                 return
             if isinstance(source, InterleavedDataSource):

@@ -193,7 +193,7 @@ class DataSourceInOrderOfFiles(DrawingDataSource):
     def reset(self) -> None:
         """Return to the first position."""
         super().reset()
-        if _core.unwary():
+        if _core.is_nnabla():
             self._data_source.reset()
 
     def close(self) -> None:
@@ -250,14 +250,14 @@ class DataSourceWithFileCache(CacheDataSource):
 
     def _ordered(self, lengths: Sequence[int]) -> Orders:
         """The orders of examples; under NNabla's names the orders of NNabla's caches."""
-        if _core.unwary():
+        if _core.is_nnabla():
             return _FileCacheOrders(lengths, self._shuffle, self._rng)
         return super()._ordered(lengths)
 
     def reset(self) -> None:
         """Return to the first position."""
         super().reset()
-        if _core.unwary():
+        if _core.is_nnabla():
             self._data_source.reset()
 
     def _remove(self) -> None:

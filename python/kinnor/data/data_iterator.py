@@ -74,12 +74,12 @@ def _seeded_by(rng: RandomState | None) -> RandomState | None:
 
     Under NNabla's names it is the other one itself, as in NNabla.
     """
-    return rng if rng is None or _core.unwary() else np.random.RandomState(rng.permutation(4096)[:8])
+    return rng if rng is None or _core.is_nnabla() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
 def _forwarded(rng: RandomState | None) -> RandomState | None:
     """The generator that the functions below pass to `data_iterator`. Under NNabla's names it is None, as in NNabla."""
-    return None if _core.unwary() else rng
+    return None if _core.is_nnabla() else rng
 
 
 def data_iterator_simple(
@@ -212,7 +212,7 @@ def data_iterator_csv_dataset(
         The iterator.
     """
     source: DataSource = CsvDataSource(uri, shuffle, rng, normalize)
-    if with_file_cache is None and cache_dir is None and _core.unwary():
+    if with_file_cache is None and cache_dir is None and _core.is_nnabla():
         source = DataSourceInOrderOfFiles(source, shuffle)
     return data_iterator(
         source,

@@ -69,7 +69,7 @@ class Orders:
         # The first order comes from the generator itself, later orders from a copy. Prefetching threads draw at any
         # time, so iterators that share a generator would otherwise affect each other's orders.
         self._draw(shuffle and not first_is_plain)
-        if shuffle and not _core.unwary():  # NNabla draws all orders from the generator itself
+        if shuffle and not _core.is_nnabla():  # NNabla draws all orders from the generator itself
             self._rng = _copy(rng)
 
     def __getitem__(self, generation: int) -> NDArray[np.int64]:
@@ -275,12 +275,12 @@ class DrawingDataSource(DataSource):
     def reset(self) -> None:
         """Return to the first position."""
         super().reset()
-        if _core.unwary():
+        if _core.is_nnabla():
             self._draw()
 
     def apply_order(self) -> None:
         """Move on to the order of the next epoch."""
-        if not _core.unwary():
+        if not _core.is_nnabla():
             self._generation += 1
 
     def _draw(self) -> None:
@@ -318,9 +318,9 @@ class DataSourceWithMemoryCache(DataSource):
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
         self._loading = threading.RLock()  # Slices read the same source, each in a thread of its own.
         self._generation = self._cached_generation = data_source._generation
-        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.unwary() or data_source.shuffle)
+        self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.is_nnabla() or data_source.shuffle)
         self._turns = -1
-        self._order: NDArray[np.int64] | None = np.arange(self._size) if _core.unwary() else None
+        self._order: NDArray[np.int64] | None = np.arange(self._size) if _core.is_nnabla() else None
 
     @property
     def _on_memory(self) -> bool:
@@ -433,7 +433,7 @@ class SlicedDataSource(DataSource):
         self._slice_start = start
         self._slice_end = end
         # In NNabla a slice of a memory cache has no order of its own: it returns examples of other slices.
-        self._as_nnabla = _core.unwary() and not isinstance(data_source, DataSourceWithMemoryCache)
+        self._as_nnabla = _core.is_nnabla() and not isinstance(data_source, DataSourceWithMemoryCache)
         self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
         knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation

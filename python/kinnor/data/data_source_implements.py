@@ -64,7 +64,7 @@ class SimpleDataSource(DataSource):
     def apply_order(self) -> None:
         """Move on to the order of the next epoch."""
         self._generation += 1
-        if _core.unwary():
+        if _core.is_nnabla():
             self._generate_order(self._generation)
 
     def _generate_order(self, generation: int) -> None:

@@ -232,7 +232,7 @@ def base_load(
         NetworkError: If a file is malformed.
         OSError: If a file cannot be read.
     """
-    if _core.unwary():
+    if _core.is_nnabla():
         filenames = _known(filenames)
     content = network_file.read(filenames, extension, parameters=not exclude_parameter, networks=not parameter_only)
     info = Info()

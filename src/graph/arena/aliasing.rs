@@ -47,7 +47,7 @@ pub(crate) fn verify(a: &Arena, f: Ix) -> Result<()> {
 
 /// Returns an error if input `i` is changed in place and is a leaf that needs a gradient.
 pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
-    if !a.need_grad(v) || !a.is_end(v) || modes::leaves_in_place() {
+    if !a.need_grad(v) || !a.is_end(v) || modes::is_nnabla() {
         return Ok(());
     }
     Err(Error::Graph(format!(
@@ -56,8 +56,8 @@ pub(crate) fn check_kept(a: &Arena, op: &Op, i: usize, v: Ix) -> Result<()> {
     )))
 }
 
-/// True if an in-place function may change the data of `v`: the gradient of its parent does not read the data, and
-/// the memory does not belong to a variable that has several consumers or needs a gradient itself.
+/// True if an in-place function may change the data of `v`. The gradient of its parent must not read the data. If the
+/// parent shares memory with an input, that input must have one consumer and need no gradient.
 pub(crate) fn may_modify(a: &Arena, v: Ix) -> bool {
     let f = a.variables[v].parent;
     if f == NONE {

@@ -7,8 +7,8 @@ use crate::graph::arena::{self, Arena, Ix, NONE};
 /// The error for a function whose saved values were freed.
 pub(crate) fn freed_graph(by: &str) -> Error {
     Error::Freed(format!(
-        "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and the \
-         first gave them back; pass retain_graph=True the first time, or call forward() again"
+        "autodiff: expected a graph that has its values, but this is the second time that it goes through {by}, and \
+         the first gave them back; pass retain_graph=True the first time, or call forward() again"
     ))
 }
 

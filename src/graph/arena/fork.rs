@@ -7,7 +7,9 @@ use parking_lot::MutexGuard;
 
 use crate::array::{fork, memory_stats};
 use crate::graph::arena::run_lock::Thread;
-use crate::graph::arena::{self, Arena, FunctionSlot, OuterGradient};
+use crate::graph::arena::slots::FunctionSlot;
+use crate::graph::arena::storages::OuterGradient;
+use crate::graph::arena::{self, Arena};
 
 thread_local! {
     static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
@@ -94,7 +96,7 @@ impl Arena {
 
 impl FunctionSlot {
     fn abandon(&mut self) {
-        self.memo.abandon();
+        self.provenance.abandon();
         self.need_setup = true;
     }
 }

@@ -124,20 +124,10 @@ pub(crate) fn check_shapes(a: &Arena, f: Ix, what: &str) -> Result<()> {
     )))
 }
 
-/// The functions to run again to recompute the data of `v`, each after its producers. Starts from data that is still
-/// available.
-pub(crate) fn to_restore(a: &mut Arena, v: Ix) -> Vec<Ix> {
-    let first = a.variables[v].parent;
-    depth_first(a, &[v], |a, f| {
-        let dropped = |tensor: Ix| a.tensors[tensor].data.as_ref().is_some_and(|s| s.is_cleared());
-        f == first || a.functions[f].outputs.iter().any(|o| dropped(o.tensor))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{ForwardOptions, Variable, apply, arena};
+    use crate::graph::{Variable, apply, arena};
 
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
@@ -167,19 +157,5 @@ mod tests {
         let (y, [exp, sin, sum, product]) = diamond();
         let order = arena::with(|a| backward_order(a, y.ix()));
         assert_eq!(order, [product, sum, exp, sin]);
-    }
-
-    #[test]
-    fn restoring_starts_where_data_still_is() {
-        let (y, [exp, _, sum, product]) = diamond();
-        y.forward(&ForwardOptions::default()).expect("runs");
-        let clear = |f: Ix| {
-            let tensor = arena::with(|a| a.functions[f].outputs[0].tensor);
-            arena::with(|a| a.data(tensor).clone()).clear(true).expect("is whole");
-        };
-        clear(sum);
-        assert_eq!(arena::with(|a| to_restore(a, y.ix())), [sum, product]);
-        clear(exp);
-        assert_eq!(arena::with(|a| to_restore(a, y.ix())), [exp, sum, product]);
     }
 }

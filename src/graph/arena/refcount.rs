@@ -22,6 +22,24 @@ impl Arena {
         }
     }
 
+    /// Adds a count for another holder of a variable.
+    #[inline]
+    pub(crate) fn hold(&mut self, v: Ix) {
+        self.variables[v].count += 1;
+    }
+
+    /// Adds a count for another holder of a tensor.
+    #[inline]
+    pub(crate) fn hold_tensor(&mut self, tensor: Ix) {
+        self.tensors[tensor].count += 1;
+    }
+
+    /// Adds a count for another holder of a function.
+    #[inline]
+    pub(crate) fn hold_function(&mut self, f: Ix) {
+        self.functions[f].count += 1;
+    }
+
     /// Releases a handle, and frees the variable if it was the last holder.
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
@@ -113,10 +131,10 @@ impl Arena {
         slot.generation = generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
         slot.may_take_copy = false;
-        (slot.life, slot.at_once, slot.evictor) = (Saved::New, false, None);
+        (slot.saved, slot.ran_eagerly, slot.evictor) = (Saved::New, false, None);
         let planned = std::mem::take(&mut slot.planned);
         slot.tags = Vec::new();
-        let (op, state, by_hand) = (slot.op.take(), slot.memo.take_state(), slot.by_hand.take());
+        let (op, state, manual) = (slot.op.take(), slot.provenance.take_state(), slot.manual.take());
         let (mut inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         if let Some(all) = slot.all_inputs.take() {
             inputs = all.iter().map(|(v, _)| *v).collect();
@@ -129,8 +147,8 @@ impl Arena {
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }
-        if let Some(by_hand) = by_hand {
-            self.garbage.push(Garbage::ByHand(by_hand));
+        if let Some(manual) = manual {
+            self.garbage.push(Garbage::ManualRun(manual));
         }
         for output in outputs {
             if planned {

@@ -1,11 +1,10 @@
 //! Run locks: exclusive use of functions by a run.
 //!
-//! A run keeps its functions alive, and no other run may use them meanwhile. Marking each function before a run, and
-//! each one that awaits a backward run afterwards, would be a large part of the time of a small step. So if no other
-//! run is active, a plan whose functions are unchanged since its last run *leases* all of them with a single mark.
-//! The outcome of such a run is *deferred* in a single mark too. Deferred marks are flushed, that is, written to each
-//! function as if there had been no lease, before any code reads one of the functions or releases its last other
-//! count.
+//! A run keeps its functions alive, and no other run may use them meanwhile. In a small step, marking each
+//! function before and after a run would take a large part of the time. So if no other run is active, a plan whose
+//! functions are unchanged since its last run *leases* all of them with a single mark. The outcome of such a run is
+//! *deferred* in a single mark too. Deferred marks are flushed before any code reads one of the functions or releases
+//! its last other count: each function is marked as if there had been no lease.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -14,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::graph::arena::{self, Arena, FunctionSlot, Ix, Saved, fork};
+use crate::graph::arena::slots::FunctionSlot;
+use crate::graph::arena::{self, Arena, Ix, Saved, fork};
 use crate::{Error, Result};
 
 /// A number that identifies a thread. If there are more threads than numbers, two share one. Only the cleanup in a
@@ -52,27 +52,41 @@ pub(crate) struct RunLocks {
     freed: u64,
 }
 
-/// The state in which a successful run leaves its functions.
+/// The state in which a run leaves its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunOutcome {
-    /// They ran forward and await their backward run.
-    Forward,
+    /// They ran forward and await their backward run. If `budgeted`, they may have dropped values.
+    Forward { budgeted: bool },
+    /// A forward run failed. Some of them may have run.
+    ForwardFailed { budgeted: bool },
     /// They ran backward.
     Backward,
     /// They were differentiated through, and freed their saved values.
     Freed,
     /// They were differentiated through, and are unchanged.
     Retained,
+    /// Another run failed. They are unchanged.
+    Failed,
+}
+
+impl RunOutcome {
+    /// True if the outcome may be deferred, and the next run of the plan may lease its functions.
+    fn is_deferrable(self) -> bool {
+        !matches!(self, Self::Forward { budgeted: true } | Self::ForwardFailed { .. } | Self::Failed)
+    }
 }
 
 impl FunctionSlot {
     /// Records the outcome of a run.
-    pub(crate) fn leave(&mut self, outcome: RunOutcome) {
+    fn leave(&mut self, outcome: RunOutcome) {
         match outcome {
-            RunOutcome::Forward => (self.pending, self.life) = (true, Saved::Ready),
+            RunOutcome::Forward { budgeted } => {
+                (self.pending, self.saved, self.budgeted) = (true, Saved::Ready, budgeted);
+            }
+            RunOutcome::ForwardFailed { budgeted } => (self.pending, self.budgeted) = (true, budgeted),
             RunOutcome::Backward => self.pending = false,
-            RunOutcome::Freed => (self.pending, self.life) = (false, Saved::Freed),
-            RunOutcome::Retained => {}
+            RunOutcome::Freed => (self.pending, self.saved) = (false, Saved::Freed),
+            RunOutcome::Retained | RunOutcome::Failed => {}
         }
     }
 }
@@ -86,14 +100,19 @@ impl RunLocks {
 
     /// True if no marks are deferred.
     #[inline(always)]
-    pub(crate) fn is_flushed(&self) -> bool {
+    fn is_flushed(&self) -> bool {
         self.leased.is_none() && self.deferred.is_empty()
+    }
+
+    /// True if a run leases `f`, so that its count does not include the run.
+    pub(super) fn leases(&self, f: Ix) -> bool {
+        self.leased.as_ref().is_some_and(|(functions, _)| functions.contains(&f))
     }
 }
 
 /// The functions of a plan, and the conditions for a lease.
 pub(crate) struct PlanLock {
-    pub(crate) functions: Arc<[Ix]>,
+    functions: Arc<[Ix]>,
     /// The epoch of the arena before the last run, if that run succeeded without a budget.
     since: Option<u64>,
     epoch: u64,
@@ -132,14 +151,9 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
 
     /// As [`Arena::unlock_run`]. Returns the plan to the caller.
     #[allow(clippy::unnecessary_box_returns)] // plans are large and never move
-    pub(crate) fn unlock(
-        &mut self,
-        a: &mut Arena,
-        outcome: Option<RunOutcome>,
-        each: impl Fn(&mut FunctionSlot),
-    ) -> Box<P> {
+    pub(crate) fn unlock(&mut self, a: &mut Arena, outcome: RunOutcome) -> Box<P> {
         let mut plan = self.0.take().unwrap_or_else(|| unreachable!("a run that was begun has a plan"));
-        a.unlock_run((*plan).as_mut(), outcome, each);
+        a.unlock_run((*plan).as_mut(), outcome);
         plan
     }
 }
@@ -147,7 +161,7 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
 impl<P: AsMut<PlanLock>> Drop for HeldPlan<P> {
     fn drop(&mut self) {
         if let Some(plan) = &mut self.0 {
-            arena::with(|a| a.unlock_run((**plan).as_mut(), None, |_| ()));
+            arena::with(|a| a.unlock_run((**plan).as_mut(), RunOutcome::Failed));
         }
     }
 }
@@ -184,7 +198,7 @@ impl Arena {
             return None;
         }
         self.flush_outcomes();
-        let found = plan.functions.iter().copied().find(|f| self.functions[*f].life == Saved::Freed);
+        let found = plan.functions.iter().copied().find(|f| self.functions[*f].saved == Saved::Freed);
         plan.whole = found.is_none().then_some(self.run_locks.freed);
         found
     }
@@ -196,26 +210,16 @@ impl Arena {
         self.functions[f].leave(RunOutcome::Freed);
     }
 
-    /// Ends a run that [`Arena::lock_run`] began. `outcome` is the state that a successful run leaves its functions
-    /// in. `each` applies the same state, and more, to one function.
-    pub(crate) fn unlock_run(
-        &mut self,
-        plan: &mut PlanLock,
-        outcome: Option<RunOutcome>,
-        each: impl Fn(&mut FunctionSlot),
-    ) {
+    /// Ends a run that [`Arena::lock_run`] began, with this outcome for each function.
+    pub(crate) fn unlock_run(&mut self, plan: &mut PlanLock, outcome: RunOutcome) {
         let run_locks = &mut self.run_locks;
-        run_locks.freed += u64::from(outcome == Some(RunOutcome::Freed));
+        run_locks.freed += u64::from(outcome == RunOutcome::Freed);
         let is_leased =
             run_locks.leased.as_ref().is_some_and(|(leased, _)| Arc::ptr_eq(leased, &plan.functions));
-        plan.since = outcome.map(|_| plan.epoch);
-        if !is_leased {
-            return self.end_run(&plan.functions, each);
+        plan.since = outcome.is_deferrable().then_some(plan.epoch);
+        if !is_leased || !outcome.is_deferrable() {
+            return self.leave_functions(&plan.functions, outcome);
         }
-        let Some(outcome) = outcome else {
-            self.flush();
-            return self.end_run(&plan.functions, each);
-        };
         run_locks.leased = None;
         if outcome == RunOutcome::Retained {
             return;
@@ -227,16 +231,24 @@ impl Arena {
         }
     }
 
-    /// Writes all deferred marks to the functions. Must be called before a function is read, changed or freed.
+    /// Writes all deferred marks to the functions. The arena calls it before it reads or changes a deferred field.
     #[inline(always)]
-    pub(crate) fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         if !self.run_locks.is_flushed() {
             self.flush_each();
         }
     }
 
     /// Writes the deferred outcomes of completed runs, for code that reads only those.
-    pub(crate) fn flush_outcomes(&mut self) {
+    #[inline]
+    pub(super) fn flush_outcomes(&mut self) {
+        if !self.run_locks.deferred.is_empty() {
+            self.flush_each_outcome();
+        }
+    }
+
+    #[cold]
+    fn flush_each_outcome(&mut self) {
         for (functions, outcome) in self.run_locks.deferred.drain(..) {
             functions.iter().for_each(|f| self.functions[*f].leave(outcome));
         }
@@ -276,31 +288,62 @@ impl Arena {
             let slot = &mut self.functions[*f];
             if slot.busy.is_some() {
                 let name = self.op(*f).name().to_string();
-                self.end_run(&functions[..n], |_| ());
+                self.end_run(&functions[..n]);
                 return Err(Error::Graph(format!(
                     "{name}: expected a graph that is at rest, but another run of it is under way"
                 )));
             }
             slot.busy = Some(thread);
             slot.count += 1;
-            is_whole &= slot.life != Saved::Freed;
+            is_whole &= slot.saved != Saved::Freed;
         }
         Ok(is_whole)
     }
 
-    /// Ends a run that [`Arena::begin_run`] began, and calls `mark` on each function.
-    pub(crate) fn end_run(&mut self, functions: &[Ix], mark: impl Fn(&mut FunctionSlot)) {
+    /// Ends a run that [`Arena::begin_run`] began. Its functions are unchanged.
+    pub(crate) fn end_run(&mut self, functions: &[Ix]) {
+        self.leave_functions(functions, RunOutcome::Failed);
+    }
+
+    fn leave_functions(&mut self, functions: &[Ix], outcome: RunOutcome) {
         self.flush();
         self.leave_run();
         for f in functions {
             let slot = &mut self.functions[*f];
             slot.busy = None;
-            mark(slot);
+            slot.leave(outcome);
             self.release_function(*f);
         }
     }
 
-    /// As [`Arena::end_run`], for functions that other runs may already use.
+    /// Unlocks the functions of a run that [`Arena::begin_run`] began, and keeps them alive. Other runs may use them
+    /// until [`Arena::resume_run`].
+    pub(crate) fn suspend_run(&mut self, functions: &[Ix]) {
+        for f in functions {
+            self.functions[*f].busy = None;
+        }
+    }
+
+    /// Locks the functions of a suspended run again. Returns false, and locks none, if another run uses one of them.
+    pub(crate) fn resume_run(&mut self, functions: &[Ix]) -> bool {
+        self.flush();
+        if functions.iter().any(|f| self.functions[*f].busy.is_some()) {
+            return false;
+        }
+        let own = Some(Thread::current());
+        for f in functions {
+            self.functions[*f].busy = own;
+        }
+        true
+    }
+
+    /// The functions of a list that no run uses.
+    pub(crate) fn idle(&mut self, functions: &[Ix]) -> Vec<Ix> {
+        self.flush();
+        functions.iter().copied().filter(|f| self.functions[*f].busy.is_none()).collect()
+    }
+
+    /// Ends a suspended run.
     pub(crate) fn release_run(&mut self, functions: &[Ix]) {
         self.leave_run();
         for f in functions {

@@ -1,5 +1,5 @@
 //! Fields of each node: variables, the tensors that they share, and functions. They are stored in slabs whose slots
-//! have generations and counts.
+//! have generations and counts. Only the arena reads and writes them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage};
-use crate::graph::arena::provenance::{ByHand, Provenance};
+use crate::graph::arena::provenance::{ManualRun, Provenance};
 use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::arena::{Attached, Ix, Slab};
@@ -43,73 +43,73 @@ pub(crate) mod flag {
 
 /// A use of a variable by a function. It does not keep the function alive.
 #[derive(Clone, Copy)]
-pub(crate) struct Consumer {
-    pub(crate) function: Ix,
-    pub(crate) generation: u32,
+pub(super) struct Consumer {
+    pub(super) function: Ix,
+    pub(super) generation: u32,
 }
 
 /// Rarely used fields of a variable.
 #[derive(Default)]
-pub(crate) struct Extra {
-    pub(crate) name: Option<String>,
+pub(super) struct Extra {
+    pub(super) name: Option<String>,
     /// Plans of runs that end here.
-    pub(crate) plans: Attached,
+    pub(super) plans: Attached,
     /// Prepared differentiations that start here.
-    pub(crate) prepared: Attached,
+    pub(super) prepared: Attached,
     /// The other destinations of the forward run under a budget that ended here, with their generations. The backward
     /// run from here keeps the values that theirs will read.
-    pub(crate) partners: Partners,
+    pub(super) partners: Partners,
 }
 
 /// Variables with their generations, from which backward runs are expected.
 pub(crate) type Partners = SmallVec<[(Ix, u32); 2]>;
 
 /// A variable: a node of the graph.
-pub(crate) struct VariableSlot {
-    pub(crate) generation: u32,
+pub(super) struct VariableSlot {
+    pub(super) generation: u32,
     /// Handles and functions that hold it.
-    pub(crate) count: u32,
-    pub(crate) handles: u32,
-    pub(crate) tensor: Ix,
-    pub(crate) parent: Ix,
-    pub(crate) rank: u32,
-    pub(crate) flags: u16,
-    pub(crate) mark: u32,
-    pub(crate) visits: u32,
-    pub(crate) consumers: SmallVec<[Consumer; 2]>,
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(super) count: u32,
+    pub(super) handles: u32,
+    pub(super) tensor: Ix,
+    pub(super) parent: Ix,
+    pub(super) rank: u32,
+    pub(super) flags: u16,
+    pub(super) mark: u32,
+    pub(super) visits: u32,
+    pub(super) consumers: SmallVec<[Consumer; 2]>,
+    pub(super) extra: Option<Box<Extra>>,
 }
 
 /// A tensor: the data and gradient that a variable and its unlinked copies share.
-pub(crate) struct TensorSlot {
-    pub(crate) count: u32,
-    pub(crate) handles: u32,
-    pub(crate) shape: Shape,
+pub(super) struct TensorSlot {
+    pub(super) count: u32,
+    pub(super) handles: u32,
+    pub(super) shape: Shape,
     /// The value of [`Arena::reshapes`](super::Arena::reshapes) when its shape last changed after creation.
-    pub(crate) reshaped: u64,
-    pub(crate) data: Option<Arc<Storage>>,
-    pub(crate) grad: Option<Arc<Storage>>,
-    pub(crate) mark: u32,
+    pub(super) reshaped: u64,
+    pub(super) data: Option<Arc<Storage>>,
+    pub(super) grad: Option<Arc<Storage>>,
+    pub(super) mark: u32,
     /// Scratch numbers of one graph traversal: of the value as a leaf, and as the output of a function.
-    pub(crate) places: [u32; 2],
+    pub(super) places: [u32; 2],
     /// Hooks on its gradient, and the gradient as a variable.
-    pub(crate) gradient_state: Attached,
+    pub(super) gradient_state: Attached,
     /// The plans that depend on it.
-    pub(crate) plans: PlanMarks,
+    pub(super) plans: PlanMarks,
 }
 
 /// An output of a function. The variable may be freed, its tensor remains.
 #[derive(Clone, Copy)]
-pub(crate) struct Output {
-    pub(crate) variable: Ix,
-    pub(crate) generation: u32,
-    pub(crate) tensor: Ix,
+pub(super) struct Output {
+    pub(super) variable: Ix,
+    pub(super) generation: u32,
+    pub(super) tensor: Ix,
 }
 
 impl Output {
     /// The variable, if it is alive.
     #[inline]
-    pub(crate) fn live(self, variables: &Slab<VariableSlot>) -> Option<Ix> {
+    pub(super) fn live(self, variables: &Slab<VariableSlot>) -> Option<Ix> {
         (variables[self.variable].generation == self.generation).then_some(self.variable)
     }
 }
@@ -128,47 +128,47 @@ pub(crate) enum Saved {
 
 /// A function: an operation with its inputs and outputs.
 #[allow(clippy::struct_excessive_bools)] // independent flags
-pub(crate) struct FunctionSlot {
-    pub(crate) generation: u32,
+pub(super) struct FunctionSlot {
+    pub(super) generation: u32,
     /// The number of functions created before it.
-    pub(crate) born: u64,
-    pub(crate) count: u32,
-    pub(crate) op: Option<Op>,
-    pub(crate) inputs: SmallVec<[Ix; 3]>,
+    pub(super) born: u64,
+    pub(super) count: u32,
+    pub(super) op: Option<Op>,
+    pub(super) inputs: SmallVec<[Ix; 3]>,
     /// The inputs it was built with and whether each is active, if only some are. The function holds all of them.
-    pub(crate) all_inputs: Option<Box<[(Ix, bool)]>>,
-    pub(crate) outputs: SmallVec<[Output; 1]>,
-    pub(crate) rank: u32,
-    pub(crate) need_grad: bool,
+    pub(super) all_inputs: Option<Box<[(Ix, bool)]>>,
+    pub(super) outputs: SmallVec<[Output; 1]>,
+    pub(super) rank: u32,
+    pub(super) need_grad: bool,
     /// Created under `no_grad`: never needs a gradient.
-    pub(crate) no_grad: bool,
+    pub(super) no_grad: bool,
     /// It changes an input in place only because nothing needed the input when it was built. If something needs the
     /// input at run time, the function changes a copy.
-    pub(crate) may_take_copy: bool,
+    pub(super) may_take_copy: bool,
     /// It has run forward, but not backward since.
-    pub(crate) pending: bool,
-    pub(crate) life: Saved,
+    pub(super) pending: bool,
+    pub(super) saved: Saved,
     /// It ran eagerly when it was built.
-    pub(crate) at_once: bool,
+    pub(super) ran_eagerly: bool,
     /// Its last forward run had a memory budget, which also applies to the backward run.
-    pub(crate) budgeted: bool,
+    pub(super) budgeted: bool,
     /// The pool of evictable values, if it ran eagerly under a budget.
-    pub(crate) evictor: Option<Arc<dyn Any + Send + Sync>>,
-    pub(crate) planned: bool,
+    pub(super) evictor: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) planned: bool,
     /// The thread whose run uses it, if any.
-    pub(crate) busy: Option<Thread>,
+    pub(super) busy: Option<Thread>,
     /// The shape or parent of an input changed since it was set up.
-    pub(crate) need_setup: bool,
+    pub(super) need_setup: bool,
     /// The value of [`Arena::reshapes`](super::Arena::reshapes) when it was set up. Tensors reshaped later differ
     /// from the shapes it was set up with.
-    pub(crate) set_up: u64,
+    pub(super) set_up: u64,
     /// The number of its context.
-    pub(crate) context: u16,
-    pub(crate) mark: u32,
+    pub(super) context: u16,
+    pub(super) mark: u32,
     /// Scratch number of one graph traversal.
-    pub(crate) at: u32,
-    pub(crate) memo: Provenance,
-    /// As `memo`, for manual runs on other arrays.
-    pub(crate) by_hand: Option<Box<ByHand>>,
-    pub(crate) tags: Vec<(String, String)>,
+    pub(super) at: u32,
+    pub(super) provenance: Provenance,
+    /// As `provenance`, for manual runs on other arrays.
+    pub(super) manual: Option<Box<ManualRun>>,
+    pub(super) tags: Vec<(String, String)>,
 }

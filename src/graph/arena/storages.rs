@@ -7,10 +7,10 @@ use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::{Arena, Garbage, Ix};
 
 /// A gradient that a tensor had before a run, to be restored after it.
-pub(crate) struct OuterGradient {
-    pub(crate) thread: Thread,
-    pub(crate) tensor: Ix,
-    pub(crate) grad: Option<Arc<Storage>>,
+pub(super) struct OuterGradient {
+    pub(super) thread: Thread,
+    pub(super) tensor: Ix,
+    pub(super) grad: Option<Arc<Storage>>,
 }
 
 impl Arena {
@@ -46,6 +46,16 @@ impl Arena {
         }
     }
 
+    /// Sets the data of a new output, which no plan depends on.
+    #[inline]
+    pub(crate) fn set_new_data(&mut self, tensor: Ix, data: Arc<Storage>) {
+        let slot = &mut self.tensors[tensor];
+        debug_assert_eq!(data.len(), slot.shape.size(), "a tensor has memory for its shape");
+        debug_assert!(slot.data.is_none(), "the output is new");
+        data.add_users(i64::from(slot.handles));
+        slot.data = Some(data);
+    }
+
     /// Replaces the gradient of a tensor. Drops a gradient that was set aside if the tensor changed its size
     /// meanwhile.
     pub(crate) fn set_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
@@ -70,7 +80,7 @@ impl Arena {
         self.swap_grad(tensor, Some(grad));
     }
 
-    /// Restores the tensor's own gradient and returns that of the run.
+    /// Restores the tensor's own gradient and returns the gradient of the run.
     pub(crate) fn give_back_gradient(&mut self, tensor: Ix) -> Option<Arc<Storage>> {
         let of_run = self.tensors[tensor].grad.clone();
         let own = Thread::current();
@@ -79,5 +89,19 @@ impl Arena {
             self.swap_grad(tensor, grad);
         }
         of_run
+    }
+
+    /// Records that a run of this thread writes the gradients of these tensors, all or none.
+    pub(crate) fn begin_writing(&mut self, tensors: &Arc<[Ix]>) {
+        self.written.push((Thread::current(), Arc::clone(tensors)));
+    }
+
+    /// Ends what [`Arena::begin_writing`] began.
+    pub(crate) fn end_writing(&mut self, tensors: &Arc<[Ix]>) {
+        let own = Thread::current();
+        let is_own = |run: &(Thread, Arc<[Ix]>)| run.0 == own && Arc::ptr_eq(&run.1, tensors);
+        if let Some(at) = self.written.iter().rposition(is_own) {
+            self.written.swap_remove(at);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use smallvec::SmallVec;
 
-use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::arena::{Arena, Ix, NONE, flag, tensors};
 
 /// A premise of the plan has changed.
 const OUTDATED: u8 = 1;
@@ -104,6 +104,17 @@ impl Arena {
         if let Some(marks) = self.tensors[tensor].plans.0.take() {
             marks.iter().for_each(|mark| mark.add(OUTDATED));
         }
+    }
+
+    /// Outdates every plan.
+    pub(crate) fn outdate_all(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Outdates every plan that depends on an input or output of `f`.
+    pub(crate) fn outdate_around(&mut self, f: Ix) {
+        let (x, y) = tensors(self, f);
+        x.into_iter().chain(y).for_each(|tensor| self.outdate(tensor));
     }
 
     /// As [`Arena::outdate`], if a plan visited `v`.

@@ -1,4 +1,4 @@
-//! Prepared differentiations: route, plan and gradients. Those of static graphs are cached.
+//! Prepared differentiations: route, plan and gradients. Differentiations of static graphs are cached.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
-use crate::graph::arena::run_lock::{RunOutcome, Thread};
+use crate::graph::arena::run_lock::RunOutcome;
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
+use crate::graph::arena::{self, Arena, Attachment, Ix, order};
 use crate::graph::autodiff::gradients::{PlanUse, RunGradients, Seeds};
 use crate::graph::autodiff::hooks;
 use crate::graph::autodiff::options::{DifferentiateOptions, Root};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
+use crate::graph::budget::eager::evictor::{self, StepGuard};
 use crate::graph::handles::ndarray::{NdArray, copied};
-use crate::graph::memory::evictor::{self, StepGuard};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache;
 
 /// A prepared differentiation, and the guard that keeps its run within a budget.
 type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 
-/// The key of a differentiation among those that start from the same variable: where edges begin and end, and the
-/// treatment of gradients and graph.
+/// Identifies a differentiation that starts from a variable: where edges begin and end, and the treatment of gradients
+/// and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
     roots: SmallVec<[(Ix, Ix, bool); 1]>,
@@ -39,7 +39,7 @@ pub(crate) struct PreparedBackward {
     pub(crate) gradients: RunGradients,
     /// If it is worth caching: the variable that caches it, which is the first root, and its validity.
     kept: Option<(Ix, Validity)>,
-    /// The slots whose gradients are added to those of their tensors, if it is cached.
+    /// The slots whose gradients are added to the gradients of their tensors, if it is cached.
     sinks: Vec<GradientSlotIx>,
     /// It came from the cache, and runs again.
     pub(crate) again: bool,
@@ -84,8 +84,8 @@ impl PreparedBackward {
         };
         if let Some(mut ready) = first.and_then(|first| Self::take(a, first, &key)) {
             let Self { route, plan, gradients, .. } = &mut *ready;
-            if a.first_freed(&mut plan.functions).is_some() {
-                route.check(a)?;
+            if a.first_freed(&mut plan.order).is_some() {
+                route.check(&a.outcomes())?;
             }
             route.check_used(options.refuse_unused)?;
             gradients.start(a, route, plan, seeds);
@@ -93,10 +93,9 @@ impl PreparedBackward {
         }
         let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
         let route = GradientRoute::make(a, &edges, targets, options.since);
-        a.flush_outcomes();
-        route.check(a)?;
+        route.check(&a.outcomes())?;
         route.check_used(options.refuse_unused)?;
-        let budget = evictor::guard(a, &route.functions);
+        let budget = evictor::guard(a, &route.order);
         let may_be_kept = first.filter(|_| !hooks::any(a, &route) && is_repeatable(a, &route));
         let kept = may_be_kept.map(|first| {
             let ends: Vec<Ix> = key.roots.iter().map(|root| root.0).collect();
@@ -118,12 +117,12 @@ impl PreparedBackward {
     }
 
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
-        let Prepared(kept) = a.variables[first].extra.as_mut()?.prepared.get_mut()?;
+        let Prepared(kept) = a.existing_prepared_mut(first)?.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;
         let mut ready = kept.swap_remove(at);
         let validity = ready.kept.as_ref().map(|(_, validity)| validity).filter(|validity| validity.holds(a));
         let Some(moved) = validity.map(Validity::take_moved) else {
-            a.discard(Garbage::Attachment(ready));
+            a.discard(ready);
             return None;
         };
         if moved {
@@ -145,34 +144,26 @@ impl PreparedBackward {
     /// # Errors
     /// As [`Arena::lock_run`].
     pub(crate) fn begin(&mut self, a: &mut Arena) -> Result<()> {
-        a.lock_run(&mut self.plan.functions)?;
+        a.lock_run(&mut self.plan.order)?;
         self.is_running = true;
-        a.written.push((Thread::current(), Arc::clone(&self.gradients.in_place)));
+        a.begin_writing(&self.gradients.in_place);
         Ok(())
     }
 
     /// Ends the run of a cached differentiation: unlocks its functions.
     pub(crate) fn finish(&mut self, a: &mut Arena, succeeded: bool) {
         self.is_running = false;
-        let own = (Thread::current(), &self.gradients.in_place);
-        let is_own = |run: &(Thread, Arc<[Ix]>)| run.0 == own.0 && Arc::ptr_eq(&run.1, own.1);
-        if let Some(at) = a.written.iter().rposition(is_own) {
-            a.written.swap_remove(at);
-        }
+        a.end_writing(&self.gradients.in_place);
         let frees = !self.key.retains;
         let outcome = if frees { RunOutcome::Freed } else { RunOutcome::Retained };
-        let functions = &mut self.plan.functions;
-        a.unlock_run(functions, succeeded.then_some(outcome), |f| {
-            if succeeded {
-                f.leave(outcome);
-            }
-        });
+        let functions = &mut self.plan.order;
+        a.unlock_run(functions, if succeeded { outcome } else { RunOutcome::Failed });
         if frees && !succeeded {
             functions.iter().take(self.plan.done).for_each(|f| a.free(*f));
         }
     }
 
-    /// The slots whose gradients are added to those of their tensors: of all leaves, or of the targets.
+    /// The slots whose gradients are added to the gradients of their tensors: of all leaves, or of the targets.
     pub(crate) fn sinks(&self) -> Cow<'_, [GradientSlotIx]> {
         match self.is_kept() {
             true => Cow::Borrowed(&self.sinks),
@@ -206,11 +197,11 @@ impl PreparedBackward {
         let Some(first) = self.kept.as_ref().map(|(first, _)| *first) else { return Ok(()) };
         self.gradients.give_back()?;
         arena::with(|a| {
-            let Prepared(kept) = a.extra(first).prepared.get_or_default();
+            let Prepared(kept) = a.prepared_mut(first).get_or_default();
             let oldest = (kept.len() >= PREPARED_PER_VARIABLE).then(|| kept.remove(0));
             kept.push(self);
             if let Some(oldest) = oldest {
-                a.discard(Garbage::Attachment(oldest));
+                a.discard(oldest);
             }
         });
         Ok(())
@@ -229,14 +220,11 @@ impl Drop for PreparedBackward {
 /// True if a plan of these functions can run again: they belong to a static graph, no user code may keep its arrays,
 /// and no value may have been dropped.
 fn is_repeatable(a: &Arena, route: &GradientRoute) -> bool {
-    let is_plain = |f: Ix| !a.functions[f].at_once && a.op(f).on_arrays().is_none();
-    route.functions.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
+    let is_plain = |f: Ix| !a.ran_eagerly(f) && a.op(f).on_arrays().is_none();
+    route.order.iter().all(|f| is_plain(*f) && !reads_dropped(a, *f))
 }
 
 /// True if a function reads or computes values that may have to be recomputed.
 fn reads_dropped(a: &Arena, f: Ix) -> bool {
-    let dropped = |v: Ix| a.variables[v].flags & flag::RESTORED != 0 && a.variables[v].parent != NONE;
-    let slot = &a.functions[f];
-    let mut outputs = (0..slot.outputs.len()).filter_map(|o| a.live_output(f, o));
-    slot.inputs.iter().any(|v| dropped(*v)) || outputs.any(dropped)
+    a.inputs(f).iter().any(|v| a.is_restorable(*v)) || a.live_outputs(f).any(|v| a.is_restorable(v))
 }

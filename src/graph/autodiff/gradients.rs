@@ -1,7 +1,7 @@
 //! The plan of a differentiation, and its gradients, which are private to the run until it has succeeded.
 //!
-//! The gradient of an intermediate variable is alive from the first function that contributes to it to the one that
-//! computes the variable, so a long chain needs two at a time. If the gradient of a leaf is zero, it is written in
+//! The gradient of an intermediate variable is alive from its first contribution until the function that computes the
+//! variable has run backward. So a long chain needs two at a time. If the gradient of a leaf is zero, it is written in
 //! place, and zeroed again if the run fails. Other leaves get a private gradient, which is added to theirs once all
 //! are complete.
 
@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 use crate::array::Storage;
 use crate::graph::arena::describe::explain;
 use crate::graph::arena::provenance::Side;
-use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::arena::{Arena, Ix, NONE};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
-use crate::graph::memory::release::{self, Waiting};
+use crate::graph::lifetime::backward::{self, Waiting};
+use crate::graph::lifetime::release::{Release, ReleasedStorage, Spares};
 use crate::graph::plan::backward::{BackwardPlan, GradientHomes};
-use crate::graph::plan::releases::{Release, ReleasedStorage, Spares};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ pub(crate) struct RunGradients {
     /// For each slot, the gradient that exists at the end of the run, if any.
     pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
     leaves: Vec<Leaf>,
-    /// Slots of other gradients that exist at the end of the run, except those of roots.
+    /// Slots of other gradients that exist at the end of the run, except of roots.
     others: Vec<GradientSlotIx>,
     /// The uses of the roots' gradients: slot, step, array.
     roots: Vec<(GradientSlotIx, u32, Side)>,
@@ -83,7 +83,7 @@ impl Leaf {
         if self.in_place {
             return a.grad(self.tensor);
         }
-        let len = a.tensors[self.tensor].shape.size();
+        let len = a.shape(self.tensor).size();
         let private = self.private.get_or_insert_with(|| Storage::new(len));
         drop(private.zero()); // a whole storage, so this cannot fail
         private
@@ -98,19 +98,19 @@ impl RunGradients {
         seeds: &Seeds,
         plan_use: PlanUse,
     ) -> (BackwardPlan, Self) {
-        let len = a.tensors[route.places[route.roots[0] as usize].tensor].shape.size();
-        let mut plan = BackwardPlan::empty(route.functions.clone(), len, GradientHomes::Private);
+        let len = a.shape(route.places[route.roots[0] as usize].tensor).size();
+        let mut plan = BackwardPlan::empty(route.order.clone(), len, GradientHomes::Private);
         let by_slot = vec![None; route.places.len()];
         let (leaves, others, roots) = (Vec::new(), Vec::new(), Vec::new());
         let in_place = Arc::new([]);
         let mut own = Self { by_slot, leaves, others, roots, in_place, apart: false };
         own.start_from(route, &mut plan, seeds);
         let run = a.new_mark();
-        route.functions.iter().for_each(|f| a.functions[*f].mark = run);
+        route.order.iter().for_each(|f| a.mark_function(*f, run));
         // A user function may keep the arrays it receives.
-        let reuse = route.functions.iter().all(|f| a.op(*f).on_arrays().is_none());
+        let reuse = route.order.iter().all(|f| a.op(*f).on_arrays().is_none());
         let mut spares = SpareStorages::default();
-        for n in 0..route.functions.len() {
+        for n in 0..route.order.len() {
             own.add_step(a, route, &mut plan, n, plan_use, &mut spares);
             if plan_use.frees && !plan_use.once {
                 release_outputs(a, route, &mut plan, n, run);
@@ -142,14 +142,14 @@ impl RunGradients {
         plan_use: PlanUse,
         spares: &mut SpareStorages,
     ) {
-        let f = route.functions[n];
+        let f = route.order[n];
         let (outputs, inputs) = (route.outputs(n), route.inputs(n));
         let wanted: SmallVec<[bool; 4]> = inputs.iter().map(|slot| *slot != NONE).collect();
         let at = n as u32;
         let Self { by_slot, leaves, .. } = self;
         let mut unreached: SmallVec<[(u32, Arc<Storage>); 1]> = SmallVec::new();
         let step = BackwardStep::of(a, f, &wanted, |a, tensor, side| {
-            let len = a.tensors[tensor].shape.size();
+            let len = a.shape(tensor).size();
             let (slot, i) = match side {
                 Side::Output(o) => {
                     let found = by_slot[outputs[o] as usize].clone();
@@ -174,7 +174,7 @@ impl RunGradients {
                 }
                 return (Arc::clone(found), false);
             }
-            let storage = match &a.tensors[tensor].grad {
+            let storage = match a.existing_grad(tensor) {
                 _ if kept_leaf => {
                     let sinks = SmallVec::from_slice(&[(at, i)]);
                     let (slot, in_place) = (slot as GradientSlotIx, plan_use.adds);
@@ -201,13 +201,13 @@ impl RunGradients {
             self.roots.extend(starts.map(|(side, slot)| (*slot, at, side)));
             plan.varying.extend((self.roots.len() > before).then_some(at));
         }
-        let recomputed = |v: Ix| a.variables[v].parent != NONE && a.variables[v].flags & flag::RESTORED != 0;
+        let recomputed = |v: Ix| a.is_restorable(v);
         for (o, data) in step.y.iter().enumerate() {
             if let (Some(y), Some(v)) = (data.read(), a.live_output(f, o).filter(|v| recomputed(*v))) {
                 plan.restored.push((at, v, Arc::clone(&y.storage)));
             }
         }
-        for (v, data) in a.functions[f].inputs.iter().zip(&step.x) {
+        for (v, data) in a.inputs(f).iter().zip(&step.x) {
             if let (Some(x), true) = (data.read(), recomputed(*v)) {
                 plan.restored.push((at, *v, Arc::clone(&x.storage)));
             }
@@ -309,14 +309,14 @@ impl RunGradients {
 
 /// Makes a plan clear the output data of function `n` of a static graph, as far as allowed.
 fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan, n: usize, run: u32) {
-    let f = route.functions[n];
-    for o in 0..a.functions[f].outputs.len() {
-        let tensor = a.functions[f].outputs[o].tensor;
-        let readers = release::after_last_gradient(a, f, o);
+    let f = route.order[n];
+    for o in 0..a.n_outputs(f) {
+        let tensor = a.output_tensor(f, o);
+        let readers = backward::after_last_gradient(a, f, o);
         let Some(readers) = readers.filter(|readers| !readers.any_tensor(|t| route.is_root(t))) else {
             continue;
         };
-        let outside = readers.functions.into_iter().filter(|(f, _)| a.functions[*f].mark != run);
+        let outside = readers.functions.into_iter().filter(|(f, _)| !a.is_marked(*f, run));
         let waiting = Waiting { guards: outside.collect(), partners: Vec::new() };
         plan.clears.push(Release {
             step: n as u32,
@@ -330,7 +330,7 @@ fn release_outputs(a: &mut Arena, route: &GradientRoute, plan: &mut BackwardPlan
 
 /// Returns an error if a value changed since the forward run. Must be called before anything is freed.
 pub(crate) fn check(plan: &BackwardPlan) -> Result<()> {
-    for (f, step) in plan.functions.iter().zip(&plan.steps) {
+    for (f, step) in plan.order.iter().zip(&plan.steps) {
         if step.changed(|_| true).is_none() {
             continue;
         }

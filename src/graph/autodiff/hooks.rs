@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::array::Storage;
-use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlot, GradientSlotIx};
 use crate::graph::handles::gradient_hooks::{self, GradientHook, When};
@@ -23,18 +22,15 @@ pub(crate) struct Suspended {
 impl Suspended {
     /// Calls a hook, which may run the graph itself.
     fn at_rest<R>(&self, hook: impl FnOnce() -> Result<R>) -> Result<R> {
-        arena::with(|a| self.functions.iter().for_each(|f| a.functions[*f].busy = None));
+        arena::with(|a| a.suspend_run(&self.functions));
         self.busy.set(false);
         let result = hook()?;
         arena::with(|a| {
-            a.flush();
-            if self.functions.iter().any(|f| a.functions[*f].busy.is_some()) {
+            if !a.resume_run(&self.functions) {
                 let text =
                     "autodiff: expected the graph at rest after a hook, but another run of it is under way";
                 return Err(Error::Graph(text.into()));
             }
-            let own = Some(Thread::current());
-            self.functions.iter().for_each(|f| a.functions[*f].busy = own);
             self.busy.set(true);
             Ok(result)
         })
@@ -44,7 +40,7 @@ impl Suspended {
 impl Drop for Suspended {
     fn drop(&mut self) {
         arena::with(|a| match self.busy.get() {
-            true => a.end_run(&self.functions, |_| ()),
+            true => a.end_run(&self.functions),
             false => a.release_run(&self.functions),
         });
     }
@@ -61,7 +57,7 @@ pub(crate) struct RunHooks<'a> {
 pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
     let hooked =
         |place: &GradientSlot| !a.gradient_hooks(place.tensor, place.leaf, When::Gradient).is_empty();
-    a.hooked && route.places.iter().any(hooked)
+    a.is_hooked() && route.places.iter().any(hooked)
 }
 
 impl<'a> RunHooks<'a> {
@@ -112,7 +108,7 @@ impl<'a> RunHooks<'a> {
         }
         let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
         let tensor = self.route.places[place as usize].tensor;
-        let shape = arena::with(|a| a.tensors[tensor].shape.clone());
+        let shape = arena::with(|a| a.shape(tensor).clone());
         let g = Variable::over(&NdArray { shape, storage })?;
         let held = self.held;
         let _scope = Scope::at_once(false);

@@ -28,11 +28,13 @@ use crate::graph::arena::{self, Ix};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::hooks::{RunHooks, Suspended};
 use crate::graph::autodiff::route::{Edge, GradientRoute, GradientSlotIx};
-use crate::graph::build::connect;
+use crate::graph::construct::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::handles::{callbacks, gradient_hooks};
-use crate::graph::memory::release::{self, Clearing, Policy};
+use crate::graph::lifetime::backward;
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::run::backward::{BackwardContext, StepObserver};
 use crate::graph::run::context::RunContext;
 use crate::graph::settings::modes::Scope;
@@ -40,7 +42,7 @@ use crate::graph::step::accumulate::add_into;
 use crate::graph::step::backward::BackwardStep;
 use crate::{Error, Result};
 
-/// Adds the gradients of `roots` to those of the leaves above them, or only to those of `inputs` if given.
+/// Adds the gradients of `roots` to the gradients of the leaves above them, or only of `inputs` if given.
 ///
 /// # Errors
 /// [`Error::Graph`] if nothing has run or the graph is running. [`Error::Freed`] if it was differentiated before
@@ -158,8 +160,8 @@ fn on_arrays(
     let seeds = seeds(roots, inputs.is_some())?;
     let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
         let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;
-        let functions = &ready.plan.functions;
-        let budgeted = budget.is_some() || functions.iter().any(|f| a.functions[*f].budgeted);
+        let functions = &ready.plan.order;
+        let budgeted = budget.is_some() || functions.iter().any(|f| a.ran_under_budget(*f));
         let clearing = Clearing::new(a, Policy::RESTORING);
         // Must be last, since the destructor that undoes it locks the arena.
         let held = if ready.is_kept() {
@@ -267,7 +269,7 @@ impl StepObserver for Observer<'_, '_> {
 
     fn after(&mut self, n: usize, step: &mut BackwardStep) -> Result<()> {
         step.release();
-        if self.retains { Ok(()) } else { free(self.route, self.route.functions[n]) }
+        if self.retains { Ok(()) } else { free(self.route, self.route.order[n]) }
     }
 }
 
@@ -275,7 +277,7 @@ impl StepObserver for Observer<'_, '_> {
 fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     let cleared = arena::with(|a| {
         a.free(f);
-        release::after_differentiation(a, f, |tensor| route.is_root(tensor))
+        backward::after_differentiation(&a.outcomes(), f, |tensor| route.is_root(tensor))
     });
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
@@ -284,8 +286,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
     let (route, nodes, clearing) = arena::with(|a| -> Result<_> {
         let route = GradientRoute::make(a, &edges, inputs, options.since);
-        a.flush_outcomes();
-        route.check(a)?;
+        route.check(&a.outcomes())?;
         route.check_used(options.refuse_unused)?;
         let nodes = symbolic::nodes(a, &route);
         Ok((route, nodes, Clearing::new(a, Policy::RESTORING)))
@@ -310,7 +311,7 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
             let g = &mut found[*place as usize];
             if used && g.is_none() {
                 let tensor = route.places[*place as usize].tensor;
-                *g = Some(Variable::new(arena::with(|a| a.tensors[tensor].shape.clone()))?);
+                *g = Some(Variable::new(arena::with(|a| a.shape(tensor).clone()))?);
             }
         }
         own_each(&mut found)?;
@@ -320,12 +321,12 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let found = found?;
     drop((nodes, hooks));
     if !options.retain_graph {
-        route.functions.iter().try_for_each(|f| free(&route, *f))?;
+        route.order.iter().try_for_each(|f| free(&route, *f))?;
     }
     Ok(Found::Variables(route, found))
 }
 
-/// Gives each slot its own differentiable variable, distinct from the seed and from those of other slots.
+/// Gives each slot its own differentiable variable, distinct from the seed and from the variables of other slots.
 fn own_each(found: &mut [Option<Variable>]) -> Result<()> {
     let mut seen: HashSet<Variable> = HashSet::new();
     for g in found.iter_mut().flatten() {

@@ -2,10 +2,10 @@
 //!
 //! Gradients that are summed share a *gradient slot*. A tensor has up to two: one for all leaves on it, and one for
 //! the output of the function that computes it. They are separate because an unlinked copy is a leaf on the tensor of
-//! an output, and the gradient of the copy must not flow into that function.
+//! an output. The gradient of the copy must not flow into that function.
 
 use crate::graph::arena::describe::{describe, freed_graph};
-use crate::graph::arena::{self, Arena, Ix, NONE, Saved, order};
+use crate::graph::arena::{self, Arena, Ix, NONE, Outcomes, Saved, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::variable::Variable;
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ struct RouteNode {
 
 pub(crate) struct GradientRoute {
     /// By descending rank.
-    pub(crate) functions: Vec<Ix>,
+    pub(crate) order: Vec<Ix>,
     pub(crate) places: Vec<GradientSlot>,
     nodes: Vec<RouteNode>,
     outputs: Vec<GradientSlotIx>,
@@ -59,14 +59,14 @@ impl Edge {
     /// The function that computes it, its tensor, and whether gradients end there.
     pub(crate) fn resolve(&self, a: &Arena) -> (Ix, Ix, bool) {
         match self {
-            Self::Variable(v) => (a.variables[v.ix()].parent, a.variables[v.ix()].tensor, a.is_end(v.ix())),
-            Self::Output(f, o) => (f.ix(), a.functions[f.ix()].outputs[*o].tensor, false),
+            Self::Variable(v) => (a.parent(v.ix()), a.tensor(v.ix()), a.is_end(v.ix())),
+            Self::Output(f, o) => (f.ix(), a.output_tensor(f.ix(), *o), false),
         }
     }
 
     /// The shape.
     pub fn shape(&self) -> crate::array::Shape {
-        arena::with(|a| a.tensors[self.resolve(a).1].shape.clone())
+        arena::with(|a| a.shape(self.resolve(a).1).clone())
     }
 
     /// True if gradients flow to it.
@@ -75,7 +75,7 @@ impl Edge {
             Self::Variable(v) => a.need_grad(v.ix()),
             Self::Output(f, o) => {
                 let output = a.live_output(f.ix(), *o);
-                output.map_or(a.functions[f.ix()].need_grad, |v| a.need_grad(v))
+                output.map_or(a.passes_gradients(f.ix()), |v| a.need_grad(v))
             }
         })
     }
@@ -86,7 +86,7 @@ impl GradientRoute {
     pub(crate) fn make(a: &mut Arena, roots: &[&Edge], targets: Option<&[Edge]>, since: u64) -> Self {
         let mark = a.new_mark();
         let mut route = Self {
-            functions: Vec::new(),
+            order: Vec::new(),
             places: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
@@ -104,13 +104,13 @@ impl GradientRoute {
         }
         route.n_targets = route.places.len() as u32;
         let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
-        let above = order::up_to(a, &ends, |a, f| a.functions[f].born >= since);
+        let above = order::up_to(a, &ends, |a, f| a.birth(f) >= since);
         let pruned = targets.is_some();
         if pruned {
             route.take_for_outputs(a, &above);
         }
         route.find_way(a, &above, pruned);
-        route.functions = order::descending(a, &ends, |a, f| route.goes_through(a, f));
+        route.order = order::descending(a, &ends, |a, f| route.goes_through(a, f));
         for root in roots {
             let (_, tensor, leaf) = root.resolve(a);
             let place = route.place(a, tensor, leaf);
@@ -126,18 +126,14 @@ impl GradientRoute {
         if found != NONE {
             return found;
         }
-        let slot = &mut a.tensors[tensor];
-        if slot.mark != self.mark {
-            (slot.mark, slot.places) = (self.mark, [NONE; 2]);
-        }
-        slot.places[usize::from(leaf)] = self.places.len() as GradientSlotIx;
+        let new = self.places.len() as GradientSlotIx;
+        a.set_tensor_scratch(tensor, leaf, self.mark, new);
         self.places.push(GradientSlot { tensor, leaf });
-        slot.places[usize::from(leaf)]
+        new
     }
 
     fn find(&self, a: &Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
-        let slot = &a.tensors[tensor];
-        if slot.mark == self.mark { slot.places[usize::from(leaf)] } else { NONE }
+        a.tensor_scratch(tensor, leaf, self.mark)
     }
 
     /// Treats a target without parent that is not a leaf of this graph as the output on the same tensor. Such a
@@ -145,19 +141,19 @@ impl GradientRoute {
     fn take_for_outputs(&mut self, a: &mut Arena, above: &[Ix]) {
         let mut met = vec![false; self.places.len()];
         for f in above {
-            for leaf in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v)) {
-                if let Some(met) = met.get_mut(self.find(a, a.variables[*leaf].tensor, true) as usize) {
+            for leaf in a.inputs(*f).iter().filter(|v| a.is_end(**v)) {
+                if let Some(met) = met.get_mut(self.find(a, a.tensor(*leaf), true) as usize) {
                     *met = true;
                 }
             }
         }
         let strangers = self.places.iter().zip(&met).any(|(p, met)| p.leaf && !met);
         for f in above.iter().filter(|_| strangers) {
-            for o in 0..a.functions[*f].outputs.len() {
-                let tensor = a.functions[*f].outputs[o].tensor;
+            for o in 0..a.n_outputs(*f) {
+                let tensor = a.output_tensor(*f, o);
                 let place = self.find(a, tensor, true);
                 if place != NONE && !met[place as usize] && self.find(a, tensor, false) == NONE {
-                    a.tensors[tensor].places[0] = place;
+                    a.set_tensor_scratch(tensor, false, self.mark, place);
                     self.places[place as usize].leaf = false;
                 }
             }
@@ -166,7 +162,7 @@ impl GradientRoute {
 
     /// True if the gradient of `v` itself is requested.
     fn ends_at(&self, a: &Arena, v: Ix, pruned: bool) -> bool {
-        let tensor = a.variables[v].tensor;
+        let tensor = a.tensor(v);
         match pruned {
             true => self.find(a, tensor, a.is_end(v)) < self.n_targets,
             false => a.is_end(v) || a.is_watched(tensor),
@@ -175,12 +171,12 @@ impl GradientRoute {
 
     /// True if gradients flow through `f`. Must be called after [`GradientRoute::find_way`] has visited it.
     fn goes_through(&self, a: &Arena, f: Ix) -> bool {
-        a.functions[f].born >= self.since && a.functions[f].at & 1 == 1
+        a.birth(f) >= self.since && a.scratch(f) & 1 == 1
     }
 
     fn is_wanted(&self, a: &Arena, f: Ix, i: usize, pruned: bool) -> bool {
-        let v = a.functions[f].inputs[i];
-        let parent = a.variables[v].parent;
+        let v = a.inputs(f)[i];
+        let parent = a.parent(v);
         let goes_on = parent != NONE && self.goes_through(a, parent);
         a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && !a.op(f).kind(i).is_whole()
     }
@@ -189,28 +185,28 @@ impl GradientRoute {
     /// to a requested gradient.
     fn find_way(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
         for f in above {
-            a.functions[*f].at <<= 1;
+            a.set_scratch(*f, a.scratch(*f) << 1);
         }
         for f in above {
-            let n = a.functions[*f].inputs.len();
-            let flows = a.functions[*f].need_grad && !a.facts(*f).keeps_gradients;
+            let n = a.inputs(*f).len();
+            let flows = a.passes_gradients(*f) && !a.facts(*f).keeps_gradients;
             let way = flows && (0..n).any(|i| self.is_wanted(a, *f, i, pruned));
-            a.functions[*f].at |= u32::from(way);
+            a.set_scratch(*f, a.scratch(*f) | u32::from(way));
         }
     }
 
     fn list_places(&mut self, a: &mut Arena, pruned: bool) {
-        for n in 0..self.functions.len() {
-            let f = self.functions[n];
+        for n in 0..self.order.len() {
+            let f = self.order[n];
             self.nodes
                 .push(RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
-            for o in 0..a.functions[f].outputs.len() {
-                let place = self.place(a, a.functions[f].outputs[o].tensor, false);
+            for o in 0..a.n_outputs(f) {
+                let place = self.place(a, a.output_tensor(f, o), false);
                 self.outputs.push(place);
             }
-            for i in 0..a.functions[f].inputs.len() {
-                let v = a.functions[f].inputs[i];
-                let (tensor, leaf) = (a.variables[v].tensor, a.is_end(v));
+            for i in 0..a.inputs(f).len() {
+                let v = a.inputs(f)[i];
+                let (tensor, leaf) = (a.tensor(v), a.is_end(v));
                 let wanted = self.is_wanted(a, f, i, pruned);
                 let place = if wanted { self.place(a, tensor, leaf) } else { NONE };
                 self.inputs.push(place);
@@ -239,8 +235,8 @@ impl GradientRoute {
         leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(tensor)
     }
 
-    /// The slots whose gradients are added to those of their tensors: of leaves (all, or those of targets), and of
-    /// variables that retain their gradient.
+    /// The slots whose gradients are added to the gradients of their tensors: of leaves (of all, or only of targets),
+    /// and of variables that retain their gradient.
     pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
         let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
             true => (all || n < self.n_targets).then_some(n),
@@ -275,30 +271,29 @@ impl GradientRoute {
         }
         self.used().iter().position(|used| !used).map_or(Ok(()), |i| {
             Err(Error::Graph(format!(
-                "grad: expected inputs that the outputs depend on, but the Variable at index {i} appears to not have been \
-                 used in the graph. Set allow_unused=True to get None for it"
+                "grad: expected inputs that the outputs depend on, but the Variable at index {i} appears to not have \
+                 been used in the graph. Set allow_unused=True to get None for it"
             )))
         })
     }
 
-    /// Returns an error if the values of a function on the route are not those of a forward run.
-    pub(crate) fn check(&self, a: &Arena) -> Result<()> {
-        for f in &self.functions {
-            let slot = &a.functions[*f];
+    /// Returns an error if a function on the route has no values from a forward run.
+    pub(crate) fn check(&self, a: &Outcomes<'_>) -> Result<()> {
+        for f in &self.order {
             let by = || {
-                let output = (0..slot.outputs.len()).find_map(|o| a.live_output(*f, o));
+                let output = a.live_outputs(*f).next();
                 let of = output.map_or_else(String::new, |v| format!(", which computes {}", describe(a, v)));
                 format!("{}{of}", a.op(*f).name())
             };
             let changed = a.needs_setup(*f);
-            if slot.life == Saved::New || changed {
+            if a.saved(*f) == Saved::New || changed {
                 let since = if changed { " since its inputs changed" } else { "" };
                 return Err(Error::Graph(format!(
                     "autodiff: expected a graph that has run, but {} has not{since}; call forward() first",
                     by()
                 )));
             }
-            if slot.life == Saved::Freed {
+            if a.saved(*f) == Saved::Freed {
                 return Err(freed_graph(&by()));
             }
         }
@@ -327,7 +322,7 @@ mod tests {
     }
 
     fn parent(v: &Variable) -> Ix {
-        arena::with(|a| a.variables[v.ix()].parent)
+        arena::with(|a| a.parent(v.ix()))
     }
 
     #[test]
@@ -336,7 +331,7 @@ mod tests {
         let (h, still) = (one("sin", &[&x]), one("exp", &[&fixed]));
         let y = one("mul2", &[&h, &still]);
         let route = route(&y, None);
-        assert_eq!(route.functions, [parent(&y), parent(&h)]);
+        assert_eq!(route.order, [parent(&y), parent(&h)]);
         assert_eq!(route.inputs(0)[1], NONE);
         assert_eq!(route.inputs(0)[0], route.outputs(1)[0]);
     }
@@ -346,10 +341,10 @@ mod tests {
         let x = leaf(true);
         let y = one("mul2", &[&one("sin", &[&x]), &one("exp", &[&x])]);
         let route = route(&y, None);
-        assert_eq!(route.functions.len(), 3);
+        assert_eq!(route.order.len(), 3);
         assert_eq!(route.inputs(1), route.inputs(2));
         let slot = route.places[route.inputs(1)[0] as usize];
-        assert!(slot.leaf && slot.tensor == arena::with(|a| a.variables[x.ix()].tensor));
+        assert!(slot.leaf && slot.tensor == arena::with(|a| a.tensor(x.ix())));
     }
 
     #[test]
@@ -358,7 +353,7 @@ mod tests {
         let (a, b) = (one("sin", &[&x]), one("exp", &[&other]));
         let y = one("mul2", &[&a, &b]);
         let route = route(&y, Some(&x));
-        assert_eq!(route.functions, [parent(&y), parent(&a)]);
+        assert_eq!(route.order, [parent(&y), parent(&a)]);
         assert_eq!((route.n_targets, route.targets.as_slice()), (1, &[0][..]));
     }
 }

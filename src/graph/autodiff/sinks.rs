@@ -1,4 +1,4 @@
-//! The end of a differentiation: adds its gradients to those of the variables, all or none.
+//! The end of a differentiation: adds its gradients to the gradients of the variables, all or none.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 use crate::graph::arena::{self, Ix, NONE};
 use crate::graph::autodiff::cache::PreparedBackward;
 use crate::graph::autodiff::route::{GradientRoute, GradientSlotIx};
-use crate::graph::build::connect;
+use crate::graph::construct::connect;
 use crate::graph::handles::ndarray::{NdArray, copied};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::accumulate::{GradientSum, all};
 use crate::{Error, Result};
 
-/// Adds gradients in memory to those of their tensors, all or none: steps that can fail come first.
+/// Adds gradients in memory to the gradients of their tensors, all or none: steps that can fail come first.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let route = &ready.route;
     let tensor = |place: &GradientSlotIx| route.places[*place as usize].tensor;
@@ -22,7 +22,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     let (sinks, in_graphs) = arena::with(|a| {
         // Gradients written in place are already there.
         let is_there = |place: &GradientSlotIx| {
-            let own = a.tensors[tensor(place)].grad.as_ref();
+            let own = a.existing_grad(tensor(place));
             own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
         };
         let left = sinks.iter().copied().filter(|place| !is_there(place));
@@ -47,7 +47,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     let sums: Vec<GradientSum<'_>> = arena::with(|a| {
         let sum = |p: &GradientSlotIx| {
             let (tensor, more) = (tensor(p), found(p)?);
-            let to = NdArray { shape: a.tensors[tensor].shape.clone(), storage: Arc::clone(a.grad(tensor)) };
+            let to = NdArray { shape: a.shape(tensor).clone(), storage: Arc::clone(a.grad(tensor)) };
             Some(GradientSum { to, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()
@@ -55,8 +55,8 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
     all(&sums)
 }
 
-/// Adds gradients with graphs to those of their tensors. The sums get new memory, since the old gradients may be part
-/// of a graph.
+/// Adds gradients with graphs to the gradients of their tensors. The sums get new memory, since the old gradients may
+/// be part of a graph.
 pub(crate) fn variables(
     route: &GradientRoute,
     sinks: &[GradientSlotIx],
@@ -69,16 +69,16 @@ pub(crate) fn variables(
         let before = arena::with(|a| Variable::leaf_on(a, tensor)).grad_variable();
         let sum = match before {
             Some(before) => {
-                let context = arena::with(|a| match a.variables[g.ix()].parent {
+                let context = arena::with(|a| match a.parent(g.ix()) {
                     NONE => modes::current_context(),
-                    f => a.functions[f].context,
+                    f => a.context(f),
                 });
                 let _scopes = (Scope::at_once(true), Scope::context(context));
                 connect::apply("add2", &[&before, g], &[])?.remove(0)
             }
             None => g.clone(),
         };
-        let own = arena::with(|a| a.tensors[tensor].shape.clone());
+        let own = arena::with(|a| a.shape(tensor).clone());
         if sum.shape() != own {
             return Err(Error::shape("backward", format!("a gradient of shape {own}"), [&sum.shape()]));
         }
@@ -86,7 +86,7 @@ pub(crate) fn variables(
     }
     let old = arena::with(|a| {
         let commit = |(tensor, sum): (Ix, Variable)| {
-            let data = Arc::clone(a.data(a.variables[sum.ix()].tensor));
+            let data = Arc::clone(a.data(a.tensor(sum.ix())));
             a.set_grad(tensor, Some(data));
             a.set_gradient_variable(tensor, Some(sum))
         };

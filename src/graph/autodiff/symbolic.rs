@@ -8,12 +8,12 @@ use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::autodiff::hooks::RunHooks;
 use crate::graph::autodiff::options::DifferentiateOptions;
 use crate::graph::autodiff::route::{Edge, GradientRoute};
-use crate::graph::build::connect::connect;
+use crate::graph::construct::connect::connect;
 use crate::graph::handles::function::Function;
 use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::restore;
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::restore;
 use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::{anomaly, setup};
 use crate::ops::contract::symbol::{Builder, build};
@@ -62,7 +62,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Applies the rule of a user operation: from the gradients `gy` of the outputs to those of the inputs.
+    /// Applies the rule of a user operation: from the gradients `gy` of the outputs to the gradients of the inputs.
     fn of_user(
         &mut self,
         user: &User,
@@ -125,21 +125,21 @@ impl RuleNode {
 /// The functions of a route, with handles that keep them alive.
 pub(crate) fn nodes(a: &mut Arena, route: &GradientRoute) -> Vec<RuleNode> {
     let node = |f: &Ix| {
-        let inputs = a.functions[*f].inputs.clone();
+        let inputs = a.inputs(*f).to_vec();
         let handle = |v: Ix| {
-            a.variables[v].count += 1;
+            a.hold(v);
             Variable::adopt(a, v)
         };
         let inputs = inputs.into_iter().map(handle).collect();
-        let n = a.functions[*f].outputs.len();
+        let n = a.n_outputs(*f);
         let outputs = (0..n).map(|o| {
             let v = a.revived(*f, o);
             Variable::adopt(a, v)
         });
         let outputs = outputs.collect();
-        RuleNode { op: a.op(*f).clone(), context: a.functions[*f].context, inputs, outputs }
+        RuleNode { op: a.op(*f).clone(), context: a.context(*f), inputs, outputs }
     };
-    route.functions.iter().map(node).collect()
+    route.order.iter().map(node).collect()
 }
 
 /// The context of a differentiation of computed values: hooks, and how to restore dropped values.
@@ -197,14 +197,14 @@ pub(crate) fn on_graph(
         }
     })?;
     for (n, node) in nodes.iter().enumerate().filter(|_| company.is_some()) {
-        check(route.functions[n], node.reads(route.inputs(n)))?;
+        check(route.order[n], node.reads(route.inputs(n)))?;
     }
     for (n, node) in nodes.iter().enumerate() {
         let (outputs, inputs) = (route.outputs(n), route.inputs(n));
         if outputs.iter().all(|place| total[*place as usize].is_none()) {
             continue;
         }
-        let f = route.functions[n];
+        let f = route.order[n];
         let _context = Scope::context(node.context);
         if let Some((hooks, options, clearing)) = &mut company {
             for (place, y) in outputs.iter().zip(&node.outputs) {
@@ -224,7 +224,7 @@ pub(crate) fn on_graph(
     let mut found = vec![None; route.places.len()];
     for place in 0..route.places.len() {
         let (kept, shape) = arena::with(|a| {
-            let shape = a.tensors[route.places[place].tensor].shape.clone();
+            let shape = a.shape(route.places[place].tensor).clone();
             (route.keeps(a, place as u32), shape)
         });
         if !kept || total[place].is_none() {
@@ -282,10 +282,10 @@ fn restore(node: &RuleNode, reads: Reads, clearing: &Clearing) -> Result<()> {
 fn check(f: Ix, reads: Reads) -> Result<()> {
     let changed = arena::with(|a| {
         let (x, y) = arena::tensors(a, f);
-        let data = |tensor: &Ix, read: bool| a.tensors[*tensor].data.as_deref().filter(|_| read);
+        let data = |tensor: &Ix, read: bool| a.existing_data(*tensor).map(|data| &**data).filter(|_| read);
         let x = x.iter().enumerate().map(|(i, tensor)| data(tensor, reads.input(i)));
         let y = y.iter().enumerate().map(|(o, tensor)| data(tensor, reads.output(o)));
-        a.functions[f].memo.modified(x, y)
+        a.provenance(f).modified(x, y)
     });
     changed.map_or(Ok(()), |which| Err(Error::Modified(which.describe(f))))
 }

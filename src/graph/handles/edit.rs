@@ -1,9 +1,10 @@
 //! Inspects and edits a graph: visits, rewires, cuts and copies.
 
-use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, describe, flag, order};
+use crate::graph::arena::{self, Arena, Ix, NONE, aliasing, describe, order};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::copied;
 use crate::graph::handles::variable::{Variable, new_flags};
+use crate::graph::lifetime::liveness;
 use crate::graph::settings::context::Context;
 use crate::{Error, Result};
 
@@ -31,7 +32,7 @@ impl Variable {
     /// ```
     pub fn functions_backward(&self) -> Vec<Function> {
         arena::with(|a| {
-            if a.variables[self.ix()].parent == NONE {
+            if a.parent(self.ix()) == NONE {
                 return Vec::new();
             }
             let order = order::backward_order(a, self.ix());
@@ -43,7 +44,7 @@ impl Variable {
     /// above whose outputs were cleared.
     pub fn functions_to_recompute(&self) -> Vec<Function> {
         arena::with(|a| {
-            let order = order::to_restore(a, self.ix());
+            let order = liveness::to_restore(a, &[self.ix()]);
             order.into_iter().map(|f| Function::counted(a, f)).collect()
         })
     }
@@ -78,7 +79,7 @@ impl Variable {
     pub fn set_parent(&self, f: &Function) -> Result<()> {
         arena::with(|a| {
             let (v, f) = (self.ix(), f.ix());
-            if a.variables[v].parent == f {
+            if a.parent(v) == f {
                 return Ok(());
             }
             let own = describe::describe(a, v);
@@ -88,35 +89,21 @@ impl Variable {
                     "parent: expected a function that may compute {own}, got {name}, {but}"
                 )))
             };
-            let tensor = a.variables[v].tensor;
-            let Some(o) = a.functions[f].outputs.iter().position(|output| output.tensor == tensor) else {
+            let tensor = a.tensor(v);
+            let Some(o) = a.output_tensors(f).position(|output| output == tensor) else {
                 return refused(a, "which computes other data: see rewire_on");
             };
-            if a.live_output(f, o).is_some_and(|other| other != v && a.variables[other].parent == f) {
+            if a.live_output(f, o).is_some_and(|other| other != v && a.parent(other) == f) {
                 return refused(
                     a,
                     "which computes another variable on that data: set the parent of that one to None first",
                 );
             }
             let above = order::up_to(a, &[f], |_, _| true);
-            if above.iter().any(|f| a.functions[*f].inputs.contains(&v)) {
+            if above.iter().any(|f| a.inputs(*f).contains(&v)) {
                 return refused(a, "which is computed from it");
             }
-            a.outdate(tensor);
-            let generation = a.variables[v].generation;
-            let output = &mut a.functions[f].outputs[o];
-            (output.variable, output.generation) = (v, generation);
-            a.functions[f].count += 1;
-            let (rank, need_grad) = (a.functions[f].rank, a.functions[f].need_grad);
-            let slot = &mut a.variables[v];
-            let old = std::mem::replace(&mut slot.parent, f);
-            slot.rank = rank + 1;
-            slot.flags &= !flag::NEED_GRAD_STATE;
-            slot.flags |= if need_grad { flag::NEED_GRAD_STATE } else { 0 };
-            a.mark_need_setup(v);
-            if old != NONE {
-                a.release_function(old);
-            }
+            a.set_parent(v, f, o);
             Ok(())
         })
     }
@@ -134,7 +121,7 @@ impl Variable {
         }
         arena::with(|a| {
             let (to, from) = (self.ix(), other.ix());
-            let f = a.variables[from].parent;
+            let f = a.parent(from);
             if f == NONE {
                 return Err(Error::Graph(format!(
                     "rewire_on: expected a variable that a function computes, got {}, which has no parent",
@@ -151,27 +138,7 @@ impl Variable {
                     describe::describe(a, from)
                 )));
             }
-            a.outdate(a.variables[to].tensor);
-            a.outdate(a.variables[from].tensor);
-            let generation = a.variables[to].generation;
-            for output in &mut a.functions[f].outputs {
-                if output.variable == from {
-                    (output.variable, output.generation) = (to, generation);
-                }
-            }
-            a.variables[from].parent = NONE;
-            a.variables[from].rank = 0;
-            let old = std::mem::replace(&mut a.variables[to].parent, f);
-            a.variables[to].rank = a.functions[f].rank + 1;
-            share_tensor(a, to, a.variables[from].tensor);
-            let need_grad = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
-            let taken = flag::PROHIBIT_CLEAR | need_grad;
-            let flags = a.variables[from].flags & taken;
-            a.variables[to].flags = a.variables[to].flags & !taken | flags;
-            a.mark_need_setup(to);
-            if old != NONE {
-                a.release_function(old);
-            }
+            a.take_place_of(to, from);
             Ok(())
         })
     }
@@ -181,9 +148,9 @@ impl Variable {
     pub fn may_be_overwritten(&self) -> bool {
         arena::with(|a| {
             let v = self.ix();
-            let parent = a.variables[v].parent;
+            let parent = a.parent(v);
             let shares = |i| a.facts(parent).alias(i).is_some_and(|alias| !alias.modifies);
-            let is_view = parent != NONE && (0..a.functions[parent].inputs.len()).any(shares);
+            let is_view = parent != NONE && (0..a.inputs(parent).len()).any(shares);
             !is_view && a.consumers(v).next().is_none() && aliasing::may_modify(a, v)
         })
     }
@@ -192,9 +159,9 @@ impl Variable {
     /// If something needs the input when the graph runs, the parent changes a copy.
     pub fn may_take_copy(&self) {
         arena::with(|a| {
-            let f = a.variables[self.ix()].parent;
+            let f = a.parent(self.ix());
             if f != NONE {
-                a.functions[f].may_take_copy = true;
+                a.let_take_copy(f);
             }
         });
     }
@@ -204,32 +171,14 @@ impl Variable {
     /// [`Variable::rewire_on`] is the second.
     pub fn split_off(&self) -> Self {
         arena::with(|a| {
-            let v = self.ix();
-            let slot = &a.variables[v];
-            let (tensor, parent, rank, flags) = (slot.tensor, slot.parent, slot.rank, slot.flags);
-            a.outdate(tensor);
-            a.tensors[tensor].count += 1;
-            let kept = flag::NEED_GRAD_SET | flag::NEED_GRAD | flag::NEED_GRAD_STATE;
-            let copy =
-                a.new_variable(tensor, new_flags() | flags & (kept | flag::PROHIBIT_CLEAR), parent, rank);
-            if parent != NONE {
-                let generation = a.variables[copy].generation;
-                for output in &mut a.functions[parent].outputs {
-                    if output.variable == v {
-                        (output.variable, output.generation) = (copy, generation);
-                    }
-                }
-            }
-            a.variables[v].parent = NONE;
-            a.variables[v].rank = 0;
-            hand_over(a, v, copy);
+            let copy = a.split_off(self.ix(), new_flags());
             Self::adopt(a, copy)
         })
     }
 
     /// Detaches this variable from its parent: it becomes a leaf with its current values.
     pub fn clear_parent(&self) {
-        arena::with(|a| cut(a, self.ix()));
+        arena::with(|a| a.detach(self.ix()));
     }
 
     /// Detaches this variable and every variable above it from its parent.
@@ -237,14 +186,14 @@ impl Variable {
         arena::with(|a| {
             let functions = order::depth_first(a, &[self.ix()], |_, _| true);
             for f in &functions {
-                a.functions[*f].count += 1;
+                a.hold_function(*f);
             }
             for f in &functions {
-                for o in 0..a.functions[*f].outputs.len() {
+                for o in 0..a.n_outputs(*f) {
                     if let Some(v) = a.live_output(*f, o)
-                        && a.variables[v].parent == *f
+                        && a.parent(v) == *f
                     {
-                        cut(a, v);
+                        a.detach(v);
                     }
                 }
             }
@@ -290,56 +239,5 @@ fn readers(a: &mut Arena, v: Ix, end: Ix) -> Vec<Ix> {
         return Vec::new();
     }
     let above = order::depth_first(a, &[end], |_, _| true);
-    above.into_iter().filter(|f| a.functions[*f].inputs.contains(&v)).collect()
-}
-
-/// Moves all consumers of `from`, which other holders keep alive, to `to`, which has none.
-fn hand_over(a: &mut Arena, from: Ix, to: Ix) {
-    let mut consumers = std::mem::take(&mut a.variables[from].consumers);
-    consumers.retain(|c| a.functions[c.function].generation == c.generation);
-    for c in &consumers {
-        for input in a.functions[c.function].inputs.iter_mut().filter(|input| **input == from) {
-            *input = to;
-        }
-    }
-    // One for each time that a function takes it.
-    let uses = consumers.len() as u32;
-    a.variables[from].count -= uses;
-    a.variables[to].count += uses;
-    a.variables[to].consumers = consumers;
-}
-
-fn cut(a: &mut Arena, v: Ix) {
-    let f = std::mem::replace(&mut a.variables[v].parent, NONE);
-    if f == NONE {
-        return;
-    }
-    a.outdate(a.variables[v].tensor);
-    let state = a.need_grad(v);
-    let slot = &mut a.variables[v];
-    slot.rank = 0;
-    if slot.flags & flag::NEED_GRAD_SET == 0 {
-        slot.flags &= !flag::NEED_GRAD_STATE;
-        slot.flags |= if state { flag::NEED_GRAD_STATE } else { 0 };
-    }
-    a.release_function(f);
-}
-
-/// Moves a variable to another tensor.
-fn share_tensor(a: &mut Arena, v: Ix, tensor: Ix) {
-    let old = a.variables[v].tensor;
-    if old == tensor {
-        return;
-    }
-    let handles = a.variables[v].handles;
-    for (c, sign) in [(old, -1_i64), (tensor, 1)] {
-        let slot = &mut a.tensors[c];
-        slot.handles = (i64::from(slot.handles) + sign * i64::from(handles)) as u32;
-        if let Some(data) = &slot.data {
-            data.add_users(sign * i64::from(handles));
-        }
-    }
-    a.tensors[tensor].count += 1;
-    a.variables[v].tensor = tensor;
-    a.release_tensor(old);
+    above.into_iter().filter(|f| a.inputs(*f).contains(&v)).collect()
 }

@@ -5,18 +5,11 @@ use crate::graph::handles::variable::Variable;
 
 impl Variable {
     fn has(&self, bit: u16) -> bool {
-        arena::with(|a| a.variables[self.ix()].flags & bit != 0)
+        arena::with(|a| a.has_flag(self.ix(), bit))
     }
 
     fn set(&self, bits: u16, on: bool) {
-        arena::with(|a| {
-            let flags = &mut a.variables[self.ix()].flags;
-            let old = *flags;
-            *flags = if on { old | bits } else { old & !bits };
-            if old != *flags {
-                a.changed(self.ix());
-            }
-        });
+        arena::with(|a| a.change_flags(self.ix(), bits, on));
     }
 
     /// True if it needs a gradient: as set by the user, otherwise if an input of its parent needs one.
@@ -41,7 +34,7 @@ impl Variable {
     /// The value set by [`Variable::set_need_grad`], if any.
     pub fn need_grad_flag(&self) -> Option<bool> {
         arena::with(|a| {
-            let flags = a.variables[self.ix()].flags;
+            let flags = a.flags(self.ix());
             (flags & flag::NEED_GRAD_SET != 0).then_some(flags & flag::NEED_GRAD != 0)
         })
     }

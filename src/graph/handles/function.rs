@@ -16,7 +16,7 @@ pub struct Function(pub(crate) Ix);
 impl Function {
     /// A new handle with its own count.
     pub(crate) fn counted(a: &mut Arena, f: Ix) -> Self {
-        a.functions[f].count += 1;
+        a.hold_function(f);
         Self(f)
     }
 
@@ -26,7 +26,7 @@ impl Function {
 
     /// A number that is unique among all functions of the process, past and present.
     pub fn number(&self) -> u64 {
-        u64::from(self.0) | arena::with(|a| u64::from(a.functions[self.0].generation)) << 32
+        u64::from(self.0) | arena::with(|a| u64::from(a.function_generation(self.0))) << 32
     }
 
     /// The operation.
@@ -50,7 +50,7 @@ impl Function {
         arena::with(|a| {
             let inputs = a.all_inputs(self.0);
             let counted = |(v, _): (Ix, bool)| {
-                a.variables[v].count += 1;
+                a.hold(v);
                 Variable::adopt(a, v)
             };
             inputs.into_iter().map(counted).collect()
@@ -60,7 +60,7 @@ impl Function {
     /// The outputs. For an output whose variable was freed, returns a new variable on the same data and gradient.
     pub fn outputs(&self) -> Vec<Variable> {
         arena::with(|a| {
-            let n = a.functions[self.0].outputs.len();
+            let n = a.n_outputs(self.0);
             let counted = |o| {
                 let v = a.output(self.0, o);
                 Variable::adopt(a, v)
@@ -71,27 +71,27 @@ impl Function {
 
     /// The length of the longest path to it from a variable without parent.
     pub fn rank(&self) -> u32 {
-        arena::with(|a| a.functions[self.0].rank)
+        arena::with(|a| a.function_rank(self.0))
     }
 
     /// True if gradients flow through it, as of its creation or the last forward run.
     pub fn need_grad(&self) -> bool {
-        arena::with(|a| a.functions[self.0].need_grad)
+        arena::with(|a| a.passes_gradients(self.0))
     }
 
     /// The context in which it computes.
     pub fn context(&self) -> Context {
-        context::context(arena::with(|a| a.functions[self.0].context))
+        context::context(arena::with(|a| a.context(self.0)))
     }
 
     /// User tags, by key.
     pub fn tags(&self) -> Vec<(String, String)> {
-        arena::with(|a| a.functions[self.0].tags.clone())
+        arena::with(|a| a.tags(self.0).to_vec())
     }
 
     /// Replaces the tags.
     pub fn set_tags(&self, tags: Vec<(String, String)>) {
-        arena::with(|a| a.functions[self.0].tags = tags);
+        arena::with(|a| a.set_tags(self.0, tags));
     }
 
     /// The functions of a backward run that starts here, in its order. Each comes with the indices of those gradients
@@ -117,8 +117,8 @@ impl Function {
             let order = order::backward_order_from(a, self.0);
             let mut last = vec![None; grads.len()];
             for (at, f) in order.iter().enumerate() {
-                for v in a.functions[*f].inputs.iter().filter(|v| a.need_grad(**v)) {
-                    let grad = a.tensors[a.variables[*v].tensor].grad.as_ref();
+                for v in a.inputs(*f).iter().filter(|v| a.need_grad(**v)) {
+                    let grad = a.existing_grad(a.tensor(*v));
                     if let Some(n) = grad.and_then(|grad| numbers.get(&Arc::as_ptr(grad))) {
                         last[*n] = Some(at);
                     }

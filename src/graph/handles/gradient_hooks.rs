@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
+use crate::array::Fingerprint;
 use crate::graph::arena::{self, Arena, Attached, Attachment, Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::user::User;
@@ -64,7 +65,7 @@ pub(crate) struct GradientState {
     hooks: Vec<RegisteredHook>,
     retained: bool,
     /// The gradient with its graph, and the fingerprint that its values had.
-    gradient: Option<(Variable, u64)>,
+    gradient: Option<(Variable, Fingerprint)>,
 }
 
 impl Attachment for GradientState {}
@@ -82,34 +83,23 @@ impl HookHandle {
 
 impl Arena {
     fn gradient_state(&mut self, tensor: Ix) -> &mut GradientState {
-        self.tensors[tensor].gradient_state.get_or_default()
+        self.gradient_attachment_mut(tensor).get_or_default()
     }
 
-    /// True if a run must keep the gradient of a tensor, other than that of a leaf, for the user.
+    /// True if a run must keep the gradient of an output of a function for the user.
     pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
         let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
-        self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
-    }
-
-    /// True if a single handle keeps a variable and its tensor alive.
-    fn is_held_by_one(&self, v: Ix) -> bool {
-        let slot = &self.variables[v];
-        let (held, f) = (self.tensors[slot.tensor].count, slot.parent);
-        let pair = match f {
-            NONE => held == 1,
-            f => held == 2 && self.functions[f].count == 1,
-        };
-        slot.count == 1 && pair
+        self.gradient_attachment(tensor).get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
     }
 
     /// True if the gradient of an intermediate variable is retained.
     pub(crate) fn is_retained(&self, tensor: Ix) -> bool {
-        self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained)
+        self.gradient_attachment(tensor).get::<GradientState>().is_some_and(|w| w.retained)
     }
 
     /// The hooks on a leaf, or on the output of a function.
     pub(crate) fn gradient_hooks(&self, tensor: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
-        let watch = self.tensors[tensor].gradient_state.get::<GradientState>();
+        let watch = self.gradient_attachment(tensor).get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
         let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
         called.map(|h| Arc::clone(&h.call)).collect()
@@ -118,7 +108,7 @@ impl Arena {
     /// The gradient of a tensor as a variable with a graph, if it still matches the memory of the gradient.
     pub(crate) fn gradient_variable(&mut self, tensor: Ix) -> Option<Variable> {
         let v = self.gradient_in_graph(tensor)?;
-        self.variables[v].count += 1;
+        self.hold(v);
         Some(Variable::adopt(self, v))
     }
 
@@ -128,11 +118,12 @@ impl Arena {
     }
 
     fn gradient_in_graph(&self, tensor: Ix) -> Option<Ix> {
-        let slot = &self.tensors[tensor];
-        let (v, content) = slot.gradient_state.get::<GradientState>()?.gradient.as_ref()?;
+        let (v, fingerprint) = self.gradient_attachment(tensor).get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();
-        let data = self.tensors[self.variables[v].tensor].data.as_ref()?;
-        if !slot.grad.as_ref().is_some_and(|grad| Arc::ptr_eq(grad, data)) || data.content() != *content {
+        let data = self.existing_data(self.tensor(v))?;
+        if !self.existing_grad(tensor).is_some_and(|grad| Arc::ptr_eq(grad, data))
+            || data.fingerprint() != *fingerprint
+        {
             return None;
         }
         Some(v)
@@ -140,12 +131,12 @@ impl Arena {
 
     /// Replaces the gradient variable. Returns the old one, to be dropped after unlocking.
     pub(crate) fn set_gradient_variable(&mut self, tensor: Ix, v: Option<Variable>) -> Option<Variable> {
-        if v.is_none() && self.tensors[tensor].gradient_state.get::<GradientState>().is_none() {
+        if v.is_none() && self.gradient_attachment(tensor).get::<GradientState>().is_none() {
             return None;
         }
         let named = v.map(|v| {
-            let content = self.data(self.variables[v.ix()].tensor).content();
-            (v, content)
+            let fingerprint = self.data(self.tensor(v.ix())).fingerprint();
+            (v, fingerprint)
         });
         std::mem::replace(&mut self.gradient_state(tensor).gradient, named).map(|(old, _)| old)
     }
@@ -196,13 +187,12 @@ impl Variable {
         let removed = Arc::new(AtomicBool::new(false));
         let handle = HookHandle(Arc::clone(&removed));
         let old = arena::with(|a| {
-            let slot = &a.variables[self.ix()];
-            let (tensor, leaf) = (slot.tensor, a.is_end(self.ix()));
+            let (tensor, leaf) = (a.tensor(self.ix()), a.is_end(self.ix()));
             if when == When::Accumulated && !leaf {
                 let text = "hook after accumulation: expected a leaf, got what a function computes";
                 return Err(Error::Graph(text.into()));
             }
-            a.hooked = true;
+            a.note_hook();
             a.outdate(tensor); // plans contain the hooks to call
             let hooks = &mut a.gradient_state(tensor).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
@@ -217,11 +207,9 @@ impl Variable {
     /// and nothing else holds that graph.
     pub fn visit_own_hooks(&self, mut visit: impl FnMut(&dyn GradientHook)) {
         arena::with(|a| {
-            let tensor = a.variables[self.ix()].tensor;
-            let state = a.tensors[tensor]
-                .gradient_state
-                .get::<GradientState>()
-                .filter(|_| a.is_held_by_one(self.ix()));
+            let tensor = a.tensor(self.ix());
+            let state =
+                a.gradient_attachment(tensor).get::<GradientState>().filter(|_| a.has_one_holder(self.ix()));
             let hooks = state.into_iter().flat_map(|watch| &watch.hooks);
             hooks.filter(|hook| hook.is_there()).for_each(|hook| visit(&*hook.call));
         });
@@ -233,11 +221,11 @@ impl Variable {
         arena::with(|a| {
             let (mut next, mut plans): (Vec<Ix>, Vec<&Attached>) = (vec![self.ix()], Vec::new());
             while let Some(v) = next.pop() {
-                let f = a.variables[v].parent;
-                if f == NONE || !a.is_held_by_one(v) {
+                let f = a.parent(v);
+                if f == NONE || !a.has_one_holder(v) {
                     continue;
                 }
-                plans.extend(a.variables[v].extra.iter().map(|extra| &extra.plans));
+                plans.extend(a.plans(v));
                 let op = a.op(f);
                 if let (Some(user), Op::Shared(shared)) = (op.user().and_then(|user| user.downcast_ref()), op)
                 {
@@ -247,7 +235,7 @@ impl Variable {
                         visit(user);
                     }
                 }
-                next.extend(&a.functions[f].inputs);
+                next.extend(a.inputs(f));
             }
         });
     }
@@ -255,11 +243,10 @@ impl Variable {
     /// Removes the hooks that [`Variable::visit_own_hooks`] visits.
     pub fn drop_own_hooks(&self) {
         let old = arena::with(|a| {
-            let tensor = a.variables[self.ix()].tensor;
-            let own = a.is_held_by_one(self.ix());
+            let tensor = a.tensor(self.ix());
+            let own = a.has_one_holder(self.ix());
             own.then(|| {
-                a.tensors[tensor]
-                    .gradient_state
+                a.gradient_attachment_mut(tensor)
                     .get_mut::<GradientState>()
                     .map(|watch| std::mem::take(&mut watch.hooks))
             })
@@ -281,7 +268,7 @@ impl Variable {
         }
         arena::with(|a| {
             if !a.is_end(self.ix()) {
-                let tensor = a.variables[self.ix()].tensor;
+                let tensor = a.tensor(self.ix());
                 a.gradient_state(tensor).retained = true;
                 a.outdate(tensor);
             }
@@ -291,13 +278,13 @@ impl Variable {
 
     /// True if [`Variable::retain_grad`] was called and a function computes the variable.
     pub fn retains_grad(&self) -> bool {
-        arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.variables[self.ix()].tensor))
+        arena::with(|a| !a.is_end(self.ix()) && a.is_retained(a.tensor(self.ix())))
     }
 
     /// True if the gradient was written since it was created, zeroed or dropped.
     pub fn has_grad(&self) -> bool {
         arena::with(|a| {
-            let grad = a.tensors[a.variables[self.ix()].tensor].grad.as_ref();
+            let grad = a.existing_grad(a.tensor(self.ix()));
             grad.is_some_and(|grad| !grad.is_zero() && !grad.is_cleared())
         })
     }
@@ -307,14 +294,14 @@ impl Variable {
         if !self.has_grad() {
             return None;
         }
-        let found = arena::with(|a| a.gradient_variable(a.variables[self.ix()].tensor));
+        let found = arena::with(|a| a.gradient_variable(a.tensor(self.ix())));
         found.or_else(|| Self::over(&self.grad()).ok())
     }
 
     /// Frees the memory of the gradient, which then reads as zeros, and drops the graph of the gradient.
     pub fn drop_grad(&self) {
         let old = arena::with(|a| {
-            let tensor = a.variables[self.ix()].tensor;
+            let tensor = a.tensor(self.ix());
             a.set_grad(tensor, None);
             a.set_gradient_variable(tensor, None)
         });
@@ -352,7 +339,8 @@ pub(crate) fn call_each(hooks: &[Arc<dyn GradientHook>], g: &Variable) -> Result
 /// Calls the hooks on leaves whose gradients a run has added to.
 pub(crate) fn tell_all_accumulated(leaves: &[Ix]) -> Result<()> {
     let hooked = arena::with(|a| {
-        let any = |tensor: &Ix| a.hooked && !a.gradient_hooks(*tensor, true, When::Accumulated).is_empty();
+        let any =
+            |tensor: &Ix| a.is_hooked() && !a.gradient_hooks(*tensor, true, When::Accumulated).is_empty();
         leaves.iter().copied().filter(any).collect::<SmallVec<[Ix; 4]>>()
     });
     hooked.into_iter().try_for_each(tell_accumulated)

@@ -103,7 +103,7 @@ impl NdArray {
 
     /// A snapshot of its elements. A write to the array during the lifetime of the view goes to other memory.
     ///
-    /// Thread safety is that of any read: do not create a view of an array while another thread writes it outside of
+    /// As for any read, do not create a view of an array while another thread writes it outside of
     /// a run.
     ///
     /// ```
@@ -148,7 +148,7 @@ impl NdArray {
         Ok(array)
     }
 
-    /// Overwrites its elements with those of an array of the same shape. Keeps its type, `f32` by default.
+    /// Overwrites its elements with the elements of an array of the same shape. Keeps its type, `f32` by default.
     ///
     /// # Errors
     /// [`Error::Shape`] if the shape differs, [`Error::Memory`].

@@ -45,7 +45,7 @@ pub fn note_read<'a>(variables: impl IntoIterator<Item = &'a Variable>) {
 
 /// Records variables that were created.
 pub(crate) fn note_made(variables: &[Variable]) {
-    let named = arena::with(|a| variables.iter().map(|v| (v.ix(), a.variables[v.ix()].generation)).collect());
+    let named = arena::with(|a| variables.iter().map(|v| (v.ix(), a.generation(v.ix()))).collect());
     let mut named: Vec<_> = named;
     NOTES.with_borrow_mut(|notes| notes.iter_mut().for_each(|notes| notes.made.append(&mut named)));
 }
@@ -53,43 +53,43 @@ pub(crate) fn note_made(variables: &[Variable]) {
 impl Notes {
     /// True if a function created the variable during this record.
     pub fn has_made(&self, v: &Variable) -> bool {
-        self.made.contains(&(v.ix(), arena::with(|a| a.variables[v.ix()].generation)))
+        self.made.contains(&(v.ix(), arena::with(|a| a.generation(v.ix()))))
     }
 }
 
 /// The number of functions created so far. A segment that starts here contains those created later.
 pub fn births() -> u64 {
-    arena::with(|a| a.births)
+    arena::with(|a| a.births())
 }
 
 /// True if a function of the segment that started at `since` computes `v`.
 pub fn is_born_since(v: &Variable, since: u64) -> bool {
     arena::with(|a| {
-        let f = a.variables[v.ix()].parent;
-        f != NONE && a.functions[f].born >= since
+        let f = a.parent(v.ix());
+        f != NONE && a.birth(f) >= since
     })
 }
 
 /// The variables that need a gradient and that the segment from `since` to `ends` reads from outside, each tensor
-/// once. Excludes those of `known`.
+/// once. Excludes the tensors of `known`.
 pub fn taken_from_outside(ends: &[&Variable], since: u64, known: &[&Variable]) -> Vec<Variable> {
     arena::with(|a| {
         let roots: Vec<Ix> = ends.iter().map(|v| v.ix()).collect();
-        let mut seen: Vec<Ix> = known.iter().map(|v| a.variables[v.ix()].tensor).collect();
-        let segment = order::depth_first(a, &roots, |a, f| a.functions[f].born >= since);
-        let inputs = segment.iter().flat_map(|f| a.functions[*f].inputs.clone());
+        let mut seen: Vec<Ix> = known.iter().map(|v| a.tensor(v.ix())).collect();
+        let segment = order::depth_first(a, &roots, |a, f| a.birth(f) >= since);
+        let inputs = segment.iter().flat_map(|f| a.inputs(*f).to_vec());
         let mut taken = Vec::new();
         for v in roots.iter().copied().chain(inputs) {
-            let parent = a.variables[v].parent;
-            let outside = parent == NONE || a.functions[parent].born < since;
-            let tensor = a.variables[v].tensor;
+            let parent = a.parent(v);
+            let outside = parent == NONE || a.birth(parent) < since;
+            let tensor = a.tensor(v);
             if outside && a.need_grad(v) && !seen.contains(&tensor) {
                 seen.push(tensor);
                 taken.push(v);
             }
         }
         let handle = |v: Ix| {
-            a.variables[v].count += 1;
+            a.hold(v);
             Variable::adopt(a, v)
         };
         taken.into_iter().map(handle).collect()

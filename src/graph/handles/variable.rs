@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::array::{Shape, Storage};
 use crate::graph::arena::describe::describe;
-use crate::graph::arena::{self, Arena, Ix, NONE, flag, liveness};
+use crate::graph::arena::{self, Arena, Ix, NONE, flag};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::lifetime::liveness;
 use crate::graph::settings::modes;
 use crate::ops::Array;
 use crate::{Error, Result};
@@ -62,7 +63,7 @@ impl Variable {
 
     /// A new leaf on a tensor, which needs a gradient.
     pub(crate) fn leaf_on(a: &mut Arena, tensor: Ix) -> Self {
-        a.tensors[tensor].count += 1;
+        a.hold_tensor(tensor);
         Self::counted(a, tensor, new_flags() | flag::NEED_GRAD_SET | flag::NEED_GRAD)
     }
 
@@ -77,40 +78,40 @@ impl Variable {
     }
 
     pub(crate) fn tensor_ix(&self) -> Ix {
-        arena::with(|a| a.variables[self.0].tensor)
+        arena::with(|a| a.tensor(self.0))
     }
 
     /// The shape.
     pub fn shape(&self) -> Shape {
-        arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.clone())
+        arena::with(|a| a.shape(a.tensor(self.0)).clone())
     }
 
     /// The number of elements.
     pub fn size(&self) -> usize {
-        arena::with(|a| a.tensors[a.variables[self.0].tensor].shape.size())
+        arena::with(|a| a.shape(a.tensor(self.0)).size())
     }
 
     /// The data, by reference: writing to it writes to the variable.
     pub fn data(&self) -> NdArray {
         arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
-            NdArray { storage: Arc::clone(a.data(tensor)), shape: a.tensors[tensor].shape.clone() }
+            let tensor = a.tensor(self.0);
+            NdArray { storage: Arc::clone(a.data(tensor)), shape: a.shape(tensor).clone() }
         })
     }
 
     /// True if a function computes it into memory that it does not share with an input.
     pub fn has_own_memory(&self) -> bool {
         arena::with(|a| {
-            let f = a.variables[self.0].parent;
-            f != NONE && (0..a.functions[f].inputs.len()).all(|i| a.facts(f).alias(i).is_none())
+            let f = a.parent(self.0);
+            f != NONE && (0..a.inputs(f).len()).all(|i| a.facts(f).alias(i).is_none())
         })
     }
 
     /// The gradient, by reference.
     pub fn grad(&self) -> NdArray {
         arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
-            NdArray { storage: Arc::clone(a.grad(tensor)), shape: a.tensors[tensor].shape.clone() }
+            let tensor = a.tensor(self.0);
+            NdArray { storage: Arc::clone(a.grad(tensor)), shape: a.shape(tensor).clone() }
         })
     }
 
@@ -128,25 +129,25 @@ impl Variable {
         Err(Error::shape(format!("{what} of {}", self.describe()), format!("shape {own}"), [&array.shape]))
     }
 
-    /// Sets the data to that of `data`, by reference.
+    /// Shares the data of `data`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape differs from that of the variable.
+    /// [`Error::Shape`] if the variable has another shape.
     pub fn set_data(&self, data: &NdArray) -> Result<()> {
         self.fits("data", data)?;
         data.storage.give_to_leaf();
-        arena::with(|a| a.set_data(a.variables[self.0].tensor, Arc::clone(&data.storage)));
+        arena::with(|a| a.set_data(a.tensor(self.0), Arc::clone(&data.storage)));
         Ok(())
     }
 
-    /// Sets the gradient to that of `grad`, by reference.
+    /// Shares `grad` as the gradient.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shape differs from that of the variable.
+    /// [`Error::Shape`] if the variable has another shape.
     pub fn set_grad(&self, grad: &NdArray) -> Result<()> {
         self.fits("grad", grad)?;
         let old = arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
+            let tensor = a.tensor(self.0);
             a.set_grad(tensor, Some(Arc::clone(&grad.storage)));
             a.set_gradient_variable(tensor, None)
         });
@@ -177,17 +178,17 @@ impl Variable {
         let shape = shape.into();
         let size = shape.checked_size()?;
         let old = arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
-            let slot = &a.tensors[tensor];
-            let own = slot.shape.size();
-            if slot.shape == shape {
+            let tensor = a.tensor(self.0);
+            let own = a.shape(tensor).size();
+            if *a.shape(tensor) == shape {
                 return Ok(None);
             }
             if own != size && !force {
                 let expected = format!("{own} elements as before; pass force=True to drop the data");
                 return Err(Error::shape("reset_shape", expected, [&shape]));
             }
-            if own != size && [&slot.data, &slot.grad].into_iter().flatten().any(|s| s.is_narrowed()) {
+            let mut storages = a.existing_data(tensor).into_iter().chain(a.existing_grad(tensor));
+            if own != size && storages.any(|storage| storage.is_narrowed()) {
                 return Err(Error::Graph(
                     "reset_shape: expected an array of its own, got one that shares memory by narrow".into(),
                 ));
@@ -203,17 +204,17 @@ impl Variable {
 
     /// The length of the longest path to it from a variable without parent.
     pub fn rank(&self) -> u32 {
-        arena::with(|a| a.variables[self.0].rank)
+        arena::with(|a| a.rank(self.0))
     }
 
     /// The name, if any.
     pub fn name(&self) -> Option<String> {
-        arena::with(|a| a.variables[self.0].extra.as_ref().and_then(|e| e.name.clone()))
+        arena::with(|a| a.name(self.0).map(str::to_string))
     }
 
     /// Sets the name. Unlinked copies do not inherit it.
     pub fn set_name(&self, name: Option<String>) {
-        arena::with(|a| a.extra(self.0).name = name);
+        arena::with(|a| a.set_name(self.0, name));
     }
 
     /// A description for messages.
@@ -229,7 +230,7 @@ impl Variable {
     /// The function that computes it.
     pub fn parent(&self) -> Option<Function> {
         arena::with(|a| {
-            let f = a.variables[self.0].parent;
+            let f = a.parent(self.0);
             (f != NONE).then(|| Function::counted(a, f))
         })
     }
@@ -238,9 +239,9 @@ impl Variable {
     pub fn function_references(&self) -> Vec<Function> {
         arena::with(|a| {
             let mut seen: Vec<Ix> = Vec::new();
-            for c in a.consumers(self.0) {
-                if !seen.contains(&c.function) {
-                    seen.push(c.function);
+            for f in a.consumers(self.0) {
+                if !seen.contains(&f) {
+                    seen.push(f);
                 }
             }
             seen.into_iter().map(|f| Function::counted(a, f)).collect()
@@ -254,13 +255,7 @@ impl Variable {
 
     /// The number of handles that reach its data: in the graph, unlinked, in place or shared.
     pub fn number_of_references(&self) -> usize {
-        arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
-            match &a.tensors[tensor].data {
-                Some(data) => data.users() as usize,
-                None => a.tensors[tensor].handles as usize,
-            }
-        })
+        arena::with(|a| a.users(a.tensor(self.0)))
     }
 
     /// Requests another setup of every function that takes it, in the next forward run.
@@ -283,8 +278,8 @@ impl Variable {
     /// A variable without parent on the same data and gradient.
     pub fn unlinked(&self, need_grad: Option<bool>) -> Self {
         arena::with(|a| {
-            let tensor = a.variables[self.0].tensor;
-            a.tensors[tensor].count += 1;
+            let tensor = a.tensor(self.0);
+            a.hold_tensor(tensor);
             a.data(tensor).give_to_leaf();
             let on = need_grad.unwrap_or_else(|| a.need_grad(self.0));
             let need = flag::NEED_GRAD_SET | if on { flag::NEED_GRAD } else { 0 };
@@ -354,7 +349,7 @@ impl Variable {
     ) {
         arena::with(|a| {
             for variable in all {
-                let tensor = a.variables[variable.0].tensor;
+                let tensor = a.tensor(variable.0);
                 pairs.push((Arc::clone(a.data(tensor)), Arc::clone(a.grad(tensor))));
             }
         });
@@ -373,7 +368,7 @@ impl Drop for Variable {
         let dynamic = modes::auto_forward();
         let unneeded = arena::with(|a| {
             // A value that is freed with this handle need not be cleared.
-            let outlives = dynamic && a.variables[self.0].count > 1;
+            let outlives = dynamic && a.has_other_holders(self.0);
             let unneeded = if outlives { liveness::unneeded(a, self.0, 2) } else { None };
             a.drop_handle(self.0);
             unneeded
@@ -386,7 +381,7 @@ impl Drop for Variable {
 
 impl PartialEq for Variable {
     fn eq(&self, other: &Self) -> bool {
-        arena::with(|a| a.variables[self.0].tensor == a.variables[other.0].tensor)
+        arena::with(|a| a.tensor(self.0) == a.tensor(other.0))
     }
 }
 

@@ -12,12 +12,12 @@ use crate::graph::arena::provenance::Side;
 use crate::graph::arena::run_lock::PlanLock;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::release::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
+use crate::graph::lifetime::backward::{AwaitedRun, BackwardClearing, BackwardKey, Cleared};
+use crate::graph::lifetime::release::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::backward::FusedBackward;
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::plan::leaf_hooks::LeafHooks;
-use crate::graph::plan::releases::{Release, ReleasedStorage, Spares, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::backward::{BackwardStep, BothSides, DataOperand};
 
@@ -32,7 +32,7 @@ pub(crate) enum GradientHomes {
 
 /// A prepared backward run.
 pub(crate) struct BackwardPlan {
-    pub(crate) functions: PlanLock,
+    pub(crate) order: PlanLock,
     pub(crate) steps: Vec<BackwardStep>,
     /// Gradients without contributions, which are zeroed before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
@@ -59,7 +59,7 @@ pub(crate) struct BackwardPlan {
 
 impl AsMut<PlanLock> for BackwardPlan {
     fn as_mut(&mut self) -> &mut PlanLock {
-        &mut self.functions
+        &mut self.order
     }
 }
 
@@ -72,18 +72,18 @@ impl BackwardPlan {
     pub(crate) fn make(a: &mut Arena, root: Ix, key: BackwardKey, partners: &[(Ix, u32)]) -> Result<Self> {
         let awaited = AwaitedRun::of(a, partners);
         let functions = backward_order(a, root);
-        let len = a.tensors[a.variables[root].tensor].shape.size();
+        let len = a.shape(a.tensor(root)).size();
         let mut plan = Self::empty(functions, len, GradientHomes::Tensors);
         plan.varying.push(0);
         if key.clear_grad {
-            plan.clears.reserve(2 * plan.functions.len());
+            plan.clears.reserve(2 * plan.order.len());
         }
-        let clearing = BackwardClearing::new(a, key, &plan.functions, awaited);
-        for n in 0..plan.functions.len() {
-            order::check_shapes(a, plan.functions[n], "backward")?;
+        let clearing = BackwardClearing::new(a, key, &plan.order, awaited);
+        for n in 0..plan.order.len() {
+            order::check_shapes(a, plan.order[n], "backward")?;
             plan.add_step(a, n, &clearing);
         }
-        plan.hooked = LeafHooks::of(a, root, &plan.functions, &plan.zeroed);
+        plan.hooked = LeafHooks::of(a, root, &plan.order, &plan.zeroed);
         plan.spare_what_leaves_hold(a);
         Ok(plan)
     }
@@ -98,7 +98,7 @@ impl BackwardPlan {
             let storage = &clear.place.storage;
             let is_held = storage.may_be_of_leaf() && {
                 let held = held.get_or_insert_with(|| {
-                    let above = order::up_to(a, &self.functions[..1], |_, _| true);
+                    let above = order::up_to(a, &self.order[..1], |_, _| true);
                     held_by_leaves(a, &above)
                 });
                 held.contains(&Arc::as_ptr(storage))
@@ -124,7 +124,7 @@ impl BackwardPlan {
             done: 0,
             work: 0,
             counted: false,
-            functions: functions.into(),
+            order: functions.into(),
         }
     }
 
@@ -147,7 +147,7 @@ impl BackwardPlan {
 
     /// The validity of such a plan. It depends on the graph above `root` and above the live variables of `partners`.
     pub(crate) fn validity(a: &mut Arena, root: Ix, partners: &[(Ix, u32)]) -> Validity {
-        let alive = partners.iter().filter(|(v, generation)| a.variables[*v].generation == *generation);
+        let alive = partners.iter().filter(|partner| a.is_alive(**partner));
         let ends: Vec<Ix> = alive.map(|(v, _)| *v).chain([root]).collect();
         let above = order::depth_first(a, &ends, |_, _| true);
         a.plan_made_from(&above)
@@ -155,14 +155,14 @@ impl BackwardPlan {
 
     /// Appends step `n`.
     fn add_step(&mut self, a: &mut Arena, n: usize, clearing: &BackwardClearing) {
-        let (f, at) = (self.functions[n], n as u32);
+        let (f, at) = (self.order[n], n as u32);
         let first = clearing.enter(a, f);
-        for o in 0..a.functions[f].outputs.len() {
+        for o in 0..a.n_outputs(f) {
             if n > 0 && !clearing.was_seen(a, f, o) {
                 self.zeroed.push((at, o as u32));
             }
             let Cleared { data, grad, restored } = clearing.after(a, f, o, n == 0);
-            let tensor = a.functions[f].outputs[o].tensor;
+            let tensor = a.output_tensor(f, o);
             for is_grad in [data.then_some(false), grad.then_some(true)].into_iter().flatten() {
                 let waiting = if is_grad { None } else { clearing.waiting(a, f, o) };
                 let place = ReleasedStorage::new(a, tensor, is_grad);
@@ -172,14 +172,13 @@ impl BackwardPlan {
         }
         let step = back_step(a, f, &first);
         for (o, output) in step.y.iter().enumerate() {
-            let flags = a.live_output(f, o).map_or(0, |v| a.variables[v].flags);
-            if let (true, Some(slot)) = (flags & flag::RESTORED != 0, output.read()) {
-                self.restored.push((at, a.functions[f].outputs[o].variable, Arc::clone(&slot.storage)));
+            let v = a.live_output(f, o).filter(|v| a.has_flag(*v, flag::RESTORED));
+            if let (Some(v), Some(slot)) = (v, output.read()) {
+                self.restored.push((at, v, Arc::clone(&slot.storage)));
             }
         }
-        for (v, input) in a.functions[f].inputs.iter().zip(&step.x) {
-            let computed = a.variables[*v].parent != NONE && a.variables[*v].flags & flag::RESTORED != 0;
-            if let (true, Some(slot)) = (computed, input.read()) {
+        for (v, input) in a.inputs(f).iter().zip(&step.x) {
+            if let (true, Some(slot)) = (a.is_restorable(*v), input.read()) {
                 self.restored.push((at, *v, Arc::clone(&slot.storage)));
             }
         }
@@ -219,11 +218,11 @@ impl BackwardPlan {
         self.spare_what_leaves_hold(a);
         self.passes.iter_mut().flatten().for_each(FusedBackward::look_again);
         for (_, v, storage) in &mut self.restored {
-            *storage = Arc::clone(a.data(a.variables[*v].tensor));
+            *storage = Arc::clone(a.data(a.tensor(*v)));
         }
     }
 
-    /// Finds the steps to fuse into passes, and those that may write their result over an input.
+    /// Finds the steps to fuse into passes, and the steps that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !modes::plan_is_plain() {
             self.instructions.clear();
@@ -257,12 +256,12 @@ impl BackwardPlan {
 /// A function prepared to run backward. `first` is true for inputs that get their first contribution.
 fn back_step(a: &mut Arena, f: Ix, first: &[bool]) -> BackwardStep {
     let mut wanted: SmallVec<[bool; 4]> = SmallVec::new();
-    for (i, v) in a.functions[f].inputs.iter().enumerate() {
+    for (i, v) in a.inputs(f).iter().enumerate() {
         wanted.push(a.need_grad(*v) && !a.op(f).kind(i).is_whole());
     }
     BackwardStep::of(a, f, &wanted, |a, tensor, side| {
         let storage = Arc::clone(a.grad(tensor));
-        let is_computed = |i: usize| a.variables[a.functions[f].inputs[i]].parent != NONE;
+        let is_computed = |i: usize| a.parent(a.inputs(f)[i]) != NONE;
         let first = matches!(side, Side::Input(i) if first[i] && is_computed(i));
         (storage, first)
     })

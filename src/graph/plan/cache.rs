@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix};
-use crate::graph::memory::release::BackwardKey;
-use crate::graph::memory::release::Policy;
+use crate::graph::arena::{self, Arena, Attachment, Ix};
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
-use crate::graph::settings::modes;
+use crate::graph::settings::modes::{self, ExecutionOrder};
 use crate::ops::{Op, Operation};
 
-/// The key of a forward plan among those of one destination.
+/// Identifies a forward plan of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardKey {
     roots: SmallVec<[Ix; 2]>,
     policy: Policy,
     budget: Option<usize>,
-    depth_first: bool,
+    execution_order: ExecutionOrder,
 }
 
 impl ForwardKey {
     pub(crate) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
-        let depth_first = modes::depth_first();
-        Self { roots: SmallVec::from_slice(roots), policy, budget, depth_first }
+        let execution_order = modes::execution_order();
+        Self { roots: SmallVec::from_slice(roots), policy, budget, execution_order }
     }
 }
 
@@ -98,13 +98,13 @@ impl CachedPlan {
     }
 
     fn take(a: &mut Arena, root: Ix, wanted: impl Fn(&Plan) -> bool) -> Option<Self> {
-        let Plans(plans) = a.variables[root].extra.as_mut()?.plans.get_mut()?;
+        let Plans(plans) = a.existing_plans_mut(root)?.get_mut()?;
         let at = plans.iter().position(|kept| wanted(&kept.plan))?;
         let kept = plans.swap_remove(at);
         if kept.validity.holds(a) {
             return Some(kept);
         }
-        a.discard(Garbage::Attachment(Box::new(kept)));
+        a.discard(Box::new(kept));
         None
     }
 
@@ -132,18 +132,18 @@ impl CachedPlan {
 
     fn put(a: &mut Arena, root: Ix, validity: Validity, plan: Plan) {
         let kept = Self { validity, plan };
-        let Plans(plans) = a.extra(root).plans.get_or_default();
+        let Plans(plans) = a.plans_mut(root).get_or_default();
         let oldest = (plans.len() >= PLANS_PER_VARIABLE).then(|| plans.remove(0));
         plans.push(kept);
         if let Some(oldest) = oldest {
-            a.discard(Garbage::Attachment(Box::new(oldest)));
+            a.discard(Box::new(oldest));
         }
     }
 }
 
 /// Outdates every plan, since an array in one of them was given memory that may be shared with others.
 pub fn memory_changed() {
-    arena::with(|a| a.epoch += 1);
+    arena::with(Arena::outdate_all);
 }
 
 static PLANS_MADE: AtomicU64 = AtomicU64::new(0);

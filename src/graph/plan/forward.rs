@@ -5,14 +5,15 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::run_lock::PlanLock;
-use crate::graph::arena::{Arena, Ix, NONE, aliasing, flag, order};
-use crate::graph::memory::release::{Clearing, Policy};
-use crate::graph::memory::{clear_record, in_place};
+use crate::graph::arena::{Arena, Ix, aliasing, flag, order};
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::release::{ReleasedStorage, held_by_leaves};
+use crate::graph::lifetime::rules::Policy;
+use crate::graph::lifetime::{clear_record, in_place};
 use crate::graph::plan::fusion;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::forward::FusedForward;
 use crate::graph::plan::instructions::Instruction;
-use crate::graph::plan::releases::{ReleasedStorage, held_by_leaves};
 use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
@@ -20,7 +21,7 @@ use crate::graph::step::setup::{self, Stop};
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
-    pub(crate) functions: PlanLock,
+    pub(crate) order: PlanLock,
     pub(crate) steps: Vec<ForwardStep>,
     /// The inputs to clear, as numbers of the step and its input, in order.
     pub(crate) clears: Vec<(u32, u32)>,
@@ -48,7 +49,7 @@ pub(crate) struct ForwardPlan {
 
 impl AsMut<PlanLock> for ForwardPlan {
     fn as_mut(&mut self) -> &mut PlanLock {
-        &mut self.functions
+        &mut self.order
     }
 }
 
@@ -63,11 +64,11 @@ impl ForwardPlan {
         let clearing = Clearing::new(a, policy);
         let late = functions.iter().any(|f| a.facts(*f).shaped_by.is_some());
         let mut plan = Self {
-            functions: functions.into(),
+            order: functions.into(),
             steps: Vec::new(),
             clears: Vec::new(),
             held: Vec::new(),
-            spares_held: modes::unwary()
+            spares_held: modes::is_nnabla()
                 && policy.clear_no_need_grad
                 && !policy.clear_buffer
                 && !policy.recomputation
@@ -81,8 +82,8 @@ impl ForwardPlan {
             late,
             counted: false,
         };
-        plan.steps.reserve_exact(plan.functions.len());
-        for (n, f) in plan.functions.iter().enumerate() {
+        plan.steps.reserve_exact(plan.order.len());
+        for (n, f) in plan.order.iter().enumerate() {
             order::check_shapes(a, *f, "forward")?;
             let step = prepare::step(a, *f);
             plan.work += step.work();
@@ -93,14 +94,15 @@ impl ForwardPlan {
             plan.clears.extend(clearing.after(a, *f).into_iter().map(|i| (n as u32, i as u32)));
         }
         if policy.clear_buffer {
-            plan.clears.extend(in_place::last_uses(a, &plan.functions, &plan.steps));
+            plan.clears.extend(in_place::last_uses(a, &plan.order, &plan.steps));
             plan.clears.sort_unstable();
         }
         plan.spare(a);
         Ok(plan)
     }
 
-    /// Excludes values from clearing whose memory a leaf shares, and those that Python holds if `spares_held` is set.
+    /// Excludes values from clearing whose memory a leaf shares. If `spares_held` is set, also excludes values that
+    /// Python holds.
     fn spare(&mut self, a: &Arena) {
         let storage = |(n, i): &(u32, u32)| &self.steps[*n as usize].x[*i as usize].storage;
         if self.held.is_empty()
@@ -111,7 +113,7 @@ impl ForwardPlan {
         }
         let mut all = std::mem::take(&mut self.clears);
         all.append(&mut self.held);
-        let leaves = held_by_leaves(a, &self.functions);
+        let leaves = held_by_leaves(a, &self.order);
         let is_held =
             |clear: &(u32, u32)| leaves.contains(&Arc::as_ptr(storage(clear))) || self.is_held(a, *clear);
         let (held, mut clears): (Vec<_>, Vec<_>) = all.into_iter().partition(is_held);
@@ -124,12 +126,9 @@ impl ForwardPlan {
         if !self.spares_held {
             return false;
         }
-        let slot = &a.variables[a.functions[self.functions[n as usize]].inputs[i as usize]];
-        let users = || a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.users() > 0);
-        slot.parent != NONE
-            && slot.flags & flag::RECOMPUTE == 0
-            && a.functions[slot.parent].need_grad
-            && users()
+        let v = a.inputs(self.order[n as usize])[i as usize];
+        let users = || a.existing_data(a.tensor(v)).is_some_and(|data| data.users() > 0);
+        !a.is_end(v) && !a.has_flag(v, flag::RECOMPUTE) && users()
     }
 
     /// Updates the excluded values if Python holds others than in the run before.
@@ -148,7 +147,7 @@ impl ForwardPlan {
         }
     }
 
-    /// Looks up the current storages of the tensors, and makes in-place outputs share those of their inputs.
+    /// Looks up the current storages of the tensors, and makes in-place outputs share memory with their inputs.
     pub(crate) fn relocate(&mut self, a: &mut Arena) {
         self.in_place.iter().for_each(|f| aliasing::share_memory(a, *f));
         let mut any = false;
@@ -172,7 +171,7 @@ impl ForwardPlan {
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
 
-    /// Finds the steps to fuse into passes, and those that may write their result over an input.
+    /// Finds the steps to fuse into passes, and the steps that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
             self.instructions.clear();

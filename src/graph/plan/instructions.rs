@@ -66,11 +66,11 @@ impl Listing {
 impl ForwardPlan {
     /// Lists the current instructions.
     fn listed(&self) -> Vec<Instruction> {
-        let mut listing = Listing::of(self.functions.len() + self.clears.len());
+        let mut listing = Listing::of(self.order.len() + self.clears.len());
         let mut passes = (0..).zip(self.passes.iter().flatten()).peekable();
         let mut chains = (0..).zip(&self.chains).peekable();
         let mut clears = (0..).zip(&self.clears).peekable();
-        for n in 0..self.functions.len() {
+        for n in 0..self.order.len() {
             listing.reach(n);
             if let Some((at, pass)) = passes.next_if(|(_, pass)| pass.steps.start == n) {
                 listing.join(Instruction::Pass { at, next: 0 }, pass.steps.end);
@@ -90,7 +90,7 @@ impl ForwardPlan {
     /// Lists the instructions if steps were fused or separated since the last time.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
-            debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
+            debug_assert_eq!(self.steps.len(), self.order.len(), "a plan has a step for each function");
             self.instructions = self.listed();
             print_made(|| self.text());
         }
@@ -98,7 +98,7 @@ impl ForwardPlan {
 
     /// The instructions as text.
     pub(crate) fn text(&self) -> String {
-        let mut text = Text::new("forward", self.functions.len());
+        let mut text = Text::new("forward", self.order.len());
         for (at, instruction) in self.listed().into_iter().enumerate() {
             match instruction {
                 Instruction::Pass { at: pass, next } => {
@@ -133,13 +133,13 @@ impl ForwardPlan {
 impl BackwardPlan {
     /// Lists the current instructions.
     fn listed(&self) -> Vec<Instruction> {
-        let mut listing = Listing::of(self.functions.len() + self.clears.len() + self.zeroed.len());
+        let mut listing = Listing::of(self.order.len() + self.clears.len() + self.zeroed.len());
         let mut zeroed = self.zeroed.iter().peekable();
         let mut hooked = (0..).zip(&self.hooked.outputs).peekable();
         let mut restored = (0..).zip(&self.restored).peekable();
         let mut passes = (0..).zip(self.passes.iter().flatten()).peekable();
         let mut clears = (0..).zip(&self.clears).peekable();
-        for n in 0..self.functions.len() {
+        for n in 0..self.order.len() {
             let step = n as u32;
             listing.reach(n);
             while let Some((_, output)) = zeroed.next_if(|(at, _)| *at == step) {
@@ -165,7 +165,7 @@ impl BackwardPlan {
     /// Lists the instructions if steps were fused or separated since the last time.
     pub(crate) fn list(&mut self) {
         if self.instructions.is_empty() {
-            debug_assert_eq!(self.steps.len(), self.functions.len(), "a plan has a step for each function");
+            debug_assert_eq!(self.steps.len(), self.order.len(), "a plan has a step for each function");
             self.instructions = self.listed();
             print_made(|| self.text());
         }
@@ -173,7 +173,7 @@ impl BackwardPlan {
 
     /// The instructions as text.
     pub(crate) fn text(&self) -> String {
-        let mut text = Text::new("backward", self.functions.len());
+        let mut text = Text::new("backward", self.order.len());
         for (at, instruction) in self.listed().into_iter().enumerate() {
             match instruction {
                 Instruction::Zero { output, .. } => {

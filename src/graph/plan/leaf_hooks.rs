@@ -49,31 +49,26 @@ impl LeafHooks {
     /// number.
     pub(crate) fn of(a: &Arena, root: Ix, functions: &[Ix], zeroed: &[(u32, u32)]) -> Self {
         let mut found = Self::default();
-        if !a.hooked {
+        if !a.is_hooked() {
             return found;
         }
         let has = |tensor, leaf, when| !a.gradient_hooks(tensor, leaf, when).is_empty();
         for (f, step) in functions.iter().zip(0..) {
-            for (output, number) in a.functions[*f].outputs.iter().zip(0..) {
-                let tensor = output.tensor;
+            for (tensor, number) in a.output_tensors(*f).zip(0..) {
                 let reached = match step {
-                    0 => tensor == a.variables[root].tensor,
+                    0 => tensor == a.tensor(root),
                     _ => zeroed.binary_search(&(step, number)).is_err(),
                 };
                 if reached && has(tensor, false, When::Gradient) {
                     found.outputs.push(HookedOutput { step, number, tensor });
                 }
             }
-            for v in a.functions[*f].inputs.iter().filter(|v| a.is_end(**v) && a.need_grad(**v)) {
-                let tensor = a.variables[*v].tensor;
+            for v in a.inputs(*f).iter().filter(|v| a.is_end(**v) && a.need_grad(**v)) {
+                let tensor = a.tensor(*v);
                 let shown = has(tensor, true, When::Gradient);
                 let hooked = shown || has(tensor, true, When::Accumulated);
                 if hooked && found.leaves.iter().all(|leaf| leaf.tensor != tensor) {
-                    found.leaves.push(HookedLeaf {
-                        tensor,
-                        shown,
-                        overwritten: a.variables[*v].parent != NONE,
-                    });
+                    found.leaves.push(HookedLeaf { tensor, shown, overwritten: a.parent(*v) != NONE });
                 }
             }
         }
@@ -90,7 +85,7 @@ impl LeafHooks {
             apart.0.push((*leaf, None));
             if leaf.shown {
                 a.moved(leaf.tensor);
-                a.lend_gradient(leaf.tensor, Storage::new(a.tensors[leaf.tensor].shape.size()));
+                a.lend_gradient(leaf.tensor, Storage::new(a.shape(leaf.tensor).size()));
             }
         }
     }
@@ -102,7 +97,7 @@ impl DetachedLeafGrads {
         self.0.iter().all(|(leaf, _)| !leaf.shown)
     }
 
-    /// Restores the previous gradients of the leaves, and takes those of the run.
+    /// Restores the previous gradients of the leaves, and takes the gradients of the run.
     #[must_use]
     pub(crate) fn given_back(mut self, a: &mut Arena) -> Self {
         for (leaf, grad) in self.0.iter_mut().filter(|(leaf, _)| leaf.shown) {
@@ -119,7 +114,7 @@ impl DetachedLeafGrads {
         for (leaf, own) in &self.0 {
             let Some(storage) = own.clone().filter(|_| leaf.shown) else { continue };
             let (shape, hooks) = arena::with(|a| {
-                (a.tensors[leaf.tensor].shape.clone(), a.gradient_hooks(leaf.tensor, true, When::Gradient))
+                (a.shape(leaf.tensor).clone(), a.gradient_hooks(leaf.tensor, true, When::Gradient))
             });
             let array = NdArray { shape: shape.clone(), storage: Arc::clone(&storage) };
             let _scope = Scope::at_once(false);

@@ -2,9 +2,7 @@
 
 pub(crate) mod backward;
 pub(crate) mod cache;
-pub(crate) mod checkpoint;
 pub(crate) mod forward;
 pub(crate) mod fusion;
 pub(crate) mod instructions;
 pub(crate) mod leaf_hooks;
-pub(crate) mod releases;

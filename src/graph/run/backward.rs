@@ -6,14 +6,16 @@ use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
 use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Ix, NONE, order};
+use crate::graph::arena::{self, Arena, Ix, NONE, Partners, order};
+use crate::graph::budget::eager::evictor::{self, StepGuard};
 use crate::graph::handles::callbacks::{Detach, FunctionHook, detached};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::evictor::{self, StepGuard};
-use crate::graph::memory::release::{BackwardKey, Clearing, Policy};
-use crate::graph::memory::restore;
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::restore;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::cache::{self, CachedPlan};
 use crate::graph::plan::instructions::Instruction;
@@ -78,7 +80,7 @@ impl Default for Seed {
     }
 }
 
-/// The context of a backward run, in addition to that of any run.
+/// The context of a backward run, in addition to [`RunContext`].
 pub(crate) struct BackwardContext<'a> {
     pub(crate) run: RunContext<'a>,
     /// Called for a value that a gradient reads and that changed since the forward run. Only the first time if it
@@ -132,7 +134,7 @@ impl BackwardPlan {
             self.unfuse();
         }
         self.list();
-        if settings::unwary() {
+        if settings::is_nnabla() {
             self.zero_cleared()?;
         }
         let passes = self.passes.as_deref_mut().unwrap_or_default();
@@ -151,7 +153,7 @@ impl BackwardPlan {
                     observer.before(n as usize, step)?;
                 }
                 if let Some(budget) = budget {
-                    budget.before(self.functions[n as usize], step)?;
+                    budget.before(self.order[n as usize], step)?;
                 }
             }
             match *instruction {
@@ -173,13 +175,13 @@ impl BackwardPlan {
                     if !(modified.is_some() && pass.readers.iter().any(changed)) && pass.run()? {
                         (next, self.done) = (after as usize, pass.steps.end);
                         pass.clear(&self.clears)?;
-                        timings::end(began, &self.functions[pass.steps.clone()], true);
-                        run.finished_together(&self.functions[pass.steps.clone()])?;
+                        timings::end(began, &self.order[pass.steps.clone()], true);
+                        run.finished_together(&self.order[pass.steps.clone()])?;
                         pace.step()?;
                     }
                 }
                 Instruction::Run { step: n } => {
-                    let (n, f) = (n as usize, self.functions[n as usize]);
+                    let (n, f) = (n as usize, self.order[n as usize]);
                     let step = &mut self.steps[n];
                     let handle = run.handle(f);
                     run.before(handle.as_ref())?;
@@ -247,7 +249,7 @@ impl Variable {
     /// and user functions. Gradients written before the error stay written.
     pub fn backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
         let root = self.ix();
-        if arena::with(|a| a.variables[root].parent == NONE) {
+        if arena::with(|a| a.parent(root) == NONE) {
             return Err(Error::Graph(format!(
                 "backward: expected a variable that a function computes, got {}, which has no parent",
                 self.describe()
@@ -265,7 +267,7 @@ impl Variable {
         let mut lent = LentGradients::default();
         let (key, validity, reshapes, clearing, step_guard, optimise, budgeted) =
             arena::with(|a| -> Result<_> {
-                let budgeted = a.functions[a.variables[root].parent].budgeted;
+                let budgeted = a.ran_under_budget(a.parent(root));
                 let clear_data = options.clear_buffer || budgeted;
                 let above = if evictor::in_use() { order::backward_order(a, root) } else { Vec::new() };
                 let step_guard = evictor::guard(a, &above);
@@ -278,7 +280,7 @@ impl Variable {
                     None => new_plan(a, root, key)?,
                 };
                 let plan = held.lock(a, plan)?;
-                if let Some(f) = a.first_freed(&mut plan.functions) {
+                if let Some(f) = a.first_freed(&mut plan.order) {
                     return Err(describe::freed_graph(a.op(f).name()));
                 }
                 plan.hooked.set_apart(a, &mut lent.leaves);
@@ -287,7 +289,7 @@ impl Variable {
                 }
                 lent.swap_in(a, root, plan, &options.seed);
                 let clearing = Clearing::new(a, Policy::RESTORING);
-                Ok((key, validity, a.reshapes, clearing, step_guard, optimise, budgeted))
+                Ok((key, validity, a.reshapes(), clearing, step_guard, optimise, budgeted))
             })?;
         let at_once = step_guard.is_some();
         // Under a budget no thread may wait for this run or for its graph traversal.
@@ -306,14 +308,12 @@ impl Variable {
         drop(context);
         let whole = !done.as_ref().is_err_and(Error::is_panic);
         let (apart, plan, done) = arena::with(|a| {
-            let functions = &held.plan().functions;
+            let functions = &held.plan().order;
             let kept_shapes = || functions.iter().try_for_each(|f| order::check_shapes(a, *f, "backward"));
-            let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
+            let done = done.and_then(|()| if a.reshapes() == reshapes { Ok(()) } else { kept_shapes() });
             let apart = lent.give_back(a);
             let finished = done.is_ok();
-            let plan = held.unlock(a, finished.then_some(RunOutcome::Backward), |f| {
-                f.pending &= !finished;
-            });
+            let plan = held.unlock(a, if finished { RunOutcome::Backward } else { RunOutcome::Failed });
             // Under a budget, a cached plan would hold values and prevent their eviction.
             match validity.filter(|_| whole && !at_once) {
                 Some(validity) => {
@@ -333,19 +333,17 @@ impl Variable {
 
 /// A plan for a graph that has run, and its validity if it is worth caching.
 fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPlan>, Option<Validity>)> {
-    let parent = a.variables[root].parent;
-    if !settings::unwary() && !a.is_computed(root) {
+    let parent = a.parent(root);
+    if !settings::is_nnabla() && !a.is_computed(root) {
         return Err(Error::Graph(format!(
             "backward: expected a graph that has run, but {} has not; call forward() first",
             a.op(parent).name()
         )));
     }
     cache::count_made();
-    let partners = a.variables[root].extra.as_ref().map(|extra| extra.partners.clone());
-    let partners = partners.unwrap_or_default();
+    let partners = Partners::from(a.partners(root));
     let plan = Box::new(BackwardPlan::make(a, root, key, &partners)?);
     // Usually the first backward run of an eager graph is its only one.
-    let slot = &mut a.functions[parent];
-    let is_kept = !slot.at_once || std::mem::replace(&mut slot.planned, true);
+    let is_kept = a.note_backward_plan(parent);
     Ok((plan, is_kept.then(|| BackwardPlan::validity(a, root, &partners))))
 }

@@ -5,7 +5,7 @@ use crate::array::RunGuard;
 use crate::graph::arena::{self, Ix};
 use crate::graph::handles::callbacks::{FunctionHook, Pace};
 use crate::graph::handles::function::Function;
-use crate::graph::memory::clear_record;
+use crate::graph::lifetime::clear_record;
 use crate::graph::run::backward::CommunicatorCallback;
 use crate::graph::run::timings::Timer;
 use crate::graph::settings::modes;

@@ -8,12 +8,12 @@ use crate::error::caught;
 use crate::graph::arena::describe::explain;
 use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
 use crate::graph::arena::validity::Validity;
-use crate::graph::arena::{self, Arena, Ix, NONE, Saved, flag, order};
+use crate::graph::arena::{self, Arena, Ix, NONE, flag, order};
+use crate::graph::budget::r#static::{roots, search};
 use crate::graph::handles::callbacks::{self, Detach, FunctionHook};
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::release::Policy;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::cache::{self, CachedPlan, ForwardKey};
-use crate::graph::plan::checkpoint::{roots, search};
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::plan::instructions::Instruction;
 use crate::graph::run::context::RunContext;
@@ -76,20 +76,20 @@ impl ForwardPlan {
             match *instruction {
                 Instruction::Pass { at, next: after } if passes[at as usize].run()? => {
                     next = after as usize;
-                    timings::end(began, &self.functions[passes[at as usize].steps.clone()], false);
+                    timings::end(began, &self.order[passes[at as usize].steps.clone()], false);
                     pace.step()?;
                 }
                 Instruction::Chain { at, next: after } => {
                     let chain = &self.chains[at as usize];
-                    let f = self.functions[chain.steps.start];
+                    let f = self.order[chain.steps.start];
                     if chain.run(&mut self.steps).map_err(|e| explain(e, f, "forward"))? {
                         next = after as usize;
-                        timings::end(began, &self.functions[chain.steps.clone()], false);
+                        timings::end(began, &self.order[chain.steps.clone()], false);
                         pace.step()?;
                     }
                 }
                 Instruction::Run { step: n } => {
-                    let f = self.functions[n as usize];
+                    let f = self.order[n as usize];
                     let handle = context.handle(f);
                     context.before(handle.as_ref())?;
                     let began = context.timer.begin();
@@ -127,7 +127,7 @@ impl Variable {
     /// [`Error::Graph`] if it has no parent or the graph is already running. Errors of operations, hooks and user
     /// functions. The graph stays usable.
     pub fn forward(&self, options: &ForwardOptions<'_>) -> Result<()> {
-        if arena::with(|a| a.variables[self.ix()].parent == NONE) {
+        if arena::with(|a| a.parent(self.ix()) == NONE) {
             return Err(Error::Graph(format!(
                 "forward: expected a variable that a function computes, got {}, which has no parent",
                 self.describe()
@@ -136,7 +136,7 @@ impl Variable {
         run(&[self.ix()], options, None)
     }
 
-    /// As [`Variable::forward`], but skips the functions in `closed`, and adds those that ran.
+    /// As [`Variable::forward`], but skips the functions in `closed`, and adds the functions that ran.
     ///
     /// ```
     /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};
@@ -168,9 +168,8 @@ impl Variable {
 /// # Errors
 /// As [`Variable::forward`], but skips variables without parent.
 pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Result<()> {
-    let roots: Vec<Ix> = arena::with(|a| {
-        variables.iter().map(|v| v.ix()).filter(|v| a.variables[*v].parent != NONE).collect()
-    });
+    let roots: Vec<Ix> =
+        arena::with(|a| variables.iter().map(|v| v.ix()).filter(|v| a.parent(*v) != NONE).collect());
     if roots.is_empty() {
         return Ok(());
     }
@@ -178,7 +177,7 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     run(&roots, options, None)
 }
 
-/// Makes variables persistent until it is dropped, except those that already were.
+/// Makes variables persistent until it is dropped. Excludes variables that already were.
 struct Persistent<'a>(Vec<&'a Variable>);
 
 impl<'a> Persistent<'a> {
@@ -192,8 +191,7 @@ impl<'a> Persistent<'a> {
     fn set(&self, on: bool) {
         arena::with(|a| {
             for v in &self.0 {
-                let flags = &mut a.variables[v.ix()].flags;
-                *flags = if on { *flags | flag::PERSISTENT } else { *flags & !flag::PERSISTENT };
+                a.set_flags(v.ix(), flag::PERSISTENT, on);
             }
         });
     }
@@ -215,7 +213,7 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
     let key = ForwardKey::forward(roots, policy, budget);
     let cacheable = closed.is_none();
     let enter = |a: &Arena, f: Ix| {
-        closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.functions[f].generation)))
+        closed.as_ref().is_none_or(|closed| !closed.0.contains(&(f, a.function_generation(f))))
     };
     let guard = budget.is_none().then(RunGuard::new);
     let mut optimise = false;
@@ -234,11 +232,11 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
                     None => ForwardPlan::make(a, roots, policy, enter)?,
                 };
                 let plan = Box::new(plan);
-                let validity = cacheable.then(|| a.plan_made_from(&plan.functions));
+                let validity = cacheable.then(|| a.plan_made_from(&plan.order));
                 (plan, validity)
             };
             held.lock(a, plan)?;
-            Ok((validity, a.reshapes))
+            Ok((validity, a.reshapes()))
         });
         match made {
             Ok(ready) => break ready,
@@ -252,19 +250,20 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         callbacks::detached(options.detach, plan.work, context.is_hooked(), || caught(|| plan.run(&context)));
     let whole = !done.as_ref().is_err_and(Error::is_panic);
     let (rest, done) = arena::with(|a| {
-        let functions = &held.plan().functions;
+        let functions = &held.plan().order;
         let kept_shapes = || functions.iter().try_for_each(|f| order::check_outputs(a, *f));
-        let done = done.and_then(|()| if a.reshapes == reshapes { Ok(()) } else { kept_shapes() });
-        let life = done.is_ok().then_some(Saved::Ready);
-        let is_usual = done.is_ok() && budget.is_none();
-        let plan = held.unlock(a, is_usual.then_some(RunOutcome::Forward), |f| {
-            (f.pending, f.life, f.budgeted) = (true, life.unwrap_or(f.life), budget.is_some());
-        });
+        let done = done.and_then(|()| if a.reshapes() == reshapes { Ok(()) } else { kept_shapes() });
+        let budgeted = budget.is_some();
+        let outcome = match done {
+            Ok(()) => RunOutcome::Forward { budgeted },
+            Err(_) => RunOutcome::ForwardFailed { budgeted },
+        };
+        let plan = held.unlock(a, outcome);
         if budget.is_some() {
             a.raise_lock_epoch();
         }
         if let Some(closed) = &mut closed {
-            closed.0.extend(plan.functions.iter().map(|f| (*f, a.functions[*f].generation)));
+            closed.0.extend(plan.order.iter().map(|f| (*f, a.function_generation(*f))));
         }
         match validity.filter(|_| whole) {
             Some(validity) => {

@@ -1,5 +1,5 @@
 //! Temporary gradients of tensors during a run of [`Variable::backward`](crate::graph::Variable::backward): the seed,
-//! and those of leaves whose hooks receive only the gradient of this run.
+//! and gradients of leaves whose hooks receive only the gradient of this run.
 
 use std::sync::Arc;
 
@@ -21,14 +21,13 @@ pub(crate) struct LentGradients {
 }
 
 impl LentGradients {
-    /// Sets the gradient of the variable to the seed, and those of the other outputs of its parent to zeros.
+    /// Sets the gradient of the variable to the seed, and the gradients of other outputs of its parent to zeros.
     pub(crate) fn swap_in(&mut self, a: &mut Arena, root: Ix, plan: &mut BackwardPlan, seed: &Seed) {
-        let (own, parent) = (a.variables[root].tensor, a.variables[root].parent);
-        let outputs: SmallVec<[Ix; 2]> = a.functions[parent].outputs.iter().map(|o| o.tensor).collect();
+        let (own, parent) = (a.tensor(root), a.parent(root));
+        let outputs: SmallVec<[Ix; 2]> = a.output_tensors(parent).collect();
         let seed = plan.seed(seed);
         for (o, tensor) in outputs.into_iter().enumerate() {
-            let inner =
-                if tensor == own { seed.clone() } else { Some(Storage::new(a.tensors[tensor].shape.size())) };
+            let inner = if tensor == own { seed.clone() } else { Some(Storage::new(a.shape(tensor).size())) };
             if let Some(inner) = inner {
                 if let Some(step) = plan.steps.first_mut() {
                     step.start_from(o, &inner);

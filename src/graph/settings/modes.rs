@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::environment;
-use crate::ops::contract::dialect;
+pub use crate::ops::contract::dialect::{Dialect, is_nnabla};
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -112,12 +112,6 @@ static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
 static RECOMPUTE: AtomicBool = AtomicBool::new(false);
 
 static CONTEXT: AtomicU16 = AtomicU16::new(0);
-
-static DEPTH_FIRST: AtomicBool = AtomicBool::new(false);
-
-static LEAVES_IN_PLACE: AtomicBool = AtomicBool::new(false);
-
-static UNWARY: AtomicBool = AtomicBool::new(false);
 
 /// Replaces one field of the modes of this thread and returns its previous value.
 fn swap<T>(field: impl FnOnce(&mut ScopedModes) -> &mut T, value: T) -> T {
@@ -264,60 +258,64 @@ pub fn set_detect_anomaly(on: bool) -> bool {
     swap(|s| &mut s.anomaly, on)
 }
 
-/// True if forward runs go depth first, as NNabla actually does, instead of by rank, as NNabla documents.
-pub fn depth_first() -> bool {
-    DEPTH_FIRST.load(Ordering::Relaxed)
+/// Sets the dialect of the process, and with it the default of [`execution_order`] and [`check_saved`].
+pub fn set_dialect(dialect: Dialect) {
+    dialect.set();
+    EXECUTION_ORDER.store(AS_DIALECT, Ordering::Relaxed);
+    CHECK_SAVED.store(AS_DIALECT, Ordering::Relaxed);
 }
 
-/// Sets [`depth_first`].
-pub fn set_depth_first(on: bool) {
-    DEPTH_FIRST.store(on, Ordering::Relaxed);
+/// The order of the functions of a forward run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExecutionOrder {
+    /// By rank, as NNabla documents.
+    Rank,
+    /// Depth first, as NNabla actually does.
+    DepthFirst,
 }
 
-/// True if functions may change leaves that need a gradient in place, as in NNabla.
-pub fn leaves_in_place() -> bool {
-    LEAVES_IN_PLACE.load(Ordering::Relaxed)
+/// The value of a setting that follows the dialect.
+const AS_DIALECT: u8 = u8::MAX;
+
+static EXECUTION_ORDER: AtomicU8 = AtomicU8::new(AS_DIALECT);
+
+/// The order of forward runs: as set by [`set_execution_order`], otherwise as the dialect determines.
+pub fn execution_order() -> ExecutionOrder {
+    match EXECUTION_ORDER.load(Ordering::Relaxed) {
+        AS_DIALECT if is_nnabla() => ExecutionOrder::DepthFirst,
+        order if order == ExecutionOrder::DepthFirst as u8 => ExecutionOrder::DepthFirst,
+        _ => ExecutionOrder::Rank,
+    }
 }
 
-/// Sets [`leaves_in_place`].
-pub fn set_leaves_in_place(on: bool) {
-    LEAVES_IN_PLACE.store(on, Ordering::Relaxed);
-}
-
-/// True if calls that are certainly mistakes are accepted silently, as in NNabla: the truth value of an array, a
-/// backward run before any forward run, an update of no parameters, fractional indices. Operations then also repeat
-/// NNabla's quirks (`dialect::is_nnabla`).
-pub fn unwary() -> bool {
-    UNWARY.load(Ordering::Relaxed)
-}
-
-/// Sets [`unwary`].
-pub fn set_unwary(on: bool) {
-    UNWARY.store(on, Ordering::Relaxed);
-    dialect::set_nnabla(on);
+/// Sets [`execution_order`] for the process.
+pub fn set_execution_order(order: ExecutionOrder) {
+    EXECUTION_ORDER.store(order as u8, Ordering::Relaxed);
 }
 
 /// The reaction of a backward run to a value that a gradient reads and that changed since the forward run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CheckSaved {
     /// Uses the new value, as NNabla does.
     Ignore,
     /// Uses the new value and warns.
-    #[default]
     Warn,
     /// Returns an error.
     Raise,
 }
 
-static CHECK_SAVED: AtomicU8 = AtomicU8::new(CheckSaved::Warn as u8);
+static CHECK_SAVED: AtomicU8 = AtomicU8::new(AS_DIALECT);
 
-/// The reaction of backward runs to values that changed since the forward run.
+/// The reaction of backward runs to values that changed since the forward run: as set by [`set_check_saved`],
+/// otherwise as the dialect determines.
 pub fn check_saved() -> CheckSaved {
     match CHECK_SAVED.load(Ordering::Relaxed) {
-        0 => CheckSaved::Ignore,
-        1 => CheckSaved::Warn,
-        _ => CheckSaved::Raise,
+        AS_DIALECT if is_nnabla() => CheckSaved::Ignore,
+        what if what == CheckSaved::Ignore as u8 => CheckSaved::Ignore,
+        what if what == CheckSaved::Raise as u8 => CheckSaved::Raise,
+        _ => CheckSaved::Warn,
     }
 }
 

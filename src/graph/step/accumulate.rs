@@ -22,8 +22,8 @@ pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
     for GradientSum { to, more, .. } in sums {
         if more.len() != to.shape.size() || to.storage.len() != more.len() {
             return Err(Error::Graph(format!(
-                "backward: expected variables that keep their shapes during the run, but one is of shape {} now and its \
-                 gradient has {} elements; run forward() again",
+                "backward: expected variables that keep their shapes during the run, but one is of shape {} now and \
+                 its gradient has {} elements; run forward() again",
                 to.shape,
                 more.len()
             )));

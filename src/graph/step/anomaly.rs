@@ -78,15 +78,14 @@ pub(crate) fn in_gradient_of(f: Ix, error: Error) -> Error {
 }
 
 fn line(a: &Arena, f: Ix) -> Option<String> {
-    let tags = &a.functions[f].tags;
-    tags.iter().find(|(key, _)| key == BUILT_AT).map(|(_, line)| line.clone())
+    a.tags(f).iter().find(|(key, _)| key == BUILT_AT).map(|(_, line)| line.clone())
 }
 
 fn found(f: Ix, what: &str, cause: Option<String>) -> Error {
     let (name, line, output) = arena::with(|a| {
         let line = line(a, f);
         let (_, outputs) = arena::tensors(a, f);
-        let shape = outputs.first().map_or_else(String::new, |tensor| a.tensors[*tensor].shape.to_string());
+        let shape = outputs.first().map_or_else(String::new, |tensor| a.shape(*tensor).to_string());
         (a.op(f).name().to_string(), line, shape)
     });
     let line = line.map_or_else(

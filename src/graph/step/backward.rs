@@ -1,5 +1,5 @@
-//! One function prepared to run backward: from the gradients of its outputs to those of its inputs. A run does not
-//! lock the arena.
+//! One function prepared to run backward: from the gradients of its outputs to the gradients of its inputs. A run does
+//! not lock the arena.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::arena::provenance::{Modified, Side};
-use crate::graph::arena::{Arena, Ix, NONE, VariableSlot, tensors};
+use crate::graph::arena::{Arena, Ix, NONE, tensors};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::{self, Precision};
-use crate::graph::step::operand::{MemoPtr, Operand, Temporaries, read_as, store};
+use crate::graph::step::operand::{Operand, ProvenancePtr, Temporaries, read_as, store};
 use crate::graph::step::prepare::data_array;
 use crate::kernels::map;
 use crate::ops::{Array, Op, Reads};
@@ -44,7 +44,7 @@ impl DataOperand {
         is_read: bool,
     ) -> Self {
         if !is_read {
-            return Self::Unread(a.tensors[tensor].shape.clone());
+            return Self::Unread(a.shape(tensor).clone());
         }
         let as_type = as_type();
         let mut operand = Operand::new(tensor, data_array(a, tensor), as_type, as_type);
@@ -86,7 +86,7 @@ pub(crate) struct BackwardStep {
     pub(crate) y: SmallVec<[DataOperand; 1]>,
     pub(crate) gy: SmallVec<[Operand; 1]>,
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
-    pub(crate) memo: MemoPtr,
+    pub(crate) provenance: ProvenancePtr,
     /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,
     /// For operations on arrays.
@@ -104,7 +104,7 @@ pub(crate) fn nowhere() -> *mut u8 {
 
 impl BackwardStep {
     /// A step without operands.
-    fn without_operands(op: Op, compute: Precision, memo: MemoPtr) -> Self {
+    fn without_operands(op: Op, compute: Precision, provenance: ProvenancePtr) -> Self {
         Self {
             op,
             compute,
@@ -112,7 +112,7 @@ impl BackwardStep {
             y: SmallVec::new(),
             gy: SmallVec::new(),
             gx: SmallVec::new(),
-            memo,
+            provenance,
             over: None,
             arrays: None,
             meets: false,
@@ -128,8 +128,8 @@ impl BackwardStep {
         wanted: &[bool],
         mut gradient: impl FnMut(&mut Arena, Ix, Side) -> (Arc<Storage>, bool),
     ) -> Self {
-        let (op, compute) = (a.op(f).clone(), context::precision(a.functions[f].context));
-        let mut step = Self::without_operands(op, compute, MemoPtr::to(&mut a.functions[f].memo));
+        let (op, compute) = (a.op(f).clone(), context::precision(a.context(f)));
+        let mut step = Self::without_operands(op, compute, ProvenancePtr::to(a.provenance_mut(f)));
         let Self { op, x, y, gy, gx, .. } = &mut step;
         let (facts, mut reads) = (op.facts(), Reads::NOTHING);
         for (i, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
@@ -137,18 +137,19 @@ impl BackwardStep {
         }
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |a: &Arena, tensor: Ix, storage| {
-            let array = NdArray { storage, shape: a.tensors[tensor].shape.clone() };
+            let array = NdArray { storage, shape: a.shape(tensor).clone() };
             Operand::new(tensor, array, dtype, stored)
         };
-        for o in 0..a.functions[f].outputs.len() {
-            let tensor = a.functions[f].outputs[o].tensor;
+        for o in 0..a.n_outputs(f) {
+            let tensor = a.output_tensor(f, o);
             y.push(DataOperand::new(a, tensor, true, || op.output(o).unwrap_or(dtype), reads.output(o)));
             let (storage, _) = gradient(a, tensor, Side::Output(o));
             gy.push(slot(a, tensor, storage));
         }
         let mut met: BTreeSet<*const Storage> = BTreeSet::new();
         for (i, wanted_here) in wanted.iter().enumerate() {
-            let VariableSlot { tensor, parent, .. } = a.variables[a.functions[f].inputs[i]];
+            let v = a.inputs(f)[i];
+            let (tensor, parent) = (a.tensor(v), a.parent(v));
             x.push(DataOperand::new(a, tensor, parent != NONE, || read_as(op, i, compute), reads.input(i)));
             let sink = wanted_here.then(|| {
                 let (storage, first) = gradient(a, tensor, Side::Input(i));
@@ -164,7 +165,7 @@ impl BackwardStep {
         if op.on_arrays().is_some() {
             let (x_tensors, y_tensors) = tensors(a, f);
             let mut array = |tensor: Ix, grad: Option<&Operand>| Array {
-                shape: a.tensors[tensor].shape.clone(),
+                shape: a.shape(tensor).clone(),
                 data: Arc::clone(a.data(tensor)),
                 grad: Arc::clone(grad.map_or_else(|| a.grad(tensor), |slot| &slot.storage)),
             };
@@ -187,7 +188,7 @@ impl BackwardStep {
         x: &[(Array, bool)],
         y: &[Array],
         accumulate: &[bool],
-        memo: MemoPtr,
+        provenance: ProvenancePtr,
     ) -> Self {
         let (dtype, stored) = (compute.dtype(), compute.stored());
         let slot = |shape: &Shape, storage: &Arc<Storage>, as_type, stored| {
@@ -220,7 +221,7 @@ impl BackwardStep {
             gy: y.iter().map(|y| slot(&y.shape, &y.grad, dtype, stored)).collect(),
             gx,
             arrays,
-            ..Self::without_operands(op, compute, memo)
+            ..Self::without_operands(op, compute, provenance)
         };
         step.look();
         step
@@ -277,7 +278,7 @@ impl BackwardStep {
         fn storage(data: &DataOperand) -> Option<&Storage> {
             data.read().map(|slot| &*slot.storage)
         }
-        self.memo.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
+        self.provenance.changed(self.x.iter().map(storage), self.y.iter().map(storage), counts)
     }
 }
 

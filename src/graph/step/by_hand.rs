@@ -11,7 +11,7 @@ use crate::graph::settings::context;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::operand::ProvenancePtr;
 use crate::graph::step::{setup, shapes};
 use crate::{Error, Result};
 
@@ -27,18 +27,18 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        arena::with(|a| a.end_run(&[self.0], |_| ()));
+        arena::with(|a| a.end_run(&[self.0]));
     }
 }
 
 /// The tensors of variables.
 fn tensors_of(a: &Arena, of: &[&Variable]) -> SmallVec<[Ix; 4]> {
-    of.iter().map(|v| a.variables[v.ix()].tensor).collect()
+    of.iter().map(|v| a.tensor(v.ix())).collect()
 }
 
 /// The shapes of tensors.
 fn shapes(a: &Arena, of: &[Ix]) -> SmallVec<[Shape; 3]> {
-    of.iter().map(|tensor| a.tensors[*tensor].shape.clone()).collect()
+    of.iter().map(|tensor| a.shape(*tensor).clone()).collect()
 }
 
 impl Function {
@@ -48,66 +48,53 @@ impl Function {
         own_x == tensors_of(a, x) && own_y[..] == tensors_of(a, y)[..y.len().min(own_y.len())]
     }
 
-    /// The saved state for a manual forward run. If `again` is set, the state of the last run to recompute, manual or
-    /// in the graph, whichever was later.
-    fn memo_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> MemoPtr {
+    /// The saved state for a manual forward run. If `again` is set, the state of the latest run to recompute, manual
+    /// or in the graph.
+    fn provenance_of_forward(&self, x: &[&Variable], y: &[&Variable], again: bool) -> ProvenancePtr {
         // A replaced state is dropped after the arena is unlocked.
-        let (memo, _before) = arena::with(|a| {
-            let own = self.is_own(a, x, y);
-            let slot = &mut a.functions[self.0];
-            if own {
-                return (MemoPtr::to(&mut slot.memo), None);
+        let (provenance, _before) = arena::with(|a| {
+            if self.is_own(a, x, y) {
+                return (ProvenancePtr::to(a.provenance_mut(self.0)), None);
             }
-            let by_hand = slot.by_hand.get_or_insert_default();
-            by_hand.x = None;
-            let in_graph = slot.memo.state.drawn();
-            let later = in_graph != 0 && in_graph != by_hand.drawn_in_graph;
-            by_hand.drawn_in_graph = in_graph;
-            let state = &mut by_hand.memo.state;
-            let before = (again && (state.is_empty() || later))
-                .then(|| std::mem::replace(state, slot.memo.state.same_numbers()));
-            (MemoPtr::to(&mut by_hand.memo), before)
+            let (provenance, before) = a.begin_manual(self.0, again);
+            (ProvenancePtr::to(provenance), before)
         });
-        memo
+        provenance
     }
 
     /// Saves the shapes of a manual forward run that succeeded.
     fn note_shapes(&self, x: &[&Variable], y: &[&Variable]) {
         arena::with(|a| {
-            let shapes = (!self.is_own(a, x, y)).then(|| shapes(a, &tensors_of(a, x)));
-            if let (Some(shapes), Some(by_hand)) = (shapes, &mut a.functions[self.0].by_hand) {
-                by_hand.x = Some(shapes);
+            if !self.is_own(a, x, y) {
+                let shapes = shapes(a, &tensors_of(a, x));
+                a.note_manual(self.0, shapes);
             }
         });
     }
 
     /// The saved state that a manual backward run reads: of the forward run on these arrays, otherwise of the last
     /// manual run with these shapes, otherwise of the graph.
-    fn memo_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<MemoPtr> {
+    fn provenance_of_backward(&self, x: &[&Variable], y: &[&Variable]) -> Result<ProvenancePtr> {
         arena::with(|a| {
             let own = self.is_own(a, x, y);
-            let given = Some(shapes(a, &tensors_of(a, x)));
-            let by_hand = a.functions[self.0].by_hand.as_ref().is_some_and(|by_hand| by_hand.x == given);
+            let given = shapes(a, &tensors_of(a, x));
             if own {
                 order::check_shapes(a, self.0, "backward")?;
-            } else if by_hand {
-                let slot = &mut a.functions[self.0];
-                return Ok(MemoPtr::to(&mut slot.by_hand.get_or_insert_default().memo));
+            } else if let Some(provenance) = a.manual_provenance(self.0, &given) {
+                return Ok(ProvenancePtr::to(provenance));
             }
             let stale = a.has_other_shapes(self.0);
-            let fits = Some(shapes(a, &tensors(a, self.0).0)) == given;
-            let slot = &mut a.functions[self.0];
-            if !own && (!fits || stale) && !slot.memo.state.is_empty() {
+            let fits = shapes(a, &tensors(a, self.0).0) == given;
+            if !own && (!fits || stale) && !a.provenance(self.0).state.is_empty() {
                 let text =
                     "expected arrays of the shapes of its last forward run; call forward() on these first";
                 return Err(Error::Graph(format!("backward of {}: {text}", a.op(self.0).name())));
             }
-            Ok(MemoPtr::to(&mut slot.memo))
+            Ok(ProvenancePtr::to(a.provenance_mut(self.0)))
         })
     }
 
-    /// Sets the shapes of `y` to those that the operation returns for `x`, and shares memory if the operation works
-    /// in place.
+    /// Gives `y` the shapes that the operation returns for `x`, and shares memory if the operation works in place.
     ///
     /// # Errors
     /// If the operation refuses the shapes, or the number of outputs differs. [`Error::Graph`] if the function is
@@ -120,7 +107,7 @@ impl Function {
 
     fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let op = self.op();
-        let asked = arena::with(|a| a.reshapes);
+        let asked = arena::with(|a| a.reshapes());
         let arrays: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
         let shapes = shapes::shapes_of(&op, &arrays)?;
         if shapes.len() != y.len() {
@@ -172,18 +159,23 @@ impl Function {
         let (op, x) = (self.op(), &*self.of_active(x));
         let _alone = Alone::begin(self)?;
         self.shape_outputs(x, y)?;
-        let memo = self.memo_of_forward(x, y, recompute);
-        if recompute && op.facts().is_random && !memo.state.has_key() {
+        let provenance = self.provenance_of_forward(x, y, recompute);
+        if recompute && op.facts().is_random && !provenance.state.has_key() {
             return Err(Error::Graph(format!(
                 "recompute of {}: expected a forward run before it; call setup_recompute and forward first",
                 op.name()
             )));
         }
-        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let _recomputing = Scope::recomputing(recompute);
-        let mut step =
-            ForwardStep::on_arrays(op, compute, x.iter().map(|v| v.data()), y.iter().map(|v| v.data()), memo);
+        let mut step = ForwardStep::on_arrays(
+            op,
+            compute,
+            x.iter().map(|v| v.data()),
+            y.iter().map(|v| v.data()),
+            provenance,
+        );
         step.forward(recompute)?;
         self.note_shapes(x, y);
         Ok(())
@@ -196,7 +188,7 @@ impl Function {
     /// first is called with the outputs of all.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes of the first of `y` are not those that the operation returns for `x`.
+    /// [`Error::Shape`] if the first of `y` do not have the shapes that the operation returns for `x`.
     /// [`Error::Graph`] if the function is running or shapes changed since it ran forward. Errors of the operation.
     pub fn backward_on(&self, x: &[&Variable], y: &[&Variable], accumulate: &[bool]) -> Result<()> {
         let (op, x, accumulate) = (self.op(), &*self.of_active(x), &*self.of_active(accumulate));
@@ -214,11 +206,11 @@ impl Function {
                 return Err(Error::shape(format!("backward of {}", op.name()), expected, &got));
             }
         }
-        let memo = self.memo_of_backward(x, y)?;
-        let compute = arena::with(|a| context::precision(a.functions[self.0].context));
+        let provenance = self.provenance_of_backward(x, y)?;
+        let compute = arena::with(|a| context::precision(a.context(self.0)));
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();
-        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, memo).backward()
+        BackwardStep::by_hand(op, compute, &xs, &ys, accumulate, provenance).backward()
     }
 }

@@ -40,7 +40,7 @@ impl BackwardStep {
     fn run_kernel<const PLAIN: bool>(&mut self) -> Result<()> {
         let mut temporaries = Temporaries::new();
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        let Self { op, compute, x, y, gy, gx, memo, over, meets, .. } = self;
+        let Self { op, compute, x, y, gy, gx, provenance, over, meets, .. } = self;
         let meets = !PLAIN && *meets;
         let (rounds, mut rounded) = (if PLAIN { None } else { compute.rounds() }, RoundedInputs::new());
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
@@ -104,7 +104,7 @@ impl BackwardStep {
             }
             gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
         }
-        let state = &mut memo.state;
+        let state = &mut provenance.state;
         let double = *compute == Precision::Double;
         let kept = op
             .facts()
@@ -152,7 +152,7 @@ impl BackwardStep {
     }
 }
 
-/// The memory of the outputs. A kernel does not touch that of outputs that it does not read.
+/// The memory of the outputs. A kernel does not touch outputs that it does not read.
 #[inline(always)]
 fn outputs(of: &[DataOperand]) -> Result<SmallVec<[Memory<'_>; 2]>> {
     let mut found = SmallVec::new();

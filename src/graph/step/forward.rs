@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, DType, Lasting, RunGuard, StepPins, Storage};
+use crate::array::{Access, DType, Fingerprint, Lasting, RunGuard, StepPins, Storage, VersionedFingerprint};
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::{self, MemoPtr, Operand, RoundedInputs, Temporaries, store};
+use crate::graph::step::operand::{self, Operand, ProvenancePtr, RoundedInputs, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
 use crate::ops::{Array, Call, Memory, Op, Tail};
@@ -30,7 +30,7 @@ pub(crate) struct ForwardStep {
     pub(crate) compute: Precision,
     pub(crate) x: SmallVec<[Operand; 3]>,
     pub(crate) y: SmallVec<[Operand; 1]>,
-    pub(crate) memo: MemoPtr,
+    pub(crate) provenance: ProvenancePtr,
     /// The input whose memory the output may reuse, since the plan clears that input after the step.
     pub(crate) over: Option<usize>,
     /// Every output is an unmodified input with another shape: nothing to compute.
@@ -64,11 +64,11 @@ impl ForwardStep {
         compute: Precision,
         x: impl IntoIterator<Item = NdArray>,
         y: impl IntoIterator<Item = NdArray>,
-        memo: MemoPtr,
+        provenance: ProvenancePtr,
     ) -> Self {
         let x = x.into_iter().enumerate().map(|(i, x)| Operand::input(&op, i, compute, NONE, x)).collect();
         let y = y.into_iter().enumerate().map(|(o, y)| Operand::output(&op, o, compute, NONE, y)).collect();
-        Self::new(op, compute, x, y, memo)
+        Self::new(op, compute, x, y, provenance)
     }
 
     pub(crate) fn new(
@@ -76,14 +76,14 @@ impl ForwardStep {
         compute: Precision,
         x: SmallVec<[Operand; 3]>,
         y: SmallVec<[Operand; 1]>,
-        memo: MemoPtr,
+        provenance: ProvenancePtr,
     ) -> Self {
         let cached_input = op.facts().cached_input;
         let moves = (0..x.len()).any(|i| op.facts().moves(i));
         let (idle, plain, meets) = (false, false, false);
         let (over, integers) = (None, None);
         let mut step =
-            Self { op, compute, x, y, memo, over, idle, plain, meets, cached_input, moves, integers };
+            Self { op, compute, x, y, provenance, over, idle, plain, meets, cached_input, moves, integers };
         step.look();
         step
     }
@@ -135,8 +135,8 @@ impl ForwardStep {
         self.moves
     }
 
-    /// The integer type of the outputs: that of all moved inputs, or `i64` if their integer types differ. None if one
-    /// of them holds real numbers or truth values.
+    /// The integer type of the outputs: the type of all moved inputs, or `i64` if their integer types differ. None if
+    /// one of them holds real numbers or truth values.
     fn integers_of_inputs(&self) -> Option<DType> {
         let facts = self.op.facts();
         let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i));
@@ -178,7 +178,7 @@ impl ForwardStep {
 
     /// As [`ForwardStep::forward`]. If `along` is given, passes the first output through its tail and writes it to its
     /// address. Returns the fingerprint of the first output.
-    pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
+    pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<Fingerprint> {
         if self.moves {
             let integers = self.integers_of_inputs().filter(|_| along.is_none());
             if integers != self.integers {
@@ -188,8 +188,8 @@ impl ForwardStep {
         if !self.plain || self.integers.is_some() {
             return self.run_special(recompute, along);
         }
-        let Self { op, compute, x, y, memo, over, cached_input, .. } = self;
-        let noted = memo.note(x.iter().map(|x| x.storage.saved()), recompute);
+        let Self { op, compute, x, y, provenance, over, cached_input, .. } = self;
+        let inputs = provenance.save_inputs(x.iter().map(|x| x.storage.versioned_fingerprint()), recompute);
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, slot) in x.iter().enumerate() {
             let ptr = slot.read(op, i)?;
@@ -199,7 +199,7 @@ impl ForwardStep {
             // The data stays at its address. Only the owner of the memory changes.
             x[i].storage.hand_over(&y[0].storage, y[0].dtype);
         }
-        let (state, double) = (&mut memo.state, *compute == Precision::Double);
+        let (state, double) = (&mut provenance.state, *compute == Precision::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in y.iter().enumerate() {
@@ -216,8 +216,8 @@ impl ForwardStep {
             unsafe { op.forward(call) }
         };
         stop::guarded(run).inspect_err(|_| forget(y, x))?;
-        memo.stamp_outputs(noted, along.is_some().into(), y.iter().map(|y| &*y.storage));
-        Ok(memo.name(noted, 0))
+        provenance.stamp_outputs(inputs, along.is_some().into(), y.iter().map(|y| &*y.storage));
+        Ok(provenance.of_output(inputs, 0))
     }
 
     /// True if the kernel can pass its first output through a tail, and writes it directly to its memory.
@@ -226,11 +226,14 @@ impl ForwardStep {
         !self.idle && self.op.facts().hosts_epilogue && self.y.iter().all(keeps)
     }
 
-    fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<u64> {
-        let mut memo = self.memo;
+    fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<Fingerprint> {
+        let mut provenance = self.provenance;
         let facts = self.op.facts();
-        let saved = |(i, x): (usize, &Operand)| if facts.overwrites(i) { 0 } else { x.storage.saved() };
-        let noted = memo.note(self.x.iter().enumerate().map(saved), recompute);
+        let of = |(i, x): (usize, &Operand)| match facts.overwrites(i) {
+            true => VersionedFingerprint::NONE,
+            false => x.storage.versioned_fingerprint(),
+        };
+        let inputs = provenance.save_inputs(self.x.iter().enumerate().map(of), recompute);
         if let Some(user) = self.op.on_arrays() {
             // User code may write an output element by element.
             self.y.iter().filter(|y| y.storage.is_cleared()).try_for_each(|y| y.storage.zero())?;
@@ -244,8 +247,8 @@ impl ForwardStep {
             }
             if recompute { user.recompute(&x, &y) } else { user.forward(&x, &y) }?;
             self.y.iter().zip(&y).filter(|_| self.meets).try_for_each(|(slot, y)| slot.take(&y.data))?;
-            memo.stamp_outputs(noted, 0, self.y.iter().map(|y| &*y.storage));
-            return Ok(memo.name(noted, 0));
+            provenance.stamp_outputs(inputs, 0, self.y.iter().map(|y| &*y.storage));
+            return Ok(provenance.of_output(inputs, 0));
         }
         let mut temporaries = Temporaries::new();
         // Integers are moved unchanged.
@@ -262,7 +265,7 @@ impl ForwardStep {
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let integers = self.integers.is_some();
-        let (state, double) = (&mut memo.state, integers || self.compute == Precision::Double);
+        let (state, double) = (&mut provenance.state, integers || self.compute == Precision::Double);
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in self.y.iter().enumerate() {
@@ -299,8 +302,8 @@ impl ForwardStep {
         let changed = self.x.iter().enumerate().filter(|(i, _)| facts.overwrites(*i) && !recompute);
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
-        memo.stamp_outputs(noted, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
-        Ok(memo.name(noted, 0))
+        provenance.stamp_outputs(inputs, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
+        Ok(provenance.of_output(inputs, 0))
     }
 
     /// The estimated work, see [`work`].
@@ -359,13 +362,13 @@ pub fn evaluate_into(
         };
         y.push(NdArray { shape, storage });
     }
-    let mut memo = Provenance::default();
+    let mut provenance = Provenance::default();
     let mut step = ForwardStep::on_arrays(
         op.clone(),
         compute,
         x.iter().cloned(),
         y.iter().cloned(),
-        MemoPtr::to(&mut memo),
+        ProvenancePtr::to(&mut provenance),
     );
     let counts = modes::memory_budget().is_some();
     step.count(counts);

@@ -85,8 +85,8 @@ impl Operand {
         }
     }
 
-    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except for
-    /// [`settings::unwary`] programs, where fractions are rounded towards zero.
+    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except in
+    /// NNabla's dialect, where fractions are rounded towards zero.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
         let ptr = self.resolve(Access::Read)?;
@@ -96,7 +96,7 @@ impl Operand {
         Ok(ptr)
     }
 
-    /// Returns an error if indices at `ptr` are stored as real numbers and are not whole, or if levels are stored as
+    /// Returns an error if indices at `ptr` are stored as real numbers and are not whole. Also if levels are stored as
     /// another type and are invalid. Values with the same fingerprint are checked once.
     #[cold]
     fn check_whole(&self, op: &Op, i: usize, ptr: *mut u8) -> Result<()> {
@@ -104,18 +104,18 @@ impl Operand {
         if self.storage.dtype().is_none_or(is_safe) {
             return Ok(());
         }
-        let name = self.storage.lasting_name(ptr.addr()); // before the check
-        if name != 0 && name == self.whole.load(Ordering::Relaxed) {
+        let fingerprint = self.storage.cacheable_fingerprint(ptr.addr()); // before the check
+        if fingerprint.is_some() && fingerprint.number() == self.whole.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (what, numbers) = match self.dtype {
             DType::U8 => (Odd::NotUint8, "whole numbers from 0 to 255"),
             DType::I8 => (Odd::NotInt8, "whole numbers from -128 to 127"),
-            _ if settings::unwary() => (Odd::NotExactOnceTruncated, "whole numbers"),
+            _ if settings::is_nnabla() => (Odd::NotExactOnceTruncated, "whole numbers"),
             _ => (Odd::NotExact, "whole numbers"),
         };
         let Some((at, value)) = self.storage.first_odd(what)? else {
-            self.whole.store(name, Ordering::Relaxed);
+            self.whole.store(fingerprint.number(), Ordering::Relaxed);
             return Ok(());
         };
         let strides = self.shape.strides();
@@ -125,8 +125,9 @@ impl Operand {
         if self.dtype == DType::I64 && value.is_finite() && value.abs() >= exact_below(kept) {
             let limit = exact_below(kept);
             return Err(Error::Index(format!(
-                "{name}: expected integers in {input}, got {value} at {place}, which {kept} may have rounded, as it does \
-                 from {limit} on: pass an array of integers, and move it only by functions that do not compute with it"
+                "{name}: expected integers in {input}, got {value} at {place}, which {kept} may have rounded, as it \
+                 does from {limit} on: pass an array of integers, and move it only by functions that do not compute \
+                 with it"
             )));
         }
         Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))
@@ -221,16 +222,16 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
 /// A pointer to a function's [`Provenance`] in its slot, which the run keeps alive. Only a run that has locked the
 /// function dereferences it, one step at a time. Concurrent runs of one graph are refused.
 #[derive(Clone, Copy)]
-pub(crate) struct MemoPtr(NonNull<Provenance>);
+pub(crate) struct ProvenancePtr(NonNull<Provenance>);
 
-impl MemoPtr {
+impl ProvenancePtr {
     /// A pointer to the saved state of a function.
-    pub(crate) fn to(memo: &mut Provenance) -> Self {
-        Self(NonNull::from_mut(memo))
+    pub(crate) fn to(provenance: &mut Provenance) -> Self {
+        Self(NonNull::from_mut(provenance))
     }
 }
 
-impl Deref for MemoPtr {
+impl Deref for ProvenancePtr {
     type Target = Provenance;
 
     #[inline(always)]
@@ -240,7 +241,7 @@ impl Deref for MemoPtr {
     }
 }
 
-impl DerefMut for MemoPtr {
+impl DerefMut for ProvenancePtr {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Provenance {
         // SAFETY: as above.
@@ -249,7 +250,7 @@ impl DerefMut for MemoPtr {
 }
 
 // SAFETY: a run that dereferences the pointer has locked the function.
-unsafe impl Send for MemoPtr {}
+unsafe impl Send for ProvenancePtr {}
 
 /// The type in which an operation reads input `i`.
 pub(crate) fn read_as(op: &Op, i: usize, compute: Precision) -> DType {

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{
-    DerivedCache, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
-    input_gradient, keeps_weight, rows, weight_gradient, winograd,
+    DerivedCache, Fingerprint, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight,
+    forward, input_gradient, keeps_weight, rows, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -360,15 +360,16 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
         let Arrays { x, w, y } = Arrays::<f32>::new(g, noise);
         let others = noise::<f32>(w.len(), 9);
         let (mut of_y, mut of_x) = (DerivedCache::default(), DerivedCache::default());
-        // A name is asked for once, again, and once more; then there is another.
-        for (w, name) in [(&w, 1), (&w, 1), (&w, 1), (&others, 2), (&others, 2), (&others, 2), (&w, 1)] {
+        // A weight comes three times, then another one, then the first again.
+        for (w, n) in [(&w, 1), (&w, 1), (&w, 1), (&others, 2), (&others, 2), (&others, 2), (&w, 1)] {
+            let of = Fingerprint::from_number(n);
             let [mut plain_y, mut plain_x] = [y.clone(), x.clone()];
             let [mut got_y, mut got_x] = [y.clone(), x.clone()];
             let finish = Epilogue::plain(false);
             forward(g, &x, w, &mut plain_y, finish).expect("memory");
             input_gradient(g, &y, w, &mut plain_x, finish).expect("memory");
-            forward(g, &x, Weight::known(w, name, &mut of_y), &mut got_y, finish).expect("memory");
-            input_gradient(g, &y, Weight::known(w, name, &mut of_x), &mut got_x, finish).expect("memory");
+            forward(g, &x, Weight::known(w, of, &mut of_y), &mut got_y, finish).expect("memory");
+            input_gradient(g, &y, Weight::known(w, of, &mut of_x), &mut got_x, finish).expect("memory");
             assert!(bits(&got_y) == bits(&plain_y) && bits(&got_x) == bits(&plain_x), "{g:?}");
         }
     }

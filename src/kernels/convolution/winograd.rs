@@ -218,7 +218,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
         // The scales of sources come behind the weights.
         let (behind, n_scales) = (self.g.group * group, self.g.group * sources);
-        let kept = known.and_then(|(name, kept)| Some((kept.lend::<T>(name, way, behind + n_scales)?, kept)));
+        let kept = known.and_then(|(of, kept)| Some((kept.lend::<T>(of, way, behind + n_scales)?, kept)));
         if self.is_of_few_tiles() {
             let own = if kept.is_none() { Some(Workspace::<T>::new(n_scales)?) } else { None };
             let (scales, made) = match (&kept, &own) {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use crate::array::{DType, Lasting, Shape};
+use crate::array::{DType, Fingerprint, Lasting, Shape};
 use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
@@ -58,7 +58,7 @@ impl State {
         self.0.as_ref().is_some_and(|kept| kept.key.is_some())
     }
 
-    /// A fingerprint of the random numbers that the last run drew. Zero if it drew none.
+    /// A number that identifies the random numbers that the last run drew. Zero if it drew none.
     #[inline(always)]
     pub(crate) fn drawn(&self) -> u64 {
         let key = self.0.as_ref().and_then(|kept| kept.key);
@@ -140,10 +140,10 @@ impl<'a, T: Float> Run<'a, T> {
         self.tail
     }
 
-    /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values. Zero
+    /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values. None
     /// if no derived data may be cached.
-    pub fn name(&self) -> u64 {
-        self.lasting.map_or(0, Lasting::name)
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.lasting.map_or(Fingerprint::NONE, Lasting::fingerprint)
     }
 
     /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
@@ -404,9 +404,9 @@ impl<'a, T: Float> Backward<'a, T> {
         self.rounds
     }
 
-    /// As [`Run::name`].
-    pub fn name(&self) -> u64 {
-        self.lasting.map_or(0, Lasting::name)
+    /// As [`Run::fingerprint`].
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.lasting.map_or(Fingerprint::NONE, Lasting::fingerprint)
     }
 
     /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.

@@ -1,6 +1,6 @@
 //! `convolution`, and its gradient by the weight. The gradient by the input is a deconvolution.
 
-use crate::array::Shape;
+use crate::array::{Fingerprint, Shape};
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
@@ -58,14 +58,18 @@ pub(crate) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
     if channel_last { 1 } else { spatial.iter().product() }
 }
 
-/// A weight with the fingerprint `name`. If caching pays, it has a cache for its packed form.
+/// A weight with its fingerprint, and a cache for data derived from it if that pays.
 pub(crate) fn weight<'a, T: Float>(
     g: &Geometry,
     w: &'a [T],
-    name: u64,
+    fingerprint: Fingerprint,
     kept: impl FnOnce() -> &'a mut DerivedCache,
 ) -> Weight<'a, T> {
-    if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
+    if fingerprint.is_some() && keeps_weight::<T>(g) {
+        Weight::known(w, fingerprint, kept())
+    } else {
+        w.into()
+    }
 }
 
 /// The gradient of a bias: `gy` summed over all axes but the channels. The `spatial` axes follow the channels, unless
@@ -118,8 +122,8 @@ impl Compute for Convolution {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, name, lasting) = (run.x(0), run.x(1), run.y(0), run.name(), run.lasting());
-        let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().forward).of(lasting);
+        let (x, w, y, of, lasting) = (run.x(0), run.x(1), run.y(0), run.fingerprint(), run.lasting());
+        let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().forward).of(lasting);
         forward(&g, x, w, y, epilogue)?;
         Ok(())
     }
@@ -128,8 +132,8 @@ impl Compute for Convolution {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let (w, name) = (run.x(1), run.name());
-            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            let (w, of) = (run.x(1), run.fingerprint());
+            let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().backward);
             input_gradient(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

@@ -83,8 +83,8 @@ impl Compute for Deconvolution {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, name) = (run.x(0), run.x(1), run.y(0), run.name());
-        input_gradient(&g, x, weight(&g, w, name, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
+        let (x, w, y, of) = (run.x(0), run.x(1), run.y(0), run.fingerprint());
+        input_gradient(&g, x, weight(&g, w, of, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
         Ok(())
     }
 
@@ -92,8 +92,8 @@ impl Compute for Deconvolution {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let (w, name) = (run.x(1), run.name());
-            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            let (w, of) = (run.x(1), run.fingerprint());
+            let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().backward);
             forward(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

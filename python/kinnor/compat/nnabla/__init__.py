@@ -108,10 +108,7 @@ def install() -> ModuleType:
         if getattr(present, "__kinnor__", None) is not None:
             return present
         raise ImportError("kinnor.compat.nnabla: expected to be imported before nnabla, got it after NNabla itself")
-    _core.set_depth_first(True)
-    _core.set_check_saved("ignore")
-    _core.set_leaves_in_place(True)
-    _core.set_unwary(True)
+    _core.set_dialect("nnabla")
     nnabla = package("nnabla", "Kinnor under the name of NNabla.")
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
     vars(nnabla).update({"__kinnor__": kinnor.__version__, "__getattr__": submodule})

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{Access, Calm, DType, Storage};
+use crate::graph::lifetime::release::Release;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
-use crate::graph::plan::releases::Release;
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
 use crate::kernels::stop;
@@ -144,7 +144,7 @@ impl FusedBackward {
             let y = data(&mut planner, &step.y[0])?;
             let gy = &step.gy[0].storage;
             let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
-            // A gradient equal to that of the output needs no computation if it can take over its tile buffer.
+            // A gradient equal to the gradient of the output needs no computation if it can take over its tile buffer.
             let passes = step.op.loops(false)?.passes;
             let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Location::Room(_));
             let lives = |storage: &Arc<Storage>| {

@@ -83,7 +83,7 @@ impl EpilogueChain {
         let ran = first.run(false, Some((links.at, along)));
         let to = rest.last().map(|step| &step.y[0].storage);
         let forget = || to.into_iter().for_each(|to| drop(to.clear(true)));
-        let mut name = ran.inspect_err(|_| forget())?;
+        let mut fingerprint = ran.inspect_err(|_| forget())?;
         let done = stop::guarded(|| -> Result<()> {
             if links.rows(len).is_none() {
                 // SAFETY: all elements are initialized, and this has exclusive access.
@@ -94,13 +94,16 @@ impl EpilogueChain {
         done.inspect_err(|_| forget())?;
         let mut before = &first.y[0];
         for step in &*rest {
-            let mut memo = step.memo;
-            let saved = |x: &Operand| if same(x, before) { name } else { x.storage.saved() };
-            let noted = memo.note(step.x.iter().map(saved), false);
-            name = memo.name(noted, 0);
+            let mut provenance = step.provenance;
+            let of = |x: &Operand| match same(x, before) {
+                true => fingerprint.into(),
+                false => x.storage.versioned_fingerprint(),
+            };
+            let inputs = provenance.save_inputs(step.x.iter().map(of), false);
+            fingerprint = provenance.of_output(inputs, 0);
             before = &step.y[0];
         }
-        before.storage.set_content(name);
+        before.storage.set_fingerprint(fingerprint);
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
         Ok(true)
     }
@@ -146,7 +149,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
     if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
         return None;
     }
-    // Errors of the first step must come before anything is written, those of the others after it has run.
+    // Errors of the first step must come before anything is written, errors of the others after it has run.
     first.x.iter().try_for_each(|x| x.resolve(Access::Read).map(drop)).ok()?;
     let mut before = &first.y[0];
     let mut places: SmallVec<[*mut u8; 16]> = SmallVec::new();
@@ -176,8 +179,8 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
         } else {
             let x: SmallVec<[Memory<'_>; 5]> =
                 places.iter().zip(&step.x).map(|(ptr, x)| Memory { ptr: *ptr, shape: &x.shape }).collect();
-            let mut memo = step.memo;
-            let state = &mut memo.state;
+            let mut provenance = step.provenance;
+            let state = &mut provenance.state;
             let tail = Tail::NOTHING;
             let call = Call { tail, ..Call::new(&x, &[], state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.

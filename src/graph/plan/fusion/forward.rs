@@ -7,19 +7,19 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, DType, Storage, name_of};
+use crate::array::{Access, DType, Storage, VersionedFingerprint};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, runs};
 use crate::graph::step::forward::ForwardStep;
-use crate::graph::step::operand::{MemoPtr, Operand};
+use crate::graph::step::operand::{Operand, ProvenancePtr};
 use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
 struct ForwardPassCall {
     loops: Loops,
-    memo: MemoPtr,
+    provenance: ProvenancePtr,
     x: [u32; 2],
     y: u32,
     /// Keeps the formula of the loops alive.
@@ -34,8 +34,8 @@ pub(in crate::graph) struct FusedForward {
     calls: Vec<ForwardPassCall>,
     /// Storages that the plan clears after one of the steps and that have memory.
     cleared: Vec<Arc<Storage>>,
-    /// Fingerprints of the values in the locations, see [`Storage::saved`].
-    names: Vec<u64>,
+    /// Fingerprints of the values in the locations.
+    fingerprints: Vec<VersionedFingerprint>,
 }
 
 /// The number of elements of a step, if it may be part of a pass.
@@ -126,16 +126,16 @@ impl FusedForward {
             let (loops, op) = (step.op.loops(double)?, step.op.clone());
             calls.push(ForwardPassCall {
                 loops,
-                memo: step.memo,
+                provenance: step.provenance,
                 x: numbers,
                 y: planner.number(*y),
                 _op: op,
             });
         }
-        let names = vec![0; planner.own.len() + planner.rooms as usize];
+        let fingerprints = vec![VersionedFingerprint::NONE; planner.own.len() + planner.rooms as usize];
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute.dtype(), first.y[0].shape.size());
-        Some(Self { steps: range, arrays, calls, cleared: kept, names })
+        Some(Self { steps: range, arrays, calls, cleared: kept, fingerprints })
     }
 
     /// Bytes of values that exist only in tile buffers.
@@ -148,64 +148,64 @@ impl FusedForward {
     /// # Errors
     /// If the user interrupts it, or if an array cannot be cleared.
     pub(in crate::graph) fn run(&mut self) -> Result<bool> {
-        let Self { arrays, calls, names, .. } = self;
+        let Self { arrays, calls, fingerprints, .. } = self;
         if !arrays.resolve() {
             return Ok(false);
         }
-        for (name, (storage, _)) in names.iter_mut().zip(&arrays.own).filter(|(_, own)| own.1 == Access::Read)
-        {
-            *name = storage.saved();
+        let own = fingerprints.iter_mut().zip(&arrays.own);
+        for (fingerprint, (storage, _)) in own.filter(|(_, own)| own.1 == Access::Read) {
+            *fingerprint = storage.versioned_fingerprint();
         }
         for repeated in &arrays.repeated {
-            names[arrays.own.len() + repeated.room as usize] = names[repeated.own as usize];
+            fingerprints[arrays.own.len() + repeated.room as usize] = fingerprints[repeated.own as usize];
         }
         let done = stop::guarded(|| -> Result<()> {
-            Self::pass(arrays, calls, names);
+            Self::pass(arrays, calls, fingerprints);
             Ok(())
         });
         done.inspect_err(|_| arrays.forget())?;
-        for (saved, (storage, access)) in names.iter().zip(&arrays.own) {
+        for (fingerprint, (storage, access)) in fingerprints.iter().zip(&arrays.own) {
             if *access != Access::Read {
-                storage.set_content(name_of(*saved));
+                storage.set_fingerprint(fingerprint.fingerprint());
             }
         }
         self.cleared.iter().try_for_each(|storage| storage.clear(true))?;
         Ok(true)
     }
 
-    fn pass(arrays: &Arrays, calls: &[ForwardPassCall], names: &mut [u64]) {
+    fn pass(arrays: &Arrays, calls: &[ForwardPassCall], fingerprints: &mut [VersionedFingerprint]) {
         if arrays.is_one_tile() {
             // Fingerprints are computed while the processor waits for memory.
             let own = &arrays.own;
             arrays.tiles(0..arrays.len, |tile, n| {
                 for call in calls {
-                    call.name(own, names);
+                    call.stamp(own, fingerprints);
                     call.run(tile, n);
                 }
             });
         } else {
             for call in calls {
-                call.name(&arrays.own, names);
+                call.stamp(&arrays.own, fingerprints);
             }
             arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
         }
     }
 }
 
-// SAFETY: the targets of its pointers are used by one run at a time, see `MemoPtr`.
+// SAFETY: the targets of its pointers are used by one run at a time, see `ProvenancePtr`.
 unsafe impl Sync for ForwardPassCall {}
 
 impl ForwardPassCall {
-    /// Saves the fingerprints of the function's inputs, and sets those of its outputs.
+    /// Saves the fingerprints of the function's inputs, and sets the fingerprints of its outputs.
     #[inline(always)]
-    fn name(&self, own: &[(Arc<Storage>, Access)], names: &mut [u64]) {
-        let mut memo = self.memo;
+    fn stamp(&self, own: &[(Arc<Storage>, Access)], fingerprints: &mut [VersionedFingerprint]) {
+        let mut provenance = self.provenance;
         let given = self.x.iter().filter(|x| **x != NOTHING);
-        let noted = memo.note(given.map(|x| names[*x as usize]), false);
-        let name = memo.name(noted, 0);
-        names[self.y as usize] = match own.get(self.y as usize) {
-            Some((storage, _)) => storage.saved_as(name),
-            None => name,
+        let inputs = provenance.save_inputs(given.map(|x| fingerprints[*x as usize]), false);
+        let new = provenance.of_output(inputs, 0);
+        fingerprints[self.y as usize] = match own.get(self.y as usize) {
+            Some((storage, _)) => storage.with_version(new),
+            None => new.into(),
         };
     }
 

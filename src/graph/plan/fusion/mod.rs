@@ -7,7 +7,7 @@
 //! The same holds for gradients in a backward run.
 //!
 //! Fusion changes only time and peak memory. The same kernels compute each element from the same numbers, so results
-//! are identical to the bit. Values in tile buffers are those that the plan clears anyway. A fused pass runs only if
+//! are identical to the bit. Values in tile buffers are values that the plan clears anyway. A fused pass runs only if
 //! they are already cleared, that is from the second run on. In any unusual state (an array of another type, a
 //! cleared input, failed allocation) the functions run separately and report their usual errors. Hooks, clear records
 //! and anomaly detection inspect single functions, so they also disable fusion.
@@ -53,7 +53,7 @@ struct Repeated {
     spread: BroadcastCycle,
 }
 
-/// The planning state of a fused pass: which arrays have their own memory and which share tile buffers.
+/// The planning state of a fused pass: the arrays with their own memory, and the arrays in tile buffers.
 #[derive(Default)]
 pub(crate) struct Planner {
     own: Vec<(Arc<Storage>, Access)>,
@@ -285,8 +285,8 @@ pub(crate) fn holds(ranges: &[Range<usize>], n: usize) -> bool {
     ranges.get(at).is_some_and(|range| range.contains(&n))
 }
 
-/// The maximal runs of two or more adjacent steps in `0..n`. All steps of a run have the same length as given by
-/// `fits`, and each joins those from the start of the run as decided by `joins`.
+/// The maximal runs of two or more adjacent steps in `0..n`. `fits` gives the length of a step, which is the same for
+/// all steps of a run. `joins` decides whether a step joins the steps from the start of the run.
 pub(crate) fn runs(
     n: usize,
     fits: impl Fn(usize) -> Option<usize>,

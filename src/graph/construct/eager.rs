@@ -5,13 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, Lasting, Shape, Storage};
-use crate::graph::arena::{Arena, Saved};
-use crate::graph::build::node::{Outputs, build_shaped};
+use crate::array::{Access, Lasting, Shape, Storage, VersionedFingerprint};
+use crate::graph::arena::Arena;
+use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;
-use crate::graph::step::operand::MemoPtr;
+use crate::graph::step::operand::ProvenancePtr;
 use crate::kernels::stop;
 use crate::ops::{Call, Memory, Op};
 
@@ -22,7 +22,7 @@ use crate::ops::{Call, Memory, Op};
 pub(crate) struct EagerRun {
     x: SmallVec<[(*mut u8, Shape); 3]>,
     y: SmallVec<[(*mut u8, Shape); 1]>,
-    memo: Option<MemoPtr>,
+    provenance: Option<ProvenancePtr>,
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
     double: bool,
@@ -49,19 +49,20 @@ impl EagerRun {
         if dtype != compute.stored() {
             return Ok(Outputs::new());
         }
-        let (cached_input, mut saved): (_, SmallVec<[u64; 3]>) = (op.facts().cached_input, SmallVec::new());
+        let cached_input = op.facts().cached_input;
+        let mut fingerprints: SmallVec<[VersionedFingerprint; 3]> = SmallVec::new();
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
-            let tensor = &a.tensors[a.variables[v.ix()].tensor];
-            let Some(data) = &tensor.data else { return Ok(Outputs::new()) };
+            let tensor = a.tensor(v.ix());
+            let Some(data) = a.existing_data(tensor) else { return Ok(Outputs::new()) };
             let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
             self.touched += data.len();
             if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
             }
-            self.x.push((ptr, tensor.shape.clone()));
-            saved.push(data.saved());
-            given.push(&tensor.shape);
+            self.x.push((ptr, a.shape(tensor).clone()));
+            fingerprints.push(data.versioned_fingerprint());
+            given.push(a.shape(tensor));
         }
         let shapes = op.shapes(&given)?;
         drop(given);
@@ -74,17 +75,14 @@ impl EagerRun {
         }
         let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
         let Some(first) = outputs.first() else { return Ok(outputs) };
-        let f = a.variables[first.ix()].parent;
-        let slot = &mut a.functions[f];
-        (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
-        let noted = slot.memo.note(saved.into_iter(), false);
-        slot.memo.stamp_outputs(noted, 0, data.iter().map(|(y, _)| &**y));
-        self.memo = Some(MemoPtr::to(&mut slot.memo));
+        let f = a.parent(first.ix());
+        let provenance = a.begin_eager(f);
+        let inputs = provenance.save_inputs(fingerprints.into_iter(), false);
+        provenance.stamp_outputs(inputs, 0, data.iter().map(|(y, _)| &**y));
+        self.provenance = Some(ProvenancePtr::to(provenance));
         self.double = compute == Precision::Double;
         for ((output, (data, ptr)), shape) in outputs.iter().zip(data).zip(shapes) {
-            let tensor = &mut a.tensors[a.variables[output.ix()].tensor];
-            data.add_users(i64::from(tensor.handles));
-            tensor.data = Some(data);
+            a.set_new_data(a.tensor(output.ix()), data);
             self.y.push((ptr, shape));
         }
         Ok(outputs)
@@ -94,8 +92,8 @@ impl EagerRun {
         let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
-        let Some(memo) = &mut self.memo else { return Ok(()) };
-        let state = &mut memo.state;
+        let Some(provenance) = &mut self.provenance else { return Ok(()) };
+        let state = &mut provenance.state;
         let call = Call {
             lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
             ..Call::new(&x, &y, state, self.double)

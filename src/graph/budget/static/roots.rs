@@ -3,21 +3,21 @@
 
 use crate::Result;
 use crate::graph::arena::{Arena, Ix, NONE, Partners};
-use crate::graph::memory::release::BackwardKey;
-use crate::graph::memory::release::Policy;
+use crate::graph::budget::r#static::model::StepModel;
+use crate::graph::lifetime::backward::BackwardKey;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::backward::BackwardPlan;
-use crate::graph::plan::checkpoint::model::StepModel;
 use crate::graph::plan::forward::ForwardPlan;
 
 /// The roots of a forward run from which a backward run may follow, with their generations.
 fn ends(a: &Arena, roots: &[Ix], policy: Policy) -> Partners {
     let differentiable = |v: &Ix| {
-        let parent = a.variables[*v].parent;
-        parent != NONE && a.functions[parent].need_grad && !policy.clear_buffer
+        let parent = a.parent(*v);
+        parent != NONE && a.passes_gradients(parent) && !policy.clear_buffer
     };
     let mut ends = Partners::new();
     for v in roots.iter().copied().filter(differentiable) {
-        let end = (v, a.variables[v].generation);
+        let end = (v, a.generation(v));
         if !ends.contains(&end) {
             ends.push(end);
         }
@@ -31,11 +31,7 @@ pub(crate) fn introduce(a: &mut Arena, roots: &[Ix], policy: Policy, budget: Opt
     let all = if budget.is_some() { ends(a, roots, policy) } else { Partners::new() };
     for root in roots {
         let others: Partners = all.iter().copied().filter(|(v, _)| v != root).collect();
-        let known = a.variables[*root].extra.as_ref().map_or(&[][..], |extra| &extra.partners);
-        if *known != others[..] {
-            a.extra(*root).partners = others;
-            a.outdate(a.variables[*root].tensor); // plans of backward runs depend on it
-        }
+        a.set_partners(*root, others);
     }
 }
 

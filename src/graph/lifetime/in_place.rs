@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::array::Storage;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::rules;
 use crate::graph::step::forward::ForwardStep;
 
 /// A buffer shared by functions of a run.
@@ -20,9 +21,9 @@ struct SharedMemory {
     last: (u32, u32),
 }
 
-/// The last use of each buffer shared in place, as the numbers of the step and its input. Excludes buffers of leaves
-/// or persistent variables, those that a Python variable reaches, those that a function outside the run takes, and
-/// those without uses.
+/// The last use of each buffer shared in place, as the numbers of the step and its input. Excludes buffers
+/// without uses, and buffers of leaves, of persistent variables, of variables that Python reaches, or of inputs to
+/// functions outside the run.
 pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> Vec<(u32, u32)> {
     let mut all: HashMap<*const Storage, SharedMemory> = HashMap::new();
     for (f, step) in functions.iter().zip(steps) {
@@ -34,14 +35,14 @@ pub(crate) fn last_uses(a: &Arena, functions: &[Ix], steps: &[ForwardStep]) -> V
     if all.is_empty() {
         return Vec::new();
     }
-    let is_seen = |v: Ix| a.variables[v].flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
+    let is_seen = |v: Ix| a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
     for (n, (f, step)) in functions.iter().zip(steps).enumerate() {
         let facts = a.facts(*f);
         for (i, x) in step.x.iter().enumerate() {
             let Some(memory) = all.get_mut(&Arc::as_ptr(&x.storage)) else { continue };
-            let v = a.functions[*f].inputs[i];
-            let may_go = facts.may_clear_inputs && !facts.modifies(i) && !facts.overwrites(i);
-            let is_leaf = a.variables[v].parent == NONE || !memory.is_made;
+            let v = a.inputs(*f)[i];
+            let may_go = rules::frees_shared_input(facts, i);
+            let is_leaf = a.parent(v) == NONE || !memory.is_made;
             memory.is_kept |= !may_go || is_leaf || is_seen(v) || x.storage.users() > 0;
             *memory.uses.entry(v).or_default() += 1;
             memory.last = (n as u32, i as u32);

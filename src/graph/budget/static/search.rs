@@ -4,15 +4,15 @@
 //! The graph is cut into segments. Values that cross a cut are kept. Values between two cuts are dropped, and
 //! restored together when the backward run reaches the segment. On a chain of n equal values, sqrt(n) segments need
 //! about 2 sqrt(n) values at a time, for one more forward run. On other graphs the cuts go where few bytes cross.
-//! Values that are expensive to recompute for their size may be kept, and spare memory at the end goes to those that
+//! Values that are expensive to recompute for their size may be kept. Spare memory at the end goes to the values that
 //! save most. Each choice is evaluated by a simulation of the whole step, so the result does not depend on these
 //! heuristics.
 
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::release::Policy;
-use crate::graph::plan::checkpoint::model::StepModel;
-use crate::graph::plan::checkpoint::roots::rehearsal;
-use crate::graph::plan::checkpoint::simulate::StepCost;
+use crate::graph::budget::r#static::model::StepModel;
+use crate::graph::budget::r#static::roots::rehearsal;
+use crate::graph::budget::r#static::simulate::StepCost;
+use crate::graph::lifetime::rules::Policy;
 use crate::graph::plan::forward::ForwardPlan;
 use crate::graph::step::setup::Stop;
 use crate::{Error, Result};
@@ -47,10 +47,7 @@ pub(crate) fn plan(
             let inputs = &rehearsal.forward[n].inputs;
             plan.clears.extend(inputs.iter().rposition(|input| input == v).map(|i| (n as u32, i as u32)));
             let v = rehearsal.values[*v as usize].variable;
-            if a.variables[v].flags & flag::DROPPED == 0 {
-                a.variables[v].flags |= flag::DROPPED;
-                a.changed(v);
-            }
+            a.change_flags(v, flag::DROPPED, true);
         }
     }
     if rehearsal.backward.len() > 1 {
@@ -64,13 +61,11 @@ pub(crate) fn plan(
 fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
     for (value, drop) in rehearsal.values.iter().zip(drop) {
         let v = value.variable;
-        if *drop || v == NONE || a.variables[v].parent == NONE {
+        if *drop || v == NONE || a.parent(v) == NONE {
             continue;
         }
-        let at_once = a.functions[a.variables[v].parent].evictor.is_some();
-        if a.variables[v].flags & flag::DROPPED != 0 && !at_once {
-            a.variables[v].flags &= !flag::DROPPED;
-            a.changed(v);
+        if a.evictor(a.parent(v)).is_none() {
+            a.change_flags(v, flag::DROPPED, false);
         }
     }
 }
@@ -78,7 +73,7 @@ fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
 /// A search over the values of a model, which are numbered in order of computation.
 pub(crate) struct CheckpointSearch<'a> {
     rehearsal: &'a StepModel,
-    /// Values that are always dropped: those that cost nothing, and those marked by the user.
+    /// Values that are always dropped: values that cost nothing, and values that the user marked.
     modest: Vec<bool>,
     /// Values to decide on: read by a gradient, or by functions that may run again.
     open: Vec<u32>,
@@ -315,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_no_gradient_reads_is_dropped_first() {
-        // The gradient of `sin` reads only its input, that of `identity` reads nothing.
+        // The gradient of `sin` reads only its input, the gradient of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
         let fates: Vec<_> = report.steps.iter().map(|s| s.outputs[0].fate).collect();
@@ -342,7 +337,7 @@ mod tests {
         });
         let cuts = CheckpointSearch::new(&rehearsal.expect("shapes fit")).cuts(6 * SIZE);
         assert!(cuts.len() >= 2, "{cuts:?}");
-        assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.functions.len());
+        assert!(cuts.iter().all(|cut| cut % 4 == 0), "{cuts:?} of {} functions", forward.order.len());
     }
 
     #[test]

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{DType, Paying, Shape, Storage};
-use crate::graph::arena::{self, Arena, Ix, NONE, flag, order};
+use crate::graph::arena::{self, Arena, Ix, NONE, order};
+use crate::graph::budget::eager::evictor::{Evictor, StepGuard};
+use crate::graph::budget::eager::pool::{EvictionPool, Pins};
+use crate::graph::budget::eager::score;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::clear_record;
-use crate::graph::memory::eviction::pool::{EvictionPool, Pins};
-use crate::graph::memory::eviction::score;
-use crate::graph::memory::evictor::{Evictor, StepGuard};
+use crate::graph::lifetime::clear_record;
+use crate::graph::lifetime::liveness::{is_cleared, to_restore};
 use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::{self, Scope};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
@@ -64,13 +65,13 @@ impl Reservation {
         arena::with(|a| {
             let inputs: SmallVec<[Ix; 4]> = inputs.iter().map(|v| v.ix()).collect();
             let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
-            x.extend(inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape));
+            x.extend(inputs.iter().map(|v| a.shape(a.tensor(*v))));
             let shapes = shapes.map_or_else(|| op.shapes(&x), |shapes| Ok(shapes.clone()))?;
             drop(x);
             let mut pins = Pins::default();
             let mut need = 0;
             for (i, v) in inputs.iter().enumerate() {
-                let data = a.data(a.variables[*v].tensor);
+                let data = a.data(a.tensor(*v));
                 pins.add(data);
                 need += cast_bytes(data, read_as(op, i, compute));
             }
@@ -89,7 +90,7 @@ impl Reservation {
             if least > bytes {
                 return Err(too_much(op, bytes, least, "the backward run of "));
             }
-            let made = state.make_room(a, need, &pins, a.births);
+            let made = state.make_room(a, need, &pins, a.births());
             made.map_err(|needed| too_much(op, bytes, needed, ""))
         })?;
         Ok(Self(pool))
@@ -101,9 +102,9 @@ impl Reservation {
         (step.x, step.y) = (SmallVec::new(), SmallVec::new());
         let Some(first) = outputs.first() else { return };
         arena::with(|a| {
-            let f = a.variables[first.ix()].parent;
+            let f = a.parent(first.ix());
             self.0.state().add(a, f);
-            a.functions[f].evictor = Some(self.0);
+            a.set_evictor(f, self.0);
         });
     }
 }
@@ -124,16 +125,16 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
     let mut seen: SmallVec<[Ix; 4]> = SmallVec::new();
     let mut total = 0;
     for (i, v) in inputs.iter().enumerate() {
-        let tensor = a.variables[*v].tensor;
+        let tensor = a.tensor(*v);
         if seen.contains(&tensor) {
             continue;
         }
         seen.push(tensor);
-        if a.variables[*v].parent == NONE {
+        if a.parent(*v) == NONE {
             continue;
         }
         let times = usize::from(wanted.iter().any(|j| op.facts().backward_reads(*j).input(i)));
-        total += bytes(a.tensors[tensor].shape.size()) * (times + usize::from(wanted.contains(&i)));
+        total += bytes(a.shape(tensor).size()) * (times + usize::from(wanted.contains(&i)));
     }
     for (o, shape) in shapes.iter().enumerate() {
         let read = wanted.iter().any(|j| op.facts().backward_reads(*j).output(o))
@@ -145,30 +146,23 @@ fn backward_bytes(a: &Arena, op: &Op, inputs: &[Ix], shapes: &Shapes, compute: P
 
 /// True if the data of `v` was evicted and can be recomputed.
 fn is_evicted(a: &Arena, v: Ix) -> bool {
-    let slot = &a.variables[v];
-    let restorable = slot.parent != NONE && slot.flags & flag::RESTORED != 0;
-    restorable && a.tensors[slot.tensor].data.as_ref().is_some_and(|data| data.is_cleared())
+    a.is_restorable(v) && is_cleared(a, a.tensor(v))
 }
 
 /// Functions that run again, locked for that.
 struct Rerun {
     functions: Vec<Ix>,
-    /// Those that no other run holds.
+    /// The functions that no other run holds.
     taken: Vec<Ix>,
 }
 
 impl Rerun {
     fn make(a: &mut Arena, wanted: &[Ix], pins: &mut Pins) -> Result<Self> {
-        let dropped = |a: &Arena, f: Ix| {
-            let gone = |tensor: Ix| a.tensors[tensor].data.as_ref().is_some_and(|data| data.is_cleared());
-            a.functions[f].outputs.iter().any(|o| gone(o.tensor))
-        };
-        let functions = order::depth_first(a, wanted, dropped);
-        a.flush();
-        let taken: Vec<Ix> = functions.iter().copied().filter(|f| a.functions[*f].busy.is_none()).collect();
+        let functions = to_restore(a, wanted);
+        let taken = a.idle(&functions);
         for f in &functions {
-            for i in 0..a.functions[*f].inputs.len() {
-                let tensor = a.variables[a.functions[*f].inputs[i]].tensor;
+            for i in 0..a.inputs(*f).len() {
+                let tensor = a.tensor(a.inputs(*f)[i]);
                 pins.add(a.data(tensor));
             }
         }
@@ -180,7 +174,7 @@ impl Rerun {
 
 impl Drop for Rerun {
     fn drop(&mut self) {
-        arena::with(|a| a.end_run(&self.taken, |_| ()));
+        arena::with(|a| a.end_run(&self.taken));
     }
 }
 
@@ -226,11 +220,10 @@ fn run_again(pool: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Resu
             }
         }
         for (i, storage) in x.iter().enumerate() {
-            let v = a.functions[f].inputs[i];
-            let parent = a.variables[v].parent;
+            let v = a.inputs(f)[i];
+            let parent = a.parent(v);
             if pins.take(storage) && parent != NONE {
-                let outputs = 0..a.functions[parent].outputs.len();
-                idle.extend(outputs.filter(|o| a.live_output(parent, *o) == Some(v)).map(|o| (parent, o)));
+                idle.extend(a.outputs_that_are(parent, v).map(|o| (parent, o)));
             }
         }
         drop((x, y));
@@ -280,12 +273,12 @@ impl StepGuard for BudgetedBackward {
         data().for_each(|slot| pins.add(&slot.storage));
         let (gone, now) = arena::with(|a| {
             let mut gone: SmallVec<[Ix; 4]> = SmallVec::new();
-            let inputs = a.functions[f].inputs.iter().zip(&step.x);
+            let inputs = a.inputs(f).iter().zip(&step.x);
             let inputs = inputs.filter(|(_, x)| x.read().is_some()).map(|(v, _)| *v);
             let outputs = step.y.iter().enumerate().filter(|(_, y)| y.read().is_some());
             let outputs = outputs.filter_map(|(o, _)| a.live_output(f, o));
             gone.extend(inputs.chain(outputs).filter(|v| is_evicted(a, *v)));
-            (gone, a.functions[f].born)
+            (gone, a.birth(f))
         });
         restore(pool, &gone, pins, now)?;
         let formula = formula::temporary_bytes(step);
@@ -321,8 +314,8 @@ fn restore_one(pool: &Arc<EvictionPool>, v: Ix) -> Result<()> {
     let _paying = pool.pay();
     let (gone, now) = arena::with(|a| {
         pool.state().renew_limit();
-        pins.add(a.data(a.variables[v].tensor));
-        (is_evicted(a, v), a.births)
+        pins.add(a.data(a.tensor(v)));
+        (is_evicted(a, v), a.births())
     });
     if gone { restore(pool, &[v], &mut pins, now) } else { Ok(()) }
 }
@@ -336,11 +329,11 @@ impl Variable {
     pub fn bring_back(&self) -> Result<bool> {
         let v = self.ix();
         let pool = arena::with(|a| -> Result<_> {
-            let f = a.variables[v].parent;
+            let f = a.parent(v);
             let pool = if is_evicted(a, v) { EvictionPool::of(a, f) } else { None };
             if pool.is_some() {
-                for f in order::to_restore(a, v) {
-                    if !score::is_as_it_was(a, f) {
+                for f in to_restore(a, &[v]) {
+                    if score::change_since_run(a, f).is_some() {
                         return Ok(Err(f));
                     }
                 }
@@ -352,11 +345,7 @@ impl Variable {
     }
 
     fn describe_change(&self, f: Ix) -> String {
-        let changed = arena::with(|a| {
-            let slot = &a.functions[f];
-            let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref());
-            slot.memo.modified(x, std::iter::empty())
-        });
+        let changed = arena::with(|a| score::change_since_run(a, f));
         changed.map_or_else(|| self.describe(), |which| which.describe(f))
     }
 }

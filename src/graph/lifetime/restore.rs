@@ -1,21 +1,23 @@
 //! Recomputes values that were dropped after the forward run, just before a gradient reads them.
 
 use crate::Result;
-use crate::graph::arena::order::{self, to_restore};
+use crate::graph::arena::order;
 use crate::graph::arena::{self, Ix};
-use crate::graph::memory::release::Clearing;
-use crate::graph::memory::{clear_record, evictor};
+use crate::graph::budget::eager::evictor;
+use crate::graph::lifetime::clear_record;
+use crate::graph::lifetime::forward::Clearing;
+use crate::graph::lifetime::liveness;
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::prepare;
 
 /// Recomputes the data of `v` and of all cleared values it depends on. Immediately clears again what no gradient
 /// reads.
 pub(crate) fn restore(v: Ix, clearing: &Clearing) -> Result<()> {
-    if let Some(evictor) = arena::with(|a| evictor::of(a, a.variables[v].parent)) {
+    if let Some(evictor) = arena::with(|a| evictor::of(a, a.parent(v))) {
         return evictor.restore(v);
     }
     let steps = arena::with(|a| {
-        let functions = to_restore(a, v);
+        let functions = liveness::to_restore(a, &[v]);
         let ready = |f: Ix| {
             order::check_shapes(a, f, "recomputation")?;
             Ok((f, prepare::step(a, f), clearing.after(a, f)))

@@ -1,16 +1,16 @@
-//! Building: connects a function to its inputs, checks it, and runs it in dynamic mode.
+//! Connects a function to its inputs, checks it, and runs it in dynamic mode.
 
 use smallvec::SmallVec;
 
 use crate::array::RunGuard;
-use crate::graph::arena::{self, Saved, aliasing};
-use crate::graph::build::eager::EagerRun;
-use crate::graph::build::node::{Outputs, build, note_line};
+use crate::graph::arena::{self, aliasing};
+use crate::graph::budget::eager::reserve::{self, Reservation};
+use crate::graph::construct::eager::EagerRun;
+use crate::graph::construct::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::segment;
 use crate::graph::handles::variable::Variable;
-use crate::graph::memory::eviction::reserve::{self, Reservation};
 use crate::graph::settings::{context, modes};
 use crate::graph::step::forward::evaluate_into;
 use crate::graph::step::prepare::step;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Connects the operation with the Python name `name` to its inputs.
 ///
-/// `arguments` are those of the declaration, in order. All of them are required.
+/// `arguments` follow the declaration, in order. All of them are required.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such operation. Otherwise as [`connect`].
@@ -39,7 +39,7 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
 /// Writes output `o` to the array `into[o]` if given.
 ///
 /// # Errors
-/// If the operation refuses the inputs, if it would change in place a value that must not change, and in dynamic mode
+/// If the operation refuses the inputs, or would change in place a value that must not change. In dynamic mode also
 /// if it fails. A refused call changes nothing.
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
     connect_detached(op, inputs, into, None)
@@ -105,9 +105,8 @@ pub fn connect_detached(
         let outputs = build(a, modes, op, inputs, into, shapes)?;
         note_line(a, &outputs, line);
         let step = outputs.first().map(|first| {
-            let f = a.variables[first.ix()].parent;
-            let slot = &mut a.functions[f];
-            (slot.pending, slot.life, slot.at_once) = (true, Saved::Ready, true);
+            let f = a.parent(first.ix());
+            a.begin_eager(f);
             step(a, f)
         });
         Ok((outputs, step))
@@ -122,7 +121,7 @@ pub fn connect_detached(
             step.forward(modes::in_recomputing())
         })?;
         if modes.anomaly {
-            let f = arena::with(|a| a.variables[outputs[0].ix()].parent);
+            let f = arena::with(|a| a.parent(outputs[0].ix()));
             anomaly::after_forward(f, step)?;
         }
         if let Some(room) = room {

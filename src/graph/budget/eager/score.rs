@@ -4,8 +4,9 @@
 use std::sync::{Arc, Weak};
 
 use crate::array::Storage;
-use crate::graph::arena::liveness::is_cleared;
+use crate::graph::arena::provenance::Modified;
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::liveness::is_cleared;
 use crate::graph::step::cost;
 
 /// The creation time of the function that computed a value, and the number of the output.
@@ -28,36 +29,29 @@ pub(crate) struct EvictionCandidate {
 
 /// The estimated work of a function, see [`cost::work_of`].
 pub(crate) fn work(a: &Arena, f: Ix) -> u64 {
-    let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| &a.tensors[a.variables[*v].tensor].shape);
-    let outputs = slot.outputs.iter().map(|o| &a.tensors[o.tensor].shape);
+    let inputs = a.input_tensors(f).map(|tensor| a.shape(tensor));
+    let outputs = a.output_tensors(f).map(|tensor| a.shape(tensor));
     cost::work_of(a.op(f), &inputs.collect::<Vec<_>>(), &outputs.collect::<Vec<_>>())
 }
 
 impl EvictionCandidate {
     /// The variable, if it is alive.
     pub(crate) fn variable(&self, a: &Arena, o: u32) -> Option<Ix> {
-        let alive = a.functions[self.function].generation == self.generation;
+        let alive = a.function_generation(self.function) == self.generation;
         if alive { a.live_output(self.function, o as usize) } else { None }
     }
 
     /// True if nothing else can see it and it can be recomputed.
     pub(crate) fn may_go(&self, a: &Arena, o: u32, storage: &Arc<Storage>, running: bool) -> bool {
         let Some(v) = self.variable(a, o) else { return false };
-        let slot = &a.variables[v];
-        let lasts =
-            slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0 || slot.flags & flag::DROPPED == 0;
+        let lasts = a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR) || !a.has_flag(v, flag::DROPPED);
         if lasts || storage.users() > 0 || storage.is_exported() || storage.is_narrowed() {
             return false;
         }
         // One count belongs to the caller.
         let held = if running { self.held } else { Arc::strong_count(storage) - 1 > sharers(a, v) };
-        let f = &a.functions[self.function];
-        let there = |v: &Ix| {
-            let slot = &a.variables[*v];
-            !is_cleared(a, slot.tensor) || (slot.parent != NONE && slot.flags & flag::RESTORED != 0)
-        };
-        !held && f.inputs.iter().all(there) && has_leaves_as_they_were(a, self.function)
+        let there = |v: &Ix| !is_cleared(a, a.tensor(*v)) || a.is_restorable(*v);
+        !held && a.inputs(self.function).iter().all(there) && has_leaves_as_they_were(a, self.function)
     }
 
     /// The benefit of keeping it.
@@ -70,20 +64,17 @@ impl EvictionCandidate {
     }
 }
 
-/// True if the available inputs of `f` are unchanged since it ran.
-pub(crate) fn is_as_it_was(a: &Arena, f: Ix) -> bool {
-    let slot = &a.functions[f];
-    let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref());
-    slot.memo.modified(x, std::iter::empty()).is_none()
+/// The first available input of `f` that changed since it ran.
+pub(crate) fn change_since_run(a: &Arena, f: Ix) -> Option<Modified> {
+    a.provenance(f).modified(a.input_data(f), std::iter::empty())
 }
 
-/// As [`is_as_it_was`], for inputs without parent. A value computed from a changed leaf differs, and its readers
-/// detect that.
+/// True if the available leaves among the inputs of `f` are unchanged since it ran. A value computed from a changed
+/// leaf differs, and its readers detect that.
 fn has_leaves_as_they_were(a: &Arena, f: Ix) -> bool {
-    let slot = &a.functions[f];
-    let leaf = |v: &Ix| a.variables[*v].parent == NONE;
-    let x = slot.inputs.iter().map(|v| a.tensors[a.variables[*v].tensor].data.as_deref().filter(|_| leaf(v)));
-    slot.memo.modified(x, std::iter::empty()).is_none()
+    let leaves = a.inputs(f).iter().map(|v| a.parent(*v) == NONE);
+    let x = a.input_data(f).zip(leaves).map(|(data, is_leaf)| data.filter(|_| is_leaf));
+    a.provenance(f).modified(x, std::iter::empty()).is_none()
 }
 
 /// The number of tensors that share the memory of `v` through in-place functions, including `v`. Zero if one of them
@@ -92,20 +83,18 @@ pub(crate) fn sharers(a: &Arena, v: Ix) -> usize {
     let mut all = 0;
     let mut next = vec![v];
     while let Some(v) = next.pop() {
-        // One count of its own, and one of the function that computes it.
-        if a.tensors[a.variables[v].tensor].count > 2 {
+        if !a.is_only_in_graph(a.tensor(v)) {
             return 0;
         }
         all += 1;
-        for c in a.consumers(v) {
-            let slot = &a.functions[c.function];
-            for (i, _) in slot.inputs.iter().enumerate().filter(|(_, input)| **input == v) {
-                let op = a.op(c.function);
-                if !op.facts().may_clear_inputs {
+        for f in a.consumers(v) {
+            for (i, _) in a.inputs(f).iter().enumerate().filter(|(_, input)| **input == v) {
+                let facts = a.facts(f);
+                if !facts.may_clear_inputs {
                     return 0;
                 }
-                let Some(alias) = op.facts().alias(i) else { continue };
-                match a.live_output(c.function, alias.output) {
+                let Some(alias) = facts.alias(i) else { continue };
+                match a.live_output(f, alias.output) {
                     _ if alias.modifies => return 0,
                     Some(output) => next.push(output),
                     None => all += 1,

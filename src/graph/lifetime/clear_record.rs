@@ -43,12 +43,10 @@ pub(crate) fn is_recording() -> bool {
 /// Records which arrays of a function are cleared after it has run.
 pub(crate) fn record(a: &Arena, f: Ix) {
     let flags = |tensor: Ix| {
-        let tensor = &a.tensors[tensor];
-        let cleared = |s: &Option<Arc<Storage>>| s.as_ref().is_some_and(|s| s.is_cleared());
-        (cleared(&tensor.data), cleared(&tensor.grad))
+        let cleared = |storage: Option<&Arc<Storage>>| storage.is_some_and(|s| s.is_cleared());
+        (cleared(a.existing_data(tensor)), cleared(a.existing_grad(tensor)))
     };
-    let slot = &a.functions[f];
-    let inputs = slot.inputs.iter().map(|v| flags(a.variables[*v].tensor)).collect();
-    let outputs = slot.outputs.iter().map(|o| flags(o.tensor)).collect();
+    let inputs = a.input_tensors(f).map(flags).collect();
+    let outputs = a.output_tensors(f).map(flags).collect();
     RECORDS.lock().push(ClearRecord { inputs, outputs });
 }

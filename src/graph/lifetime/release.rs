@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
-use crate::graph::memory::release::Waiting;
+use crate::graph::lifetime::backward::Waiting;
 
 /// A storage that is cleared: of a tensor, or private to a run.
 pub(crate) struct ReleasedStorage {
@@ -97,18 +97,14 @@ impl Release {
 /// The memory of leaves among the inputs of functions. An output on the same memory, as after `h0.data = h.data`, is
 /// not cleared, since the next run reads the leaf.
 pub(crate) fn held_by_leaves(a: &Arena, functions: &[Ix]) -> HashSet<*const Storage> {
-    let inputs = functions.iter().flat_map(|f| &a.functions[*f].inputs).map(|v| &a.variables[*v]);
-    let leaves = inputs.filter(|v| v.parent == NONE);
-    leaves.filter_map(|v| a.tensors[v.tensor].data.as_ref().map(Arc::as_ptr)).collect()
+    let leaves = functions.iter().flat_map(|f| a.inputs(*f)).filter(|v| a.parent(**v) == NONE);
+    leaves.filter_map(|v| a.existing_data(a.tensor(*v)).map(Arc::as_ptr)).collect()
 }
 
 /// True if a function outside the run has run forward and not yet backward.
 fn awaited(guards: &[(Ix, u32)]) -> bool {
     arena::with(|a| {
-        a.flush_outcomes();
-        guards.iter().any(|(f, generation)| {
-            let slot = &a.functions[*f];
-            slot.generation == *generation && slot.pending && slot.need_grad
-        })
+        let a = a.outcomes();
+        guards.iter().any(|guard| a.is_alive_function(*guard) && a.awaits_backward(guard.0))
     })
 }

@@ -1,11 +1,11 @@
 //! The pool of values that eager functions may evict under a budget, and the choice among them.
 //!
-//! The allocator reports how much memory is in use. All arrays of the process count, except those that other threads
+//! The allocator reports how much memory is in use. All arrays of the process count, except arrays that other threads
 //! created under their own budgets.
 //!
 //! The future of an eager program is unknown, so the choice is greedy. When more memory is needed, values are evicted
-//! that are cheap to recompute for their size and far away in the order of the graph, since a backward run returns to
-//! them last. This follows Kirisame et al., Dynamic Tensor Rematerialization, ICLR 2021. Distance replaces the time
+//! that are cheap to recompute for their size and far away in the order of the graph. A backward run returns to them
+//! last. This follows Kirisame et al., Dynamic Tensor Rematerialization, ICLR 2021. Distance replaces the time
 //! since the last use, because the order of the backward run is known. The cost of a value includes evicted values
 //! above it, so the remaining values are spread over the graph.
 
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::array::{Account, DType, Paying, Storage, pay_from};
-use crate::graph::arena::liveness::{self, is_cleared, is_repeatable};
 use crate::graph::arena::{Arena, Ix, NONE, flag};
-use crate::graph::memory::eviction::score::{EvictionCandidate, ValueId, sharers, work};
+use crate::graph::budget::eager::score::{EvictionCandidate, ValueId, sharers, work};
+use crate::graph::lifetime::liveness::{self, is_cleared, is_repeatable};
 use crate::graph::settings::modes;
 
 /// Values of at most this many elements are never evicted: their memory is not worth it.
@@ -126,7 +126,7 @@ pub fn set_memory_budget(bytes: Option<usize>) -> Option<usize> {
 impl EvictionPool {
     /// The pool of the values that `f` computed, if it ran eagerly under a budget.
     pub(crate) fn of(a: &Arena, f: Ix) -> Option<Arc<Self>> {
-        a.functions[f].evictor.clone()?.downcast().ok()
+        Arc::clone(a.evictor(f)?).downcast().ok()
     }
 
     /// The pool of this thread, with the current budget.
@@ -151,10 +151,10 @@ impl EvictionPool {
 impl PoolState {
     /// Adds the values that `f` has just computed, and its inputs from outside.
     pub(crate) fn add(&mut self, a: &mut Arena, f: Ix) {
-        for i in 0..a.functions[f].inputs.len() {
-            let v = a.functions[f].inputs[i];
-            if a.variables[v].parent == NONE && a.tensors[a.variables[v].tensor].shape.size() > SMALL {
-                self.leaves.insert((v, a.variables[v].generation));
+        for i in 0..a.inputs(f).len() {
+            let v = a.inputs(f)[i];
+            if a.parent(v) == NONE && a.shape(a.tensor(v)).size() > SMALL {
+                self.leaves.insert((v, a.generation(v)));
             }
         }
         if self.values.len() > self.many {
@@ -163,18 +163,15 @@ impl PoolState {
         }
         let repeatable = is_repeatable(a, f);
         let cost = work(a, f);
-        for o in 0..a.functions[f].outputs.len() {
-            let shared = a.facts(f).shares_output(o, a.functions[f].inputs.len());
+        for o in 0..a.n_outputs(f) {
+            let shared = a.facts(f).shares_output(o, a.inputs(f).len());
             if let (Some(v), true) = (a.live_output(f, o), repeatable) {
-                a.variables[v].flags |= flag::DROPPED;
+                a.set_flags(v, flag::DROPPED, true);
             }
-            let (slot, output) = (&a.functions[f], a.functions[f].outputs[o]);
-            let Some(data) = a.tensors[output.tensor].data.as_ref().filter(|d| !shared && d.len() > SMALL)
-            else {
-                continue;
-            };
+            let data = a.existing_data(a.output_tensor(f, o)).filter(|d| !shared && d.len() > SMALL);
+            let Some(data) = data else { continue };
             let storage = Arc::downgrade(data);
-            let (function, generation) = (f, slot.generation);
+            let (function, generation) = (f, a.function_generation(f));
             let value = EvictionCandidate {
                 storage,
                 function,
@@ -184,7 +181,7 @@ impl PoolState {
                 held: false,
                 done: false,
             };
-            self.values.insert((slot.born, o as u32), value);
+            self.values.insert((a.birth(f), o as u32), value);
         }
     }
 
@@ -202,22 +199,20 @@ impl PoolState {
         }
     }
 
-    /// Replaces the budget by that of the calling thread, if it has one.
+    /// Replaces the budget by the budget of the calling thread, if it has one.
     pub(crate) fn renew_limit(&mut self) {
         self.limit = modes::memory_budget().unwrap_or(self.limit);
     }
 
     /// Records that the active run no longer needs the outputs of `f`.
     pub(crate) fn finish(&mut self, a: &Arena, f: Ix) {
-        let born = a.functions[f].born;
+        let born = a.birth(f);
         self.values.range_mut((born, 0)..=(born, u32::MAX)).for_each(|(_, value)| value.done = true);
     }
 
     /// Removes leaves that no graph reads any more.
     fn forget_leaves(&mut self, a: &Arena) {
-        let is_read = |&(v, generation): &(Ix, u32)| {
-            a.variables[v].generation == generation && a.consumers(v).next().is_some()
-        };
+        let is_read = |leaf: &(Ix, u32)| a.is_alive(*leaf) && a.consumers(leaf.0).next().is_some();
         self.leaves.retain(is_read);
     }
 
@@ -243,19 +238,19 @@ impl PoolState {
     pub(crate) fn backward_least(&mut self, a: &Arena, inputs: &[Ix], grad: DType, beside: usize) -> usize {
         self.forget_leaves(a);
         let mut tensors: BTreeMap<Ix, (bool, bool)> = BTreeMap::new();
-        let own = inputs.iter().copied().filter(|v| a.variables[*v].parent == NONE);
+        let own = inputs.iter().copied().filter(|v| a.parent(*v) == NONE);
         let all = self.leaves.iter().map(|(v, _)| (*v, false)).chain(own.map(|v| (v, true)));
         for (v, own) in all {
-            let known = tensors.entry(a.variables[v].tensor).or_default();
+            let known = tensors.entry(a.tensor(v)).or_default();
             *known = (known.0 | a.need_grad(v), known.1 | own);
         }
-        let held = |storage: &Option<Arc<Storage>>| storage.as_ref().map_or(0, |s| s.held_bytes());
+        let held = |storage: Option<&Arc<Storage>>| storage.map_or(0, |s| s.held_bytes());
         let (mut there, mut missing, mut missing_here) = (0, 0, 0);
         for (tensor, (wanted, own)) in tensors {
-            let tensor = &a.tensors[tensor];
-            there += held(&tensor.data) + held(&tensor.grad);
+            let grad_bytes = held(a.existing_grad(tensor));
+            there += held(a.existing_data(tensor)) + grad_bytes;
             if wanted {
-                let new = (tensor.shape.size() * grad.size()).saturating_sub(held(&tensor.grad));
+                let new = (a.shape(tensor).size() * grad.size()).saturating_sub(grad_bytes);
                 missing += new;
                 missing_here += if own { new } else { 0 };
             }
@@ -306,7 +301,7 @@ impl PoolState {
 
     /// Clears output `o` of `f` if nothing can see it and no gradient reads it.
     pub(crate) fn drop_idle(&mut self, a: &Arena, f: Ix, o: usize) {
-        let key = (a.functions[f].born, o as u32);
+        let key = (a.birth(f), o as u32);
         let Some(value) = self.values.get(&key) else { return };
         let Some(storage) = value.storage.upgrade() else { return };
         let read = value.variable(a, key.1).is_none_or(|v| liveness::is_read_backward(a, v));
@@ -328,12 +323,11 @@ impl PoolState {
         let mut seen = HashSet::new();
         let mut gone: Vec<Ix> = a.live_output(f, o as usize).into_iter().collect();
         while let Some(v) = gone.pop() {
-            for c in a.consumers(v).filter(|c| seen.insert(c.function)) {
-                let slot = &a.functions[c.function];
-                for (o, output) in slot.outputs.iter().enumerate() {
-                    if is_cleared(a, output.tensor) {
-                        gone.extend(a.live_output(c.function, o));
-                    } else if let Some(below) = self.values.get_mut(&(slot.born, o as u32)) {
+            for f in a.consumers(v).filter(|f| seen.insert(*f)) {
+                for (o, tensor) in a.output_tensors(f).enumerate() {
+                    if is_cleared(a, tensor) {
+                        gone.extend(a.live_output(f, o));
+                    } else if let Some(below) = self.values.get_mut(&(a.birth(f), o as u32)) {
                         below.cost = below.cost.saturating_add(cost);
                     }
                 }

@@ -1,8 +1,9 @@
 //! Simulates a training step with sizes instead of values: peak memory and repeated work if some values are dropped
-//! after their last forward reader. Follows the rules of `release`, `backward` and `restore`.
+//! after their last forward reader. Follows the rules of `lifetime::rules`, as runs do.
 
 use crate::array::DType;
-use crate::graph::plan::checkpoint::model::{StepModel, Touch};
+use crate::graph::budget::r#static::model::{StepModel, Touch};
+use crate::graph::lifetime::rules::{self, DroppedValues, Policy};
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl<'a> Simulation<'a> {
         self.held[self.all.values[v as usize].block as usize].cleared
     }
 
-    /// Runs the functions again that a cleared value needs, as [`restore`](crate::graph::memory::restore::restore)
+    /// Runs the functions again that a cleared value needs, as [`restore`](crate::graph::lifetime::restore::restore)
     /// does.
     fn restore(&mut self, v: u32) {
         let Some(producer) = self.all.values[v as usize].producer else { return };
@@ -152,7 +153,8 @@ impl<'a> Simulation<'a> {
             return;
         }
         let all = self.all;
-        for f in self.in_order(producer) {
+        self.walk += 1;
+        for f in rules::restore_order(self, [producer]) {
             let act = &all.forward[f as usize];
             self.step(&act.touches, act.temporary);
             self.outcome.extra += act.work;
@@ -160,33 +162,29 @@ impl<'a> Simulation<'a> {
             for input in &act.inputs {
                 let value = &all.values[*input as usize];
                 self.visits[*input as usize] += 1;
-                let unused = value.uses < 2 || self.visits[*input as usize] >= value.uses;
-                if !value.fixed && !value.needed && unused {
+                let is_last = rules::is_last_use(self.visits[*input as usize], value.uses);
+                if is_last && Policy::RESTORING.clears(value.facts()) {
                     self.clear(value.block);
                 }
             }
         }
     }
+}
 
-    /// As [`to_restore`](crate::graph::arena::order::to_restore): depth first, starting from available values.
-    fn in_order(&mut self, first: u32) -> Vec<u32> {
-        self.walk += 1;
-        let (mut order, mut path) = (Vec::new(), vec![(first, 0)]);
-        self.marks[first as usize] = self.walk;
-        while let Some((f, i)) = path.last_mut() {
-            let act = &self.all.forward[*f as usize];
-            let Some(input) = act.inputs.get(*i) else {
-                order.push(*f);
-                path.pop();
-                continue;
-            };
-            *i += 1;
-            let Some(next) = self.all.values[*input as usize].producer else { continue };
-            let found = std::mem::replace(&mut self.marks[next as usize], self.walk) == self.walk;
-            if !found && self.all.forward[next as usize].outputs.iter().any(|o| self.is_cleared(*o)) {
-                path.push((next, 0));
-            }
-        }
-        order
+impl DroppedValues for Simulation<'_> {
+    fn n_inputs(&self, f: u32) -> usize {
+        self.all.forward[f as usize].inputs.len()
+    }
+
+    fn producer(&self, f: u32, i: usize) -> Option<u32> {
+        self.all.values[self.all.forward[f as usize].inputs[i] as usize].producer
+    }
+
+    fn has_dropped(&self, f: u32) -> bool {
+        self.all.forward[f as usize].outputs.iter().any(|o| self.is_cleared(*o))
+    }
+
+    fn find(&mut self, f: u32) -> bool {
+        std::mem::replace(&mut self.marks[f as usize], self.walk) != self.walk
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::graph::arena::{Arena, Ix, Output, aliasing, flag};
+use crate::graph::arena::{Arena, Ix, NewFunction, aliasing, flag};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::modes::Modes;
@@ -19,8 +19,8 @@ pub type Outputs = SmallVec<[Variable; 1]>;
 /// Records the source line that built a function.
 pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String>) {
     if let (Some(first), Some(line)) = (outputs.first(), line) {
-        let f = a.variables[first.ix()].parent;
-        a.functions[f].tags.push((BUILT_AT.into(), line));
+        let f = a.parent(first.ix());
+        a.add_tag(f, BUILT_AT, line);
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn build(
     }
     let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
     for v in inputs {
-        x.push(&a.tensors[a.variables[v.ix()].tensor].shape);
+        x.push(a.shape(a.tensor(v.ix())));
     }
     let shapes = op.shapes(&x)?;
     drop(x);
@@ -70,9 +70,8 @@ pub(crate) fn build_shaped(
     for (i, v) in inputs.iter().enumerate() {
         let v = v.ix();
         need_grad |= a.need_grad(v);
-        let slot = &a.variables[v];
-        rank = rank.max(slot.rank);
-        rooted |= slot.rank == 0 || slot.flags & (flag::PERSISTENT | flag::PROHIBIT_CLEAR) != 0;
+        rank = rank.max(a.rank(v));
+        rooted |= a.rank(v) == 0 || a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
         if facts.is_plain {
             continue; // it shares no memory
         }
@@ -83,16 +82,10 @@ pub(crate) fn build_shaped(
         }
     }
     need_grad &= grad;
-    let f = a.new_function(op);
+    let f = a.new_function(op, NewFunction { rank, need_grad, no_grad: !grad, context: modes.context });
     for v in inputs {
-        a.variables[v.ix()].count += 1;
-        a.add_consumer(v.ix(), f);
+        a.add_input(f, v.ix());
     }
-    let slot = &mut a.functions[f];
-    for v in inputs {
-        slot.inputs.push(v.ix());
-    }
-    (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, !grad, modes.context);
     let mut flags = if modes.recompute { flag::RECOMPUTE } else { 0 };
     if rooted && inplace {
         flags |= flag::PROHIBIT_CLEAR;
@@ -104,12 +97,7 @@ pub(crate) fn build_shaped(
     };
     let mut outputs = Outputs::new();
     for (o, shape) in shapes.iter().enumerate() {
-        let tensor = a.new_tensor(shape);
-        a.tensors[tensor].count += 1; // one for the variable, one for the function
-        let v = a.new_variable(tensor, flags, f, rank + 1);
-        a.functions[f].count += 1;
-        let generation = a.variables[v].generation;
-        a.functions[f].outputs.push(Output { variable: v, generation, tensor });
+        let (tensor, v) = a.add_output(f, shape, flags);
         outputs.push(Variable::adopt(a, v));
         if let Some(Some(given)) = into.get(o) {
             given.storage.give_to_leaf(); // a leaf may already share it

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::graph::arena::{Arena, Ix};
-use crate::graph::memory::eviction::pool::{self, EvictionPool};
+use crate::graph::budget::eager::pool::{self, EvictionPool};
 use crate::graph::step::backward::BackwardStep;
 
 /// Evicts values that functions computed, and restores them.

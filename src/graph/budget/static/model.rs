@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 
 use crate::array::{DType, Shape, Storage};
 use crate::graph::arena::{Arena, Ix, NONE, flag};
+use crate::graph::lifetime::release::ReleasedStorage;
+use crate::graph::lifetime::rules::{self, ValueFacts};
 use crate::graph::plan::backward::BackwardPlan;
 use crate::graph::plan::forward::ForwardPlan;
-use crate::graph::plan::releases::ReleasedStorage;
 use crate::graph::step::cost::work_of;
 use crate::graph::step::formula;
 use crate::graph::step::forward::ForwardStep;
@@ -59,9 +60,16 @@ pub(crate) struct ModelValue {
 }
 
 impl ModelValue {
+    /// The facts that determine whether a recomputation clears it. Under a budget it may clear values that existed
+    /// before.
+    pub(crate) fn facts(&self) -> ValueFacts {
+        let Self { fixed, needed, flagged, .. } = *self;
+        ValueFacts { fixed, needed, recompute: flagged, existed: false }
+    }
+
     /// True if a forward run may drop it.
     pub(crate) fn may_drop(&self) -> bool {
-        !self.fixed && self.last.is_some() && (self.uses < 2 || self.reads >= self.uses)
+        !self.fixed && self.last.is_some() && rules::is_last_use(self.reads, self.uses)
     }
 }
 
@@ -133,7 +141,7 @@ impl StepModel {
     /// The step made of these plans. Without backward plans it ends with the forward run.
     pub(crate) fn new(a: &Arena, forward: &ForwardPlan, backward: &[BackwardPlan]) -> Self {
         let (mut all, mut numbers) = (Self::default(), Numbers::default());
-        for (f, step) in forward.functions.iter().zip(&forward.steps) {
+        for (f, step) in forward.order.iter().zip(&forward.steps) {
             all.add_forward(a, &mut numbers, *f, step);
         }
         for plan in backward {
@@ -180,10 +188,8 @@ impl StepModel {
             let (fixed, flagged, uses) = match v {
                 NONE => (true, false, 0),
                 v => {
-                    let slot = &a.variables[v];
-                    let fixed = flag::PERSISTENT | flag::PROHIBIT_CLEAR;
-                    let fixed = slot.parent == NONE || slot.flags & fixed != 0;
-                    (fixed, slot.flags & flag::RECOMPUTE != 0, a.consumers(v).count() as u32)
+                    let fixed = a.parent(v) == NONE || a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
+                    (fixed, a.has_flag(v, flag::RECOMPUTE), a.consumers(v).count() as u32)
                 }
             };
             self.values.push(ModelValue {
@@ -206,8 +212,8 @@ impl StepModel {
 
     fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &ForwardStep) {
         let at = self.forward.len() as u32;
-        let (op, need_grad) = (a.op(f), a.functions[f].need_grad);
-        let n = step.x.len();
+        let (facts, need_grad, n) = (a.facts(f), a.passes_gradients(f), step.x.len());
+        let reads = rules::reads(facts, n);
         let mut act = ModelForward {
             inputs: SmallVec::new(),
             outputs: SmallVec::new(),
@@ -216,13 +222,12 @@ impl StepModel {
             temporary: 0,
         };
         for (i, slot) in step.x.iter().enumerate() {
-            let v = self.value(a, numbers, a.functions[f].inputs[i], slot);
-            let read = (0..n).any(|j| op.facts().backward_reads(j).input(i)) || op.facts().overwrites(i);
+            let v = self.value(a, numbers, a.inputs(f)[i], slot);
             let value = &mut self.values[v as usize];
             value.last = Some(at);
             value.reads += 1;
-            value.needed |= need_grad && read;
-            value.fixed |= op.facts().alias(i).is_some() || !op.facts().may_clear_inputs;
+            value.needed |= need_grad && rules::needs_input(facts, reads, i);
+            value.fixed |= rules::fixes_input(facts, i);
             act.inputs.push(v);
             let (touch, _) = self.touch(numbers, slot, false, false);
             act.touches.push(touch);
@@ -232,9 +237,8 @@ impl StepModel {
             let v = self.value(a, numbers, v, slot);
             let value = &mut self.values[v as usize];
             value.producer = Some(at);
-            value.needed |= need_grad && (0..n).any(|i| op.facts().backward_reads(i).output(o));
-            value.fixed |= op.facts().sets_up_outside;
-            value.fixed |= op.facts().shares_output(o, n);
+            value.needed |= need_grad && reads.output(o);
+            value.fixed |= facts.sets_up_outside || facts.shares_output(o, n);
             act.outputs.push(v);
             // An operation that only renames memory writes nothing: the memory may belong to a leaf.
             let (touch, temporary) = self.touch(numbers, slot, false, !step.idle);
@@ -248,15 +252,15 @@ impl StepModel {
     }
 
     fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan, runs: &[BackwardPlan]) {
-        let mut acts = Vec::with_capacity(plan.functions.len());
-        for (f, step) in plan.functions.iter().zip(&plan.steps) {
+        let mut acts = Vec::with_capacity(plan.order.len());
+        for (f, step) in plan.order.iter().zip(&plan.steps) {
             let mut act = ModelBackward::default();
             for (o, data) in step.y.iter().enumerate() {
                 if let (Some(v), Some(slot)) = (a.live_output(*f, o), data.read()) {
                     act.reads.push(self.value(a, numbers, v, slot));
                 }
             }
-            for (v, data) in a.functions[*f].inputs.iter().zip(&step.x) {
+            for (v, data) in a.inputs(*f).iter().zip(&step.x) {
                 if let Some(slot) = data.read() {
                     act.reads.push(self.value(a, numbers, *v, slot));
                 }
@@ -283,8 +287,7 @@ impl StepModel {
         }
         for clear in &plan.clears {
             let runs_with = |(f, _): &(Ix, u32)| -> u64 {
-                let with =
-                    (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.functions.contains(f));
+                let with = (0..).zip(runs.iter().take(MOST_RUNS)).filter(|(_, run)| run.order.contains(f));
                 with.map(|(n, _)| 1 << n).sum()
             };
             let after: After = clear.guards().iter().map(runs_with).collect();
@@ -330,7 +333,7 @@ impl StepModel {
             .collect()
     }
 
-    /// The values to drop without recomputation: those that no gradient reads, and those marked by the user.
+    /// The values to drop in any case: values that no gradient reads, and values that the user marked.
     pub(crate) fn modest(&self) -> Vec<bool> {
         self.values.iter().map(|v| v.may_drop() && (!v.needed || v.flagged)).collect()
     }
