@@ -25,7 +25,7 @@ KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
     *[
         "channels",
-        "pairing",
+        "broadcast",
         "strided",
         "rows",
         "regrid",

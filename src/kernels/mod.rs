@@ -1,6 +1,7 @@
 //! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
 
 pub(crate) mod attention;
+pub mod broadcast;
 pub mod channels;
 pub mod convolution;
 mod dual;
@@ -12,7 +13,6 @@ pub mod map;
 pub mod normalization;
 mod number;
 pub mod order;
-pub mod pairing;
 pub mod pooling;
 pub mod random;
 pub(crate) mod recurrent;

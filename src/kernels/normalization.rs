@@ -18,8 +18,8 @@ mod tail;
 mod wide;
 
 use super::Float;
+use super::broadcast::Pairing;
 use super::epilogue::{Activation, Tail};
-use super::pairing::Pairing;
 use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;

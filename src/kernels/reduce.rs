@@ -7,8 +7,8 @@ use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
+use super::broadcast::Pairing;
 use super::map::GRAIN;
-use super::pairing::Pairing;
 use super::scratch::{List, Zeros};
 use super::simd::vectorised;
 use super::threads::{self, Shared};

@@ -8,8 +8,8 @@ pub use lines::{Each, LineBlock, SoftmaxLines};
 
 use lines::WIDTH;
 
+use super::broadcast::sum_of;
 use super::map::{LaneBuffer, TILE, elements};
-use super::pairing::sum_of;
 use super::scratch::SavedMemory;
 use super::threads::Shared;
 use super::{Float, Number};

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::broadcast::Pairing;
 use super::map::GRAIN;
-use super::pairing::Pairing;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};

@@ -2,7 +2,7 @@
 
 use super::{GradientPlan, Gradients, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 
 /// What is left of `x` without the mean.

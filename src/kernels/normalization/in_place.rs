@@ -2,7 +2,7 @@
 
 use super::{NormLayout, Stats, or_all};
 use crate::kernels::Float;
-use crate::kernels::pairing::Cycle;
+use crate::kernels::broadcast::Cycle;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};

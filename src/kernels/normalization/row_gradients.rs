@@ -3,7 +3,7 @@
 use super::rows::Unit;
 use super::{GradientPlan, Gradients};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};

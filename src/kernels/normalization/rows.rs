@@ -2,8 +2,8 @@
 
 use super::{StatisticsView, Target};
 use crate::kernels::Float;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::epilogue::Tail;
-use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};

@@ -2,7 +2,7 @@
 
 use super::{GradientPlan, Gradients, NormLayout, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 
 /// Factors that bring float64 numbers whose squares overflow, or vanish, well within its range.

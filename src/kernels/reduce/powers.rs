@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Fold, ReducedRows, sums, without};
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, Number};
 

@@ -1,8 +1,8 @@
 //! The lines of an array along one axis, and blocks of them. Knows indices; knows little of elements.
 
 use crate::kernels::Float;
+use crate::kernels::broadcast::{sum_along, sum_of};
 use crate::kernels::map::{Aligned, GRAIN, TILE};
-use crate::kernels::pairing::{sum_along, sum_of};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};

@@ -1,7 +1,7 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
 use crate::array::{DType, Shape};
-use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
+use crate::kernels::{Dual, Float, Number, broadcast::Pairing, reduce, scratch};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::simd::vectorised;
 use crate::kernels::{Float, map, threads};
 use crate::ops::contract::part::{Part, Whole};

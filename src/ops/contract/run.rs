@@ -4,7 +4,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 use crate::array::{DType, Lasting, Shape};
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::{Call, Part, Tail};
 

@@ -1,8 +1,8 @@
 //! Choosing elements by a mask: bool_fill, bool_gather, bool_scatter, nonzero.
 
 use crate::array::{DType, Shape};
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::map::GRAIN;
-use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, stop};
 use crate::ops::{
     Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,

@@ -1,7 +1,7 @@
 //! The norm of the elements along axes.
 
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::reduce::PowerSums;
 use crate::kernels::{Float, Number, reduce};
 use crate::ops::normalizations::weight_normalization::NormNormalization;

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
-use crate::kernels::{Float, pairing::Pairing};
+use crate::kernels::{Float, broadcast::Pairing};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
 use crate::ops::normalizations::norm::{powers, slope_of_unit};

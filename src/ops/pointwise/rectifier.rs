@@ -1,7 +1,7 @@
 //! Activation functions with a kink.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map, pairing::Pairing, reduce, scratch};
+use crate::kernels::{Float, Number, broadcast::Pairing, map, reduce, scratch};
 use crate::ops::contract::elementwise::{scaled, sloped};
 use crate::ops::{
     Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,

@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };

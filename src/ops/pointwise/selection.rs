@@ -1,7 +1,7 @@
 //! Choices between elements: the larger, the smaller, or as a condition says.
 
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::{Float, Number};
 use crate::ops::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,

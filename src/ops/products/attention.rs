@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::array::Shape;
 use crate::kernels::attention::{Attention, Given, Mask, WantedAttention};
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, Number};

@@ -2,7 +2,7 @@
 
 use crate::array::{Lasting, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
-use crate::kernels::{Float, pairing::Pairing};
+use crate::kernels::{Float, broadcast::Pairing};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 

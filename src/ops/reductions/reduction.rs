@@ -6,7 +6,7 @@ use crate::ops::reductions::cumulative::CumProd;
 
 use crate::Result;
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::Pairing;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scratch::{self, List, Zeros};
 use crate::kernels::{Float, reduce, strided};
