@@ -1,14 +1,14 @@
 //! The kernels of convolution beside those of products: for each, an order to carry out in the registers of this machine.
 
-use super::depthwise_lanes::ChannelLanes;
-use super::depthwise_pixels::{PixelDots, Pixels};
-use super::dots::Dots;
-use super::energies::{EnergyRange, PixelEnergies};
-use super::slide::{Slide, SpreadOrder};
-use super::strip::ImageLayout;
-use super::tap_rows::TapRows;
-use super::transforms::{ToPlanes, Transform, WeightTransform};
-use super::unfold::Unfold;
+use super::depthwise::narrow::ChannelLanes;
+use super::depthwise::nhwc::{PixelDots, Pixels};
+use super::depthwise::sliding_sum::{Slide, SpreadOrder};
+use super::depthwise::weight_gradient::Dots;
+use super::implicit_gemm::packed_planes::ImageLayout;
+use super::implicit_gemm::tap_rows::TapRows;
+use super::implicit_gemm::unfold::Unfold;
+use super::winograd::energies::{EnergyRange, PixelEnergies};
+use super::winograd::transforms::{ToPlanes, Transform, WeightTransform};
 use crate::kernels::Float;
 use crate::kernels::simd::tables;
 

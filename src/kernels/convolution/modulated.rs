@@ -3,7 +3,8 @@
 
 use std::sync::OnceLock;
 
-use super::{Geometry, forward, pointwise};
+use super::pointwise;
+use super::{Geometry, forward};
 use crate::array::OutOfMemory;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::vectorised;

@@ -2,7 +2,7 @@
 //! leaves of the input.
 
 use super::Geometry;
-use super::tables::{All, WhichSum};
+use super::descriptor::{All, WhichSum};
 use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{
     DerivedCache, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
-    input_gradient, keeps_weight, rows, weight_gradient, winograd,
+    gemm_rows, input_gradient, keeps_weight, weight_gradient, winograd,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -76,7 +76,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [4, 6, 2], &[[9, 3, 0, 3, 1], [8, 4, 0, 4, 1]]),
         geometry(2, [3, 2, 1], &[[35, 5, 0, 5, 1]]),
         geometry(1, [2, 3, 1], &[[4, 2, 0, 2, 1], [3, 1, 0, 1, 1], [6, 2, 0, 2, 1]]),
-        // Long rows, of which each element is seen through one tap.
+        // Long gemm_rows, of which each element is seen through one tap.
         geometry(1, [3, 33, 1], &[[20, 3, 1, 4, 1], [128, 3, 1, 4, 1]]),
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
@@ -330,7 +330,8 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 #[test]
 fn few_positions_are_rows_of_one_product() {
     let geometries = geometries();
-    let by_rows = geometries.iter().filter(|g| rows::takes_rows(g, winograd::<f32>(g, WINOGRAD_CHANNELS)));
+    let by_rows =
+        geometries.iter().filter(|g| gemm_rows::takes_rows(g, winograd::<f32>(g, WINOGRAD_CHANNELS)));
     assert!(by_rows.count() >= 5);
 }
 

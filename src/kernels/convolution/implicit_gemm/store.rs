@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::direct::Correlation;
-use super::strip::{StripBlock, Strips};
+use super::Correlation;
+use super::packed_planes::{StripBlock, Strips};
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
@@ -17,7 +17,7 @@ impl<T: Float> Epilogue<'_, T> {
     /// # Safety
     /// The instructions of `V` are there, and so is the memory.
     #[inline(always)]
-    pub(super) unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
+    pub(in super::super) unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
         // SAFETY: the caller's promise; the mask keeps within the targets.
         unsafe {
             let (mut v, mask) = (v, V::first(n));
@@ -36,7 +36,7 @@ impl<T: Float> Epilogue<'_, T> {
     /// # Safety
     /// The memory is there.
     #[inline(always)]
-    pub(super) unsafe fn put_each(self, from: &[T], to: *mut T, apart: usize) {
+    pub(in super::super) unsafe fn put_each(self, from: &[T], to: *mut T, apart: usize) {
         let (accumulate, activation) = (self.accumulate, self.tail.activation);
         // SAFETY: the caller's promise.
         unsafe {
@@ -61,7 +61,7 @@ impl<T: Float> Epilogue<'_, T> {
 
 impl<T: Float> Correlation<'_, T> {
     /// What is done to the sums of a target of a group.
-    pub(super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
+    pub(in super::super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
         Epilogue { row_bias: self.bias(group, target), ..self.epilogue }
     }
 

@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use super::Geometry;
 use super::energies::{PixelEnergies, TOGETHER, energies, least};
-use super::strip::SLACK;
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PixelGrid};
-use super::winograd::{Factors, SourcePlanes, Winograd};
+use super::{Factors, SourcePlanes, Winograd};
+use crate::kernels::convolution::Geometry;
+use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
@@ -37,7 +37,7 @@ const OUTPUTS: usize = OUT * OUT;
 const COLUMNS: usize = 64 * TAPS;
 
 /// True if there are numbers on one side of zero and none on the other.
-pub(super) fn have_one_sign<'a, T: Float>(values: impl IntoIterator<Item = &'a T>) -> bool {
+pub(in super::super) fn have_one_sign<'a, T: Float>(values: impl IntoIterator<Item = &'a T>) -> bool {
     let (mut above, mut below) = (false, false);
     for v in values {
         above |= *v > T::ZERO;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::depthwise::LANES;
+use super::nchw::LANES;
 use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
-use super::window::Window;
 use crate::kernels::Float;
+use crate::kernels::convolution::window::Window;
 use crate::kernels::simd::Vector;
 
 /// Rows whose columns are seen one register after the other while they stay in the first cache.
@@ -14,13 +14,13 @@ const TOGETHER: usize = 32;
 /// An order to add to register `t` of `sums` the products of rows of `gy` with what tap `t` sees of `x`, in some images.
 pub(in crate::kernels) struct Dots<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
-    pub(super) images: usize,
+    pub(in super::super) images: usize,
     /// How far the planes of images are apart.
     pub(super) x_image: usize,
     pub(super) gy_image: usize,
-    pub(super) x: *const T,
-    pub(super) gy: *const T,
-    pub(super) sums: *mut T,
+    pub(in super::super) x: *const T,
+    pub(in super::super) gy: *const T,
+    pub(in super::super) sums: *mut T,
 }
 
 impl<T: Float> Dots<'_, T> {

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::direct::Correlation;
-use super::dots::Dots;
-use super::isa;
 use super::plane::{Plane, TALL};
-use super::slide::{PlaneSteps, Slide, SpreadOrder};
-use super::tables::{All, Tables};
-use super::weight::WeightGradient;
-use super::window::Window;
+use super::sliding_sum::{PlaneSteps, Slide, SpreadOrder};
+use super::weight_gradient::Dots;
+use crate::kernels::convolution::descriptor::{All, Tables};
+use crate::kernels::convolution::implicit_gemm::Correlation;
+use crate::kernels::convolution::implicit_gemm::weight_gradient::WeightGradient;
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
@@ -29,7 +29,7 @@ impl<T: Float> Correlation<'_, T> {
     ///
     /// # Safety
     /// As [`Correlation::run`].
-    pub(super) unsafe fn run_depthwise(&self, all: &All) -> bool {
+    pub(in super::super) unsafe fn run_depthwise(&self, all: &All) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             if all.is_planar() {
@@ -157,7 +157,7 @@ impl<T: Float> WeightGradient<'_, T> {
     ///
     /// # Safety
     /// As [`WeightGradient::run`].
-    pub(super) unsafe fn run_depthwise(&self, all: &All) -> bool {
+    pub(in super::super) unsafe fn run_depthwise(&self, all: &All) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(plane) = &all.each[0].plane {

@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::Geometry;
-use super::depthwise_lanes::PaddedPlane;
-use super::plane::Plane;
-use super::strip::Strips;
+use super::depthwise::narrow::PaddedPlane;
+use super::depthwise::plane::Plane;
+use super::implicit_gemm;
+use super::implicit_gemm::packed_planes::Strips;
+use super::implicit_gemm::weight_gradient;
 use super::window::Window;
-use super::{direct, weight};
 
 /// Sums whose tables a thread keeps, and numbers in all of them together.
 const MOST: usize = 128;
@@ -57,9 +58,9 @@ impl Tables {
         let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
         let strips = is_strips.then(|| match of {
-            WhichSum::Output => direct::strips(g, &window, g.inputs(), g.outputs()),
-            WhichSum::InputGradient => direct::strips(g, &window, g.outputs(), g.inputs()),
-            WhichSum::WeightGradient => weight::strips(g, &window),
+            WhichSum::Output => implicit_gemm::strips(g, &window, g.inputs(), g.outputs()),
+            WhichSum::InputGradient => implicit_gemm::strips(g, &window, g.outputs(), g.inputs()),
+            WhichSum::WeightGradient => weight_gradient::strips(g, &window),
         });
         let is_summed = plane.is_some() && of != WhichSum::WeightGradient;
         let lanes = if is_summed { PaddedPlane::new(&window) } else { None };

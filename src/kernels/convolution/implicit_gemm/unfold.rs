@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use super::strip::{clear, copy};
-use super::window::{OUTSIDE, Window};
+use super::packed_planes::{clear, copy};
 use crate::kernels::Float;
+use crate::kernels::convolution::window::{OUTSIDE, Window};
 use crate::kernels::simd::Vector;
 
 /// An order to unfold some positions of an image: element (tap, channel) of position `i` goes to
 /// `to[i apart + tap channels + channel]`. Padding becomes zeros.
 /// What lies between the rows is overwritten, and up to [`SLACK`] elements behind the last one.
 pub(in crate::kernels) struct Unfold<'a, T> {
-    pub(super) window: &'a Window,
+    pub(in super::super) window: &'a Window,
     /// The first channel of the image.
-    pub(super) from: *const T,
-    pub(super) channels: usize,
+    pub(in super::super) from: *const T,
+    pub(in super::super) channels: usize,
     /// Distance of neighbours in the image.
-    pub(super) pixel: usize,
-    pub(super) positions: Range<usize>,
-    pub(super) to: *mut T,
-    pub(super) apart: usize,
+    pub(in super::super) pixel: usize,
+    pub(in super::super) positions: Range<usize>,
+    pub(in super::super) to: *mut T,
+    pub(in super::super) apart: usize,
 }
 
 impl<T: Float> Unfold<'_, T> {

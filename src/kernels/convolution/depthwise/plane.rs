@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::depthwise::LANES;
-use super::window::{Column, Window, WindowAxis};
+use super::nchw::LANES;
 use crate::kernels::Float;
+use crate::kernels::convolution::window::{Column, Window, WindowAxis};
 use crate::kernels::simd::Vector;
 
 /// Rows and columns of taps that are taken together: of so many, for as many registers.
@@ -24,15 +24,15 @@ pub(super) const TALL: usize = 4;
 pub(super) const ANY: usize = 0;
 
 /// Taps that are taken together: their rows see, from the same position, rows of the source that follow each other.
-pub(super) struct TapBlock {
+pub(in super::super) struct TapBlock {
     /// The row of the source that the first row of positions sees first.
-    pub(super) offset: isize,
-    pub(super) rows: usize,
+    pub(in super::super) offset: isize,
+    pub(in super::super) rows: usize,
     /// The first column of the window, and how many there are.
-    pub(super) column: usize,
-    pub(super) columns: usize,
+    pub(in super::super) column: usize,
+    pub(in super::super) columns: usize,
     /// The element of the kernel that is the first tap.
-    pub(super) element: isize,
+    pub(in super::super) element: isize,
 }
 
 impl TapBlock {
@@ -44,11 +44,11 @@ impl TapBlock {
 }
 
 /// What the rows of positions of a window see.
-pub(super) struct Plane {
+pub(in super::super) struct Plane {
     /// Rows of the source, and the step from one row of positions to the next.
-    pub(super) rows: usize,
-    pub(super) step: usize,
-    pub(super) blocks: SmallVec<[TapBlock; 4]>,
+    pub(in super::super) rows: usize,
+    pub(in super::super) step: usize,
+    pub(in super::super) blocks: SmallVec<[TapBlock; 4]>,
     /// From an element of the kernel to that which sees the next row of the source, and to the next tap of a row.
     pub(super) next_row: isize,
     pub(super) next_column: isize,
@@ -56,7 +56,7 @@ pub(super) struct Plane {
 
 impl Plane {
     /// Blocks of up to `most` rows and columns of taps. `None` for windows of more than two axes.
-    pub(super) fn new(window: &Window, most: usize) -> Option<Self> {
+    pub(in super::super) fn new(window: &Window, most: usize) -> Option<Self> {
         let (rows, columns) = match &window.axes[..] {
             [columns] => (WindowAxis::of_one(), columns),
             [rows, columns] => (rows.clone(), columns),
@@ -93,7 +93,7 @@ impl Plane {
 
     /// From the first tap of a block, in elements of the kernel, to that of a row and a column.
     #[inline(always)]
-    pub(super) fn tap(&self, row: usize, column: usize) -> isize {
+    pub(in super::super) fn tap(&self, row: usize, column: usize) -> isize {
         row as isize * self.next_row + column as isize * self.next_column
     }
 
@@ -101,7 +101,7 @@ impl Plane {
     /// on from the one before, and how far they are apart: those of one row of taps as far as may be; several rows of taps
     /// see all in between, too.
     #[inline(always)]
-    pub(super) fn seen<const STEP: usize, const R: usize>(&self, m: usize) -> [usize; 3] {
+    pub(in super::super) fn seen<const STEP: usize, const R: usize>(&self, m: usize) -> [usize; 3] {
         if R == 1 { [m, 1, self.step] } else { [(m - 1) * STEP + R, STEP, 1] }
     }
 }
@@ -126,7 +126,7 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
     /// # Safety
     /// The instructions of `V` are there, and so are the columns. So below.
     #[inline(always)]
-    pub(super) unsafe fn of<const C: usize>(
+    pub(in super::super) unsafe fn of<const C: usize>(
         window: &Window,
         block: &TapBlock,
         j: usize,
@@ -141,7 +141,7 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
 
     /// The element that the first lane sees.
     #[inline(always)]
-    pub(super) fn at(&self) -> isize {
+    pub(in super::super) fn at(&self) -> isize {
         self.at
     }
 
@@ -165,7 +165,7 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
     /// # Safety
     /// The row is there.
     #[inline(always)]
-    pub(super) unsafe fn load<const WHOLE: bool>(&self, row: *const V::T) -> V {
+    pub(in super::super) unsafe fn load<const WHOLE: bool>(&self, row: *const V::T) -> V {
         let from = row.wrapping_offset(self.at);
         // SAFETY: the caller's promise; masks keep within the row.
         unsafe {

@@ -1,8 +1,8 @@
 //! How the positions of a block are arranged as columns of products: row by row, with what lies between rows, or without gaps.
 //! Knows what each costs; computes nothing.
 
-use super::direct::Correlation;
-use super::strip::{SLACK, StripBlock, Strips, apart};
+use super::Correlation;
+use super::packed_planes::{SLACK, StripBlock, Strips, apart};
 use super::tap_rows::TapRows;
 use crate::kernels::Float;
 use crate::kernels::gemm::kernels;
@@ -27,13 +27,13 @@ pub(super) enum ColumnOrder {
 
 /// How the positions of a block are arranged.
 pub(super) struct Arrangement {
-    pub(super) columns: ColumnOrder,
+    pub(in super::super) columns: ColumnOrder,
     /// Whether results are written where they belong.
-    pub(super) direct: bool,
+    pub(in super::super) direct: bool,
     /// Columns of all products of a row or, if rows are taken together, of the block.
-    pub(super) n: usize,
+    pub(in super::super) n: usize,
     /// Columns of a product.
-    pub(super) each: usize,
+    pub(in super::super) each: usize,
     /// How far lines of copies, and of results, are apart.
     pub(super) line: usize,
 }

@@ -1,11 +1,11 @@
 //! Convolution of each channel with one kernel of its own, channels last: sums over the taps of a pixel, a register of
 //! channels at a time.
 
-use super::depthwise::LANES;
-use super::direct::Correlation;
-use super::isa;
-use super::weight::WeightGradient;
-use super::window::{OUTSIDE, Window};
+use super::nchw::LANES;
+use crate::kernels::convolution::implicit_gemm::Correlation;
+use crate::kernels::convolution::implicit_gemm::weight_gradient::WeightGradient;
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::window::{OUTSIDE, Window};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::kernels;
 use crate::kernels::scratch::List;

@@ -1,7 +1,7 @@
 //! The energies of pixels: sums of squares over channels, and how far they lie apart.
 
-use super::isa;
 use crate::kernels::Float;
+use crate::kernels::convolution::isa;
 use crate::kernels::simd::Vector;
 
 /// An order to add up `(scale x)^2` over channels for each of some pixels that are neighbours.

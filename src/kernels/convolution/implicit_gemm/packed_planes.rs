@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::window::WindowAxis;
 use crate::kernels::Float;
+use crate::kernels::convolution::window::WindowAxis;
 use crate::kernels::gemm::EvenSplit;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::{Vector, vectorised};
 
 /// Elements that a copy may write beyond its end at most.
-pub(super) const SLACK: usize = 16;
+pub(in super::super) const SLACK: usize = 16;
 /// Elements of the planes of a block: a part of a small second cache.
 const BLOCK: usize = 48 << 10;
 /// Positions in a block, padding between them included: more of them where there are few channels. And in a row of one.
@@ -27,13 +27,13 @@ const DEPTH: usize = 1024;
 
 /// The distance between rows of `n` elements in memory of their own: room for what a copy writes too much, and an odd
 /// number of cache lines, so that rows do not compete for the same places of a cache.
-pub(super) fn apart(n: usize) -> usize {
+pub(in super::super) fn apart(n: usize) -> usize {
     ((n + SLACK).div_ceil(SLACK) | 1) * SLACK
 }
 
 /// How blocks of images are laid out. Along each axis, element `e` of a plane with residue `r` is element
 /// `(e + least) step + r` of the image, `least` counted from the first position of the block.
-pub(super) struct Strips {
+pub(in super::super) struct Strips {
     axes: SmallVec<[WindowAxis; 3]>,
     least: SmallVec<[isize; 3]>,
     /// Elements of a plane along each axis, and how far neighbours are apart.
@@ -46,12 +46,12 @@ pub(super) struct Strips {
     of_images: usize,
     channel: usize,
     /// For each channel of a chunk and each tap, where the first position sees it.
-    pub(super) table: Vec<isize>,
+    pub(in super::super) table: Vec<isize>,
     /// Channels at a time.
     pub(super) chunk: usize,
-    pub(super) images: EvenSplit,
-    pub(super) rows: EvenSplit,
-    pub(super) columns: EvenSplit,
+    pub(in super::super) images: EvenSplit,
+    pub(in super::super) rows: EvenSplit,
+    pub(in super::super) columns: EvenSplit,
     /// Whether images are read where they are.
     pub(super) in_place: bool,
 }
@@ -61,16 +61,16 @@ type StripTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
 
 /// Some images, some positions along the first axis and some along the last.
 #[derive(Clone)]
-pub(super) struct StripBlock {
-    pub(super) images: Range<usize>,
-    pub(super) rows: Range<usize>,
-    pub(super) columns: Range<usize>,
+pub(in super::super) struct StripBlock {
+    pub(in super::super) images: Range<usize>,
+    pub(in super::super) rows: Range<usize>,
+    pub(in super::super) columns: Range<usize>,
 }
 
 impl Strips {
     /// Blocks for images of `channels`, at most `chunk` of which are read at a time: as many as are `wanted`, or more.
     /// Images are read together if `together` is set, or if they are too small to fill a register.
-    pub(super) fn new(
+    pub(in super::super) fn new(
         axes: &[WindowAxis],
         images: usize,
         channels: usize,
@@ -183,11 +183,11 @@ impl Strips {
         }
     }
 
-    pub(super) fn blocks(&self) -> usize {
+    pub(in super::super) fn blocks(&self) -> usize {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
-    pub(super) fn block(&self, i: usize) -> StripBlock {
+    pub(in super::super) fn block(&self, i: usize) -> StripBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
         StripBlock {
             images: self.images.part(i / columns / rows),
@@ -202,23 +202,23 @@ impl Strips {
     }
 
     /// Positions along the last axis.
-    pub(super) fn width(&self) -> usize {
+    pub(in super::super) fn width(&self) -> usize {
         self.axes[self.axes.len() - 1].positions
     }
 
     /// Positions of the largest block, without what lies between them.
-    pub(super) fn positions(&self) -> usize {
+    pub(in super::super) fn positions(&self) -> usize {
         let inner: usize = self.axes[1..self.axes.len() - 1].iter().map(|a| a.positions).product();
         self.images.part(0).len() * self.rows.part(0).len() * inner * self.columns.part(0).len()
     }
 
     /// Elements of memory for a chunk of a block.
-    pub(super) fn room(&self) -> usize {
+    pub(in super::super) fn room(&self) -> usize {
         if self.in_place { 0 } else { self.chunk * self.channel + SLACK }
     }
 
     /// From the first position of a block to behind the last one, with what lies between them.
-    pub(super) fn len(&self, block: &StripBlock) -> usize {
+    pub(in super::super) fn len(&self, block: &StripBlock) -> usize {
         let last = self.axes.len() - 1;
         let end = |i: usize| match i {
             0 => block.rows.len() - 1,
@@ -250,7 +250,7 @@ impl Strips {
     }
 
     /// Where the rows of a block start.
-    pub(super) fn starts(&self, block: &StripBlock) -> List<usize> {
+    pub(in super::super) fn starts(&self, block: &StripBlock) -> List<usize> {
         let mut starts = List::with_capacity(64);
         self.each_row(block, |_, _, _, at| starts.push(at));
         starts
@@ -297,14 +297,14 @@ impl Strips {
 
 /// An order to lay out one image of a block, of some channels.
 pub(in crate::kernels) struct ImageLayout<'a, T> {
-    pub(super) strips: &'a Strips,
-    pub(super) block: &'a StripBlock,
+    pub(in super::super) strips: &'a Strips,
+    pub(in super::super) block: &'a StripBlock,
     /// Which image of the block it is, and its first channel.
-    pub(super) image: usize,
-    pub(super) from: *const T,
-    pub(super) channels: usize,
-    pub(super) area: usize,
-    pub(super) to: *mut T,
+    pub(in super::super) image: usize,
+    pub(in super::super) from: *const T,
+    pub(in super::super) channels: usize,
+    pub(in super::super) area: usize,
+    pub(in super::super) to: *mut T,
 }
 
 impl<T: Float> ImageLayout<'_, T> {
@@ -366,7 +366,7 @@ impl<T: Float> ImageLayout<'_, T> {
 
 /// Writes `n` zeros and less than a register more.
 #[inline(always)]
-pub(super) unsafe fn clear<V: Vector>(to: *mut V::T, n: usize) {
+pub(in super::super) unsafe fn clear<V: Vector>(to: *mut V::T, n: usize) {
     for j in (0..n).step_by(V::WIDTH) {
         // SAFETY: the caller has the instructions and the memory.
         unsafe { V::zero().store(to.add(j)) };

@@ -3,34 +3,34 @@
 use std::ops::Range;
 
 use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
-use super::tables::Tables;
-use super::window::Window;
 use crate::kernels::Float;
+use crate::kernels::convolution::descriptor::Tables;
+use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 
 /// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
 #[derive(Clone, Copy)]
-pub(super) struct PlaneSteps {
-    pub(super) n: usize,
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) taps: usize,
+pub(in super::super) struct PlaneSteps {
+    pub(in super::super) n: usize,
+    pub(in super::super) from: usize,
+    pub(in super::super) to: usize,
+    pub(in super::super) taps: usize,
 }
 
 /// An order to sum up a block of taps in rows of positions of some planes.
 pub(in crate::kernels) struct Slide<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
-    pub(super) block: &'a TapBlock,
-    pub(super) rows: Range<usize>,
-    pub(super) planes: PlaneSteps,
+    pub(in super::super) block: &'a TapBlock,
+    pub(in super::super) rows: Range<usize>,
+    pub(in super::super) planes: PlaneSteps,
     /// The kernel and the source.
-    pub(super) weights: *const T,
-    pub(super) from: *const T,
+    pub(in super::super) weights: *const T,
+    pub(in super::super) from: *const T,
     /// Where the first of the rows goes, and the distance of the next.
-    pub(super) to: *mut T,
+    pub(in super::super) to: *mut T,
     pub(super) to_row: usize,
-    pub(super) end: Epilogue<'a, T>,
+    pub(in super::super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> Slide<'_, T> {
@@ -150,15 +150,15 @@ impl<T: Float> Slide<'_, T> {
 
 /// An order to write sums of several windows, whose targets take turns along rows of planes.
 pub(in crate::kernels) struct SpreadOrder<'a, T> {
-    pub(super) tables: &'a [Tables],
-    pub(super) rows: Range<usize>,
+    pub(in super::super) tables: &'a [Tables],
+    pub(in super::super) rows: Range<usize>,
     /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
-    pub(super) planes: PlaneSteps,
+    pub(in super::super) planes: PlaneSteps,
     /// The sums of these rows of the first window, and how far on those of the next are.
-    pub(super) from: *const T,
-    pub(super) apart: usize,
-    pub(super) to: *mut T,
-    pub(super) end: Epilogue<'a, T>,
+    pub(in super::super) from: *const T,
+    pub(in super::super) apart: usize,
+    pub(in super::super) to: *mut T,
+    pub(in super::super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> SpreadOrder<'_, T> {

@@ -2,20 +2,28 @@
 //! at the price of more rounding. Tiles that would round too much are computed directly, see [`uneven`](super::uneven). Blocks
 //! of tiles are transformed in the cache; the products are sums over channels.
 
+pub(super) mod energies;
+pub(super) mod few_tiles;
+pub(super) mod tiles;
+pub(super) mod transforms;
+pub(super) mod uneven;
+pub(super) mod weight_gradient;
+
 use std::ops::Range;
 
-use super::direct::Images;
-use super::strip::{SLACK, apart};
-use super::tiles::Tiles;
-use super::transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
-use super::{Geometry, Known, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
+use crate::kernels::convolution::implicit_gemm::Images;
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::{Geometry, Known};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
+use tiles::Tiles;
+use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
 
 /// Images of planes that are seen through a window shifted by `pad`.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What positions in short rows see of an image, channels first: a row for each channel and tap, as a product reads them.
 
-use super::window::{OUTSIDE, Window};
 use crate::kernels::Float;
+use crate::kernels::convolution::window::{OUTSIDE, Window};
 use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 
@@ -9,16 +9,16 @@ use crate::kernels::simd::Vector;
 /// `to[(channel taps + tap) apart + i width + p]`. Padding becomes zeros.
 /// What lies behind a row is overwritten, up to a register.
 pub(in crate::kernels) struct TapRows<'a, T> {
-    pub(super) window: &'a Window,
+    pub(in super::super) window: &'a Window,
     /// Which row of positions each is, and of which image.
-    pub(super) rows: &'a [(usize, usize)],
+    pub(in super::super) rows: &'a [(usize, usize)],
     /// The first channel of the first image, and how far channels and images lie apart.
-    pub(super) from: *const T,
-    pub(super) area: usize,
-    pub(super) image: usize,
-    pub(super) channels: usize,
-    pub(super) to: *mut T,
-    pub(super) apart: usize,
+    pub(in super::super) from: *const T,
+    pub(in super::super) area: usize,
+    pub(in super::super) image: usize,
+    pub(in super::super) channels: usize,
+    pub(in super::super) to: *mut T,
+    pub(in super::super) apart: usize,
 }
 
 impl<T: Float> TapRows<'_, T> {

@@ -1,10 +1,10 @@
 //! Convolution of each channel with one kernel of its own where rows of positions are shorter than a register, channels
 //! first: planes of as many channels as a register has lanes become pixels, so that a register holds one position of each.
 
-use super::direct::Correlation;
-use super::isa;
-use super::transforms::ToPlanes;
-use super::window::{Window, WindowAxis};
+use crate::kernels::convolution::implicit_gemm::Correlation;
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::window::{Window, WindowAxis};
+use crate::kernels::convolution::winograd::transforms::ToPlanes;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::kernels;
 use crate::kernels::simd::Vector;
@@ -22,7 +22,7 @@ const WIDE: usize = 9;
 type PaddedTap = (usize, usize);
 
 /// Where the pixels of a plane lie in one with all the padding that positions see, and what positions see there.
-pub(super) struct PaddedPlane {
+pub(in super::super) struct PaddedPlane {
     /// Pixels, padding included.
     pixels: usize,
     /// For each element of the source, its pixel.
@@ -42,7 +42,7 @@ fn padded(axis: &WindowAxis) -> (usize, usize) {
 
 impl PaddedPlane {
     /// `None` for windows of more than two axes or long rows, and where there are positions between those of the target.
-    pub(super) fn new(window: &Window) -> Option<Self> {
+    pub(in super::super) fn new(window: &Window) -> Option<Self> {
         let (rows, columns) = match &window.axes[..] {
             [columns] => (WindowAxis::of_one(), columns),
             [rows, columns] => (rows.clone(), columns),
@@ -69,7 +69,7 @@ impl PaddedPlane {
     }
 
     /// The numbers in the lists that may be long.
-    pub(super) fn numbers(&self) -> usize {
+    pub(in super::super) fn numbers(&self) -> usize {
         self.places.len() + self.starts.len()
     }
 

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::direct::{Correlation, Weights};
-use super::isa;
-use super::strip::{SLACK, apart};
+use super::packed_planes::{SLACK, apart};
 use super::unfold::Unfold;
+use super::{Correlation, Weights};
+use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::threads::parallel;
@@ -18,7 +18,7 @@ const MOST: usize = 512;
 
 impl<T: Float> Correlation<'_, T> {
     /// Channels last: a left matrix with a row a position, a right one of weights.
-    pub(super) unsafe fn pixels(&self, weights: &Weights<T>) {
+    pub(in super::super) unsafe fn pixels(&self, weights: &Weights<T>) {
         let (g, w, depth) = (self.g, self.window(), self.depth());
         let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
         let blocks = EvenSplit::new(w.positions(), w.positions().div_ceil(n));

@@ -1,12 +1,12 @@
 //! Winograd's way where there are few tiles: the transformed weights are far more than all else then, so that each thread
 //! makes those of some targets and uses them while they are in its cache. The sums are those of blocks of tiles.
 
-use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
-use super::winograd::{CHAIN, Factors, Winograd, factors, whole};
+use super::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;

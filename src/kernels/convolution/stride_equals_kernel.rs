@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::Geometry;
+use super::depthwise::sliding_sum::{PlaneSteps, SpreadOrder};
+use super::descriptor::{All, WhichSum};
 use super::isa;
-use super::slide::{PlaneSteps, SpreadOrder};
-use super::tables::{All, WhichSum};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm};
 use crate::kernels::threads::{Shared, parallel};

@@ -1,23 +1,32 @@
 //! Sums over channels and taps, block by block: what a block of positions sees is laid out in the cache, and one product
 //! gives its results. Blocks are cut by shape alone.
 
+pub(super) mod column_order;
+pub(super) mod nhwc;
+pub(super) mod packed_planes;
+pub(super) mod store;
+pub(super) mod tap_rows;
+pub(super) mod unfold;
+pub(super) mod weight_gradient;
+
 use std::ops::Range;
 
-use super::arrangement::{Arrangement, ColumnOrder};
-use super::strip::{ImageLayout, SLACK, StripBlock, Strips};
-use super::tables::{All, Tables};
-use super::tap_rows::TapRows;
-use super::window::Window;
-use super::{Geometry, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::Float;
+use crate::kernels::convolution::Geometry;
+use crate::kernels::convolution::descriptor::{All, Tables};
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{
     ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
 };
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, parallel, ranges};
+use column_order::{Arrangement, ColumnOrder};
+use packed_planes::{ImageLayout, SLACK, StripBlock, Strips};
+use tap_rows::TapRows;
 
 /// Weights of a group that are too many for a part of the second cache.
 const LARGE: usize = 1 << 18;

@@ -1,15 +1,15 @@
 //! The gradient of the weight in Winograd's way: 36 sums over tiles for each channel and map, in parts that are added in
 //! order.
 
-use super::isa;
-use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
 use super::uneven::{UnevenTerms, even_scales};
-use super::winograd::{CHAIN, Factors, factors, whole};
-use super::{Algorithm, Geometry, algorithm};
+use super::{CHAIN, Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::{Algorithm, Geometry, algorithm};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
@@ -26,7 +26,7 @@ const LEAST_PARTS: usize = 4;
 
 impl Geometry {
     /// Parts of the sum over images of a gradient of the weight: none if they take too much memory to be worth it.
-    pub(super) fn winograd_parts(&self) -> Option<usize> {
+    pub(in super::super) fn winograd_parts(&self) -> Option<usize> {
         let sums = PRODUCTS * self.channels * self.maps / self.group;
         let parts = (PARTIAL / sums).min(PARTS);
         let enough = self.images * self.positions() >= LEAST_OUTPUTS || algorithm() == Algorithm::Winograd;
@@ -38,7 +38,7 @@ impl Geometry {
 ///
 /// # Safety
 /// The arrays are there, and nobody else uses the gradient meanwhile.
-pub(super) unsafe fn weight_gradient<T: Float>(
+pub(in super::super) unsafe fn weight_gradient<T: Float>(
     g: &Geometry,
     parts: usize,
     x: *const T,

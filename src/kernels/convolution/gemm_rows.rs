@@ -1,9 +1,10 @@
 //! Convolution at few positions: one product for all images, whose rows are what positions see, by the transposed weight.
 //! That stays packed from run to run, where to pack it would take longer than the product.
 
-use super::strip::SLACK;
-use super::transforms::ToPlanes;
-use super::{Algorithm, Geometry, Weight, algorithm, isa};
+use super::implicit_gemm::packed_planes::SLACK;
+use super::isa;
+use super::winograd::transforms::ToPlanes;
+use super::{Algorithm, Geometry, Weight, algorithm};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then, kernels};

@@ -3,52 +3,34 @@
 //!
 //! The sums are products of matrices, of blocks of an image that are laid out in the cache.
 
-mod arrangement;
 mod depthwise;
-mod depthwise_lanes;
-mod depthwise_pixels;
-mod direct;
-mod dots;
-mod energies;
+mod descriptor;
+mod gemm_rows;
+mod implicit_gemm;
 mod isa;
 mod modulated;
-mod patches;
-mod pixels;
-mod plane;
 mod pointwise;
-mod results;
-mod rows;
-mod slide;
-mod strip;
-mod tables;
-mod tap_rows;
-mod tiles;
-mod transforms;
-mod uneven;
-mod unfold;
-mod weight;
+mod stride_equals_kernel;
 mod window;
 mod winograd;
-mod winograd_panels;
-mod winograd_weight;
 
 use smallvec::SmallVec;
 
-use super::Float;
-use super::epilogue::{Epilogue, Tail};
-use super::threads::{Shared, ranges};
 pub use crate::array::DerivedCache;
 use crate::array::{Lasting, OutOfMemory};
-use direct::Correlation;
+use crate::kernels::Float;
+use crate::kernels::epilogue::{Epilogue, Tail};
+use crate::kernels::threads::{Shared, ranges};
+pub(super) use descriptor::begin_thread;
+use descriptor::{Tables, WhichSum};
+use implicit_gemm::Correlation;
+use implicit_gemm::weight_gradient::WeightGradient;
 pub use modulated::modulated;
-use patches::Patches;
 use pointwise::Pointwise;
 use std::sync::atomic::{AtomicU8, Ordering};
-pub(super) use tables::begin_thread;
-use tables::{Tables, WhichSum};
-use uneven::have_one_sign;
-use weight::WeightGradient;
-use winograd::Winograd;
+use stride_equals_kernel::Patches;
+use winograd::uneven::have_one_sign;
+use winograd::{Winograd, transforms};
 
 /// Elements that a thread sets to zero at a time.
 const ZEROS: usize = 1 << 15;
@@ -224,8 +206,8 @@ pub fn forward<'w, T: Float>(
     let w = w.into();
     g.check(x.len(), w.values.len(), y.len());
     let by_winograd = winograd::<T>(g, WINOGRAD_CHANNELS);
-    if rows::takes_rows(g, by_winograd) {
-        rows::forward(g, x, w, y, epilogue);
+    if gemm_rows::takes_rows(g, by_winograd) {
+        gemm_rows::forward(g, x, w, y, epilogue);
         return Ok(());
     }
     let Weight { values: w, known, .. } = w;
@@ -357,7 +339,7 @@ pub fn weight_gradient<T: Float>(
     if let (true, Some(parts), false) = (by_winograd, g.winograd_parts(), by_winograd && has_sign()) {
         let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
         // SAFETY: as above.
-        return unsafe { winograd_weight::weight_gradient(g, parts, x, gy, gw, accumulate) };
+        return unsafe { winograd::weight_gradient::weight_gradient(g, parts, x, gy, gw, accumulate) };
     }
     let sum = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
     // SAFETY: as above.

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use super::Geometry;
-use super::isa;
-use super::strip::{ImageLayout, SLACK, Strips, apart};
-use super::tables::WhichSum;
+use super::packed_planes::{ImageLayout, SLACK, Strips, apart};
 use super::unfold::Unfold;
-use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
+use crate::kernels::convolution::Geometry;
+use crate::kernels::convolution::descriptor::WhichSum;
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{
     ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
@@ -30,19 +30,19 @@ const TASKS: usize = 16;
 const PARTIAL: usize = 1 << 20;
 
 /// How what the outputs see of the input is laid out.
-pub(super) fn strips(g: &Geometry, window: &Window) -> Strips {
+pub(in super::super) fn strips(g: &Geometry, window: &Window) -> Strips {
     let channels = g.channels / g.group;
     let chunk = (DEPTH / g.taps()).clamp(1, channels.max(1));
     Strips::new(&window.axes, g.images, channels, chunk, 1, true)
 }
 
 /// The gradient of the weight of each group from the input and the gradient of the output.
-pub(super) struct WeightGradient<'a, T> {
-    pub(super) g: &'a Geometry,
-    pub(super) x: *const T,
-    pub(super) gy: *const T,
-    pub(super) gw: *mut T,
-    pub(super) accumulate: bool,
+pub(in super::super) struct WeightGradient<'a, T> {
+    pub(in super::super) g: &'a Geometry,
+    pub(in super::super) x: *const T,
+    pub(in super::super) gy: *const T,
+    pub(in super::super) gw: *mut T,
+    pub(in super::super) accumulate: bool,
 }
 
 // SAFETY: only addresses; those who use them promise that they may.
@@ -53,7 +53,7 @@ impl<T: Float> WeightGradient<'_, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the gradient meanwhile.
-    pub(super) unsafe fn run(&self) -> Result<(), OutOfMemory> {
+    pub(in super::super) unsafe fn run(&self) -> Result<(), OutOfMemory> {
         let g = self.g;
         let all = g.tables(WhichSum::WeightGradient);
         let tables = &all.each[0];

@@ -11,10 +11,10 @@ use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
 /// Outputs and inputs of a tile along an axis.
-pub(super) const OUT: usize = 4;
+pub(in super::super) const OUT: usize = 4;
 pub(super) const IN: usize = 6;
 /// Products for a tile.
-pub(super) const PRODUCTS: usize = IN * IN;
+pub(in super::super) const PRODUCTS: usize = IN * IN;
 const TAPS: usize = 9;
 
 /// Scales of the rows of `G`: of 0 and infinity, and of the four points between them.
@@ -23,10 +23,10 @@ const MIDDLE: f64 = 32.0 / 585.0;
 
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
 #[derive(Clone, Copy)]
-pub(super) struct PixelGrid<T> {
-    pub(super) p: *mut T,
-    pub(super) row: usize,
-    pub(super) column: usize,
+pub(in super::super) struct PixelGrid<T> {
+    pub(in super::super) p: *mut T,
+    pub(in super::super) row: usize,
+    pub(in super::super) column: usize,
 }
 
 /// A square of `$a` x `$a` registers loaded from a grid, with `$f` applied to its columns, then to the rows of what comes
@@ -55,7 +55,7 @@ macro_rules! square {
 
 impl<T> PixelGrid<T> {
     #[inline(always)]
-    pub(super) fn at(&self, i: usize, j: usize) -> *mut T {
+    pub(in super::super) fn at(&self, i: usize, j: usize) -> *mut T {
         self.p.wrapping_add(i * self.row + j * self.column)
     }
 
@@ -165,7 +165,7 @@ unsafe fn weight_gradient<V: Vector>(m: [V; IN]) -> [V; 3] {
 
 /// What is done to a register of channels of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TransformStep {
+pub(in super::super) enum TransformStep {
     /// `B' x B`: 6 x 6 of the input to 36 factors.
     Input,
     /// `A' m A`: 36 products to 4 x 4 of the output.
@@ -176,12 +176,12 @@ pub(super) enum TransformStep {
 
 /// An order to transform a row of tiles: tile `t` is `t OUT` columns further in the image and `t` rows in each factor.
 pub(in crate::kernels) struct Transform<T> {
-    pub(super) step: TransformStep,
-    pub(super) tiles: usize,
+    pub(in super::super) step: TransformStep,
+    pub(in super::super) tiles: usize,
     /// Registers of channels are taken until there are as many channels.
-    pub(super) channels: usize,
+    pub(in super::super) channels: usize,
     /// The first pixel of the first tile; neighbouring channels are neighbours.
-    pub(super) image: PixelGrid<T>,
+    pub(in super::super) image: PixelGrid<T>,
     /// The first factor: `factor` apart for one another and `tile` for neighbouring tiles.
     pub(super) factors: *mut T,
     pub(super) factor: usize,
@@ -219,16 +219,16 @@ impl<T: Float> Transform<T> {
 /// An order to transform the weights between one source and up to a register of targets, or their gradient back.
 pub(in crate::kernels) struct WeightTransform<T> {
     /// The nine weights of the first target, one after the other; those of the next are `apart`.
-    pub(super) weights: *mut T,
-    pub(super) apart: usize,
-    pub(super) targets: usize,
+    pub(in super::super) weights: *mut T,
+    pub(in super::super) apart: usize,
+    pub(in super::super) targets: usize,
     /// Whether they are taken from the last to the first.
     pub(super) flipped: bool,
     /// The first of 36 factors, each a register of targets, `factor` apart.
     pub(super) factors: *mut T,
     pub(super) factor: usize,
     /// From factors to weights, which are overwritten or added to.
-    pub(super) back: Option<bool>,
+    pub(in super::super) back: Option<bool>,
 }
 
 impl<T: Float> WeightTransform<T> {
@@ -304,14 +304,14 @@ impl<T: Float> WeightTransform<T> {
 /// An order to move pixels of up to a panel of channels back into planes, with a bias for each.
 pub(in crate::kernels) struct ToPlanes<'a, T> {
     /// The first pixel; neighbours are `pixel` apart, and whole registers of channels can be read.
-    pub(super) from: *const T,
-    pub(super) pixel: usize,
-    pub(super) pixels: usize,
-    pub(super) channels: usize,
-    pub(super) to: *mut T,
-    pub(super) plane: usize,
+    pub(in super::super) from: *const T,
+    pub(in super::super) pixel: usize,
+    pub(in super::super) pixels: usize,
+    pub(in super::super) channels: usize,
+    pub(in super::super) to: *mut T,
+    pub(in super::super) plane: usize,
     /// With a bias for each channel.
-    pub(super) end: Epilogue<'a, T>,
+    pub(in super::super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> ToPlanes<'_, T> {

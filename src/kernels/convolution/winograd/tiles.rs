@@ -12,17 +12,17 @@ const BLOCK: usize = 512 << 10;
 
 /// Tiles over the target, and the blocks that they are taken in.
 #[derive(Clone, Copy)]
-pub(super) struct Tiles {
-    pub(super) across: usize,
-    pub(super) images: EvenSplit,
-    pub(super) rows: EvenSplit,
+pub(in super::super) struct Tiles {
+    pub(in super::super) across: usize,
+    pub(in super::super) images: EvenSplit,
+    pub(in super::super) rows: EvenSplit,
     /// In the largest block.
-    pub(super) most: usize,
+    pub(in super::super) most: usize,
 }
 
 impl Tiles {
     /// Blocks that fit the cache, and of which each of so many `threads` has as many as the others.
-    pub(super) fn new(
+    pub(in super::super) fn new(
         images: usize,
         (height, width): (usize, usize),
         channels: usize,
@@ -41,7 +41,7 @@ impl Tiles {
     }
 
     /// All tiles in one block.
-    pub(super) fn all(images: usize, (height, width): (usize, usize)) -> Self {
+    pub(in super::super) fn all(images: usize, (height, width): (usize, usize)) -> Self {
         let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
         Self {
             across,
@@ -51,11 +51,11 @@ impl Tiles {
         }
     }
 
-    pub(super) fn blocks(&self) -> usize {
+    pub(in super::super) fn blocks(&self) -> usize {
         self.images.parts() * self.rows.parts()
     }
 
-    pub(super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
+    pub(in super::super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
         (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
     }
 }

@@ -1,0 +1,8 @@
+//! Convolution of each channel with kernels of its own.
+
+pub(super) mod narrow;
+pub(super) mod nchw;
+pub(super) mod nhwc;
+pub(super) mod plane;
+pub(super) mod sliding_sum;
+pub(super) mod weight_gradient;
