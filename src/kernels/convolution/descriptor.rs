@@ -4,12 +4,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::Geometry;
 use super::depthwise::narrow::PaddedPlane;
 use super::depthwise::plane::Plane;
-use super::implicit_gemm;
+use super::geometry::Geometry;
+use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::Strips;
-use super::implicit_gemm::weight_gradient;
 use super::window::Window;
 
 /// Sums whose tables a thread keeps, and numbers in all of them together.
@@ -44,11 +43,6 @@ impl All {
     fn new(g: &Geometry, of: WhichSum, windows: Vec<Window>) -> Self {
         Self { each: windows.into_iter().map(|window| Tables::new(g, of, window)).collect() }
     }
-
-    /// Whether planes are read where they lie.
-    pub(super) fn is_planar(&self) -> bool {
-        self.each.iter().all(|tables| tables.plane.is_some())
-    }
 }
 
 impl Tables {
@@ -58,9 +52,9 @@ impl Tables {
         let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let is_strips = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
         let strips = is_strips.then(|| match of {
-            WhichSum::Output => implicit_gemm::strips(g, &window, g.inputs(), g.outputs()),
-            WhichSum::InputGradient => implicit_gemm::strips(g, &window, g.outputs(), g.inputs()),
-            WhichSum::WeightGradient => weight_gradient::strips(g, &window),
+            WhichSum::Output => blocking::strips(g, &window, g.inputs(), g.outputs()),
+            WhichSum::InputGradient => blocking::strips(g, &window, g.outputs(), g.inputs()),
+            WhichSum::WeightGradient => blocking::weight_gradient_strips(g, &window),
         });
         let is_summed = plane.is_some() && of != WhichSum::WeightGradient;
         let lanes = if is_summed { PaddedPlane::new(&window) } else { None };

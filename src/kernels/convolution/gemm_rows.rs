@@ -1,58 +1,23 @@
 //! Convolution at few positions: one product for all images, whose rows are what positions see, by the transposed weight.
 //! That stays packed from run to run, where to pack it would take longer than the product.
 
+use super::geometry::Geometry;
 use super::implicit_gemm::packed_planes::SLACK;
 use super::isa;
+use super::weight::Weight;
 use super::winograd::transforms::ToPlanes;
-use super::{Algorithm, Geometry, Weight, algorithm};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then, kernels};
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, ranges, row_ranges_mut};
 
-/// Positions of all images up to which this way is taken if the weight is [`LARGE`], and if it is smaller.
-const ROWS: usize = 256;
-const ROWS_OF_SMALL: usize = 64;
-/// Positions of an image that are so few that its product has narrow rows, where the kernel has one element.
-const FEW: usize = 9;
-/// The same for a weight that is rarely in the second cache: packed, it comes from memory in one stream.
-const FEW_OF_FAR: usize = 16;
-/// Elements of such a weight.
-const FAR: usize = 1 << 17;
-/// Those that are so few that a tile of Winograd's is not filled.
-const FEW_OF_TILE: usize = 4;
-/// Elements of a weight from which on this way pays, and those of a large one.
-const LEAST: usize = 1 << 12;
-const LARGE: usize = 1 << 15;
-/// Those from which on it does where several images are one pixel each, which are rows as they are.
-const LEAST_OF_PIXELS: usize = 1 << 8;
 /// Elements that a thread lays out at a time.
 const GRAIN: usize = 1 << 13;
 /// A place beyond all images.
 const OUTSIDE: usize = usize::MAX;
 
-/// Whether a forward run takes this way; `fits_winograd` says that Winograd's algorithm would do, too.
-pub(super) fn takes_rows(g: &Geometry, fits_winograd: bool) -> bool {
-    let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
-    let least = if g.are_rows() && g.images > 1 { LEAST_OF_PIXELS } else { LEAST };
-    let few = if weight >= FAR { FEW_OF_FAR } else { FEW };
-    (g.taps() > 1 || positions <= few)
-        && (!fits_winograd || positions <= FEW_OF_TILE)
-        && (1..=if weight >= LARGE { ROWS } else { ROWS_OF_SMALL }).contains(&rows)
-        && weight >= least
-        && g.group == 1
-        && !g.channel_last
-        && algorithm() == Algorithm::Auto
-}
-
 impl Geometry {
-    /// Whether images are rows of channels, and outputs rows of maps.
-    fn are_rows(&self) -> bool {
-        let is_one = self.area() == 1 && self.taps() == 1 && self.positions() == 1;
-        is_one && self.pad.iter().all(|pad| *pad == 0)
-    }
-
     /// Lays out what positions see, a row of channels and taps each.
     fn gather<T: Float>(&self, x: &[T], seen: &mut [T]) {
         let (positions, taps, area, places) = (self.positions(), self.taps(), self.area(), self.places());
@@ -129,7 +94,7 @@ pub(super) fn forward<T: Float>(
 ) {
     let (rows, terms, maps) = (g.images * g.positions(), g.channels * g.taps(), g.maps);
     let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
-    if g.are_rows() && !epilogue.accumulate {
+    if g.is_one_pixel() && !epilogue.accumulate {
         let x = Matrix::of_rows(x, rows, terms);
         return gemm_then(MatrixMut::of_rows(y, rows, maps), x, w, epilogue.transposed());
     }

@@ -1,7 +1,7 @@
 //! The kernels of convolution beside those of products: for each, an order to carry out in the registers of this machine.
 
 use super::depthwise::narrow::ChannelLanes;
-use super::depthwise::nhwc::{PixelDots, Pixels};
+use super::depthwise::pixel_sums::{PixelDots, Pixels};
 use super::depthwise::sliding_sum::{Slide, SpreadOrder};
 use super::depthwise::weight_gradient::Dots;
 use super::implicit_gemm::packed_planes::ImageLayout;

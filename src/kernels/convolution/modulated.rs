@@ -3,8 +3,9 @@
 
 use std::sync::OnceLock;
 
+use super::forward;
+use super::geometry::Geometry;
 use super::pointwise;
-use super::{Geometry, forward};
 use crate::array::OutOfMemory;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::vectorised;

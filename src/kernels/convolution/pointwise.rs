@@ -1,8 +1,8 @@
 //! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
 //! leaves of the input.
 
-use super::Geometry;
 use super::descriptor::{All, WhichSum};
+use super::geometry::Geometry;
 use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
@@ -29,24 +29,15 @@ pub(super) struct Pointwise<'a> {
 }
 
 impl<'a> Pointwise<'a> {
-    /// `None`: the convolution is another.
-    pub(super) fn new(g: &'a Geometry) -> Option<Self> {
+    /// The products of a convolution for which [`select`](super::select::select) chose this algorithm.
+    pub(super) fn new(g: &'a Geometry) -> Self {
         let strided = g.stride.iter().any(|s| *s > 1);
-        let fits = g.taps() == 1 && g.pad.iter().all(|p| *p == 0) && !g.is_depthwise();
-        (fits && !(strided && g.channel_last)).then(|| Self {
-            g,
-            channels: g.channels / g.group,
-            maps: g.maps / g.group,
-            tables: strided.then(|| g.tables(WhichSum::Output)),
-        })
+        let tables = strided.then(|| g.tables(WhichSum::Output));
+        Self { g, channels: g.channels / g.group, maps: g.maps / g.group, tables }
     }
 
     fn window(&self) -> Option<&Window> {
         self.tables.as_ref().map(|all| &all.each[0].window)
-    }
-
-    pub(super) fn is_strided(&self) -> bool {
-        self.tables.is_some()
     }
 
     fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {

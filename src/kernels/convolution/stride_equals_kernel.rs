@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::Geometry;
 use super::depthwise::sliding_sum::{PlaneSteps, SpreadOrder};
 use super::descriptor::{All, WhichSum};
+use super::geometry::Geometry;
 use super::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm};
@@ -23,16 +23,9 @@ pub(super) struct Patches<'a> {
 }
 
 impl<'a> Patches<'a> {
-    /// `None`: the convolution is another.
-    pub(super) fn new(g: &'a Geometry) -> Option<Self> {
-        let fits = |i: usize| {
-            g.kernel[i] == g.stride[i]
-                && g.pad[i] == 0
-                && g.dilation[i] == 1
-                && g.input[i] == g.output[i] * g.stride[i]
-        };
-        let is_one = !g.channel_last && !g.is_depthwise() && g.taps() > 1 && (0..g.input.len()).all(fits);
-        (is_one && g.positions() > 0).then(|| Self { g, tables: g.tables(WhichSum::InputGradient) })
+    /// The product of a convolution for which [`select`](super::select::select) chose this algorithm.
+    pub(super) fn new(g: &'a Geometry) -> Self {
+        Self { g, tables: g.tables(WhichSum::InputGradient) }
     }
 
     /// Computes the gradient.

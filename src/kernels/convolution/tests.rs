@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
+use super::descriptor::WhichSum;
+use super::select::{Method, WINOGRAD_CHANNELS, WINOGRAD_WEIGHT_CHANNELS, select, takes_winograd};
 use super::{
-    DerivedCache, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight, forward,
-    gemm_rows, input_gradient, keeps_weight, weight_gradient, winograd,
+    DerivedCache, Geometry, Spatial, Weight, forward, input_gradient, keeps_weight, weight_gradient,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -76,7 +77,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [4, 6, 2], &[[9, 3, 0, 3, 1], [8, 4, 0, 4, 1]]),
         geometry(2, [3, 2, 1], &[[35, 5, 0, 5, 1]]),
         geometry(1, [2, 3, 1], &[[4, 2, 0, 2, 1], [3, 1, 0, 1, 1], [6, 2, 0, 2, 1]]),
-        // Long gemm_rows, of which each element is seen through one tap.
+        // Long rows, of which each element is seen through one tap.
         geometry(1, [3, 33, 1], &[[20, 3, 1, 4, 1], [128, 3, 1, 4, 1]]),
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
@@ -122,7 +123,7 @@ fn all_geometries() -> Vec<Geometry> {
 
 /// Whether any of the sums may be taken in Winograd's way.
 fn rounds<T: Float>(g: &Geometry) -> bool {
-    winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_CHANNELS_OF_WEIGHT))
+    takes_winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_WEIGHT_CHANNELS))
 }
 
 /// Small whole numbers, whose sums are exact in any order.
@@ -331,7 +332,7 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 fn few_positions_are_rows_of_one_product() {
     let geometries = geometries();
     let by_rows =
-        geometries.iter().filter(|g| gemm_rows::takes_rows(g, winograd::<f32>(g, WINOGRAD_CHANNELS)));
+        geometries.iter().filter(|g| select::<f32>(g, WhichSum::Output, false, true) == Method::GemmRows);
     assert!(by_rows.count() >= 5);
 }
 

@@ -3,7 +3,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::Geometry;
+use super::geometry::Geometry;
 
 /// Where along one axis tap `t` of position `o` lies: at `o step + offsets[t]` of a source of `len` elements, which is
 /// padding where that is no element. Position `o` itself stands for element `first + o apart` of a target.

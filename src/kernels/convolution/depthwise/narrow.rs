@@ -1,22 +1,15 @@
 //! Convolution of each channel with one kernel of its own where rows of positions are shorter than a register, channels
 //! first: planes of as many channels as a register has lanes become pixels, so that a register holds one position of each.
 
-use crate::kernels::convolution::implicit_gemm::Correlation;
-use crate::kernels::convolution::isa;
+use crate::kernels::Float;
+use crate::kernels::convolution::select::is_narrow;
 use crate::kernels::convolution::window::{Window, WindowAxis};
 use crate::kernels::convolution::winograd::transforms::ToPlanes;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::kernels;
 use crate::kernels::simd::Vector;
-use crate::kernels::threads::ranges;
-use crate::kernels::{Float, scratch};
 
-/// Elements of planes that a thread takes at a time.
-const GRAIN: usize = 1 << 13;
 /// Positions whose sums are in registers together.
 const TOGETHER: usize = 8;
-/// Positions in a row from which on registers of one plane are filled well enough.
-const WIDE: usize = 9;
 
 /// A tap: where the first position sees it, in pixels; and which of the weights it is.
 type PaddedTap = (usize, usize);
@@ -24,11 +17,11 @@ type PaddedTap = (usize, usize);
 /// Where the pixels of a plane lie in one with all the padding that positions see, and what positions see there.
 pub(in super::super) struct PaddedPlane {
     /// Pixels, padding included.
-    pixels: usize,
+    pub(super) pixels: usize,
     /// For each element of the source, its pixel.
-    places: Vec<usize>,
+    pub(super) places: Vec<usize>,
     /// For each position, the pixel that its taps are counted from.
-    starts: Vec<usize>,
+    pub(super) starts: Vec<usize>,
     taps: Vec<PaddedTap>,
 }
 
@@ -48,7 +41,7 @@ impl PaddedPlane {
             [rows, columns] => (rows.clone(), columns),
             _ => return None,
         };
-        if !window.whole || columns.positions >= WIDE || window.positions() == 0 {
+        if !window.whole || !is_narrow(columns.positions) || window.positions() == 0 {
             return None;
         }
         let ((above, height), (left, width)) = (padded(&rows), padded(columns));
@@ -74,23 +67,23 @@ impl PaddedPlane {
     }
 
     /// Elements of memory for registers of `lanes` numbers, where a kernel has `weights`.
-    fn room(&self, lanes: usize, weights: usize) -> usize {
+    pub(super) fn room(&self, lanes: usize, weights: usize) -> usize {
         (self.pixels + self.starts.len() + weights) * lanes
     }
 }
 
 /// An order to sum up the taps of planes that follow each other, as many as a register has lanes or fewer.
 pub(in crate::kernels) struct ChannelLanes<'a, T> {
-    plane: &'a PaddedPlane,
-    planes: usize,
+    pub(super) plane: &'a PaddedPlane,
+    pub(super) planes: usize,
     /// Elements of a kernel.
-    elements: usize,
-    from: *const T,
-    weights: *const T,
-    to: *mut T,
+    pub(super) elements: usize,
+    pub(super) from: *const T,
+    pub(super) weights: *const T,
+    pub(super) to: *mut T,
     /// The pixels, of which those of padding are zero; behind them is room for sums and weights.
-    memory: *mut T,
-    end: Epilogue<'a, T>,
+    pub(super) memory: *mut T,
+    pub(super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> ChannelLanes<'_, T> {
@@ -185,47 +178,5 @@ unsafe fn each_column<V: Vector>(
                 }
             }
         }
-    }
-}
-
-impl<T: Float> Correlation<'_, T> {
-    /// Computes the sums of a convolution with one channel and one map in each group if rows of positions are short.
-    ///
-    /// # Safety
-    /// As [`Correlation::run`].
-    pub(super) unsafe fn lanes_of_channels(&self) -> bool {
-        let (g, lanes) = (self.g, kernels::<T>().panel() / 2);
-        let Some(plane) = &self.tables.lanes else { return false };
-        let is_single = self.sources.channels == 1 && self.targets.channels == 1;
-        if !is_single || 2 * self.window().width > lanes || 2 * g.group <= lanes {
-            return false;
-        }
-        let (parts, most) = (g.group.div_ceil(lanes), plane.places.len().max(plane.starts.len()));
-        ranges(g.images * parts, GRAIN / (lanes * most), |some| {
-            scratch::with(plane.room(lanes, g.taps()), |memory: &mut [T]| {
-                memory[..plane.pixels * lanes].fill(T::ZERO);
-                for i in some {
-                    let (image, first) = (i / parts, i % parts * lanes);
-                    let planes = lanes.min(g.group - first);
-                    let to = self.target(image, first, 0);
-                    // SAFETY: the table was chosen for this machine, each task has its own targets, and there is room.
-                    unsafe {
-                        (isa::kernels::<T>().lanes)(&ChannelLanes {
-                            plane,
-                            planes,
-                            elements: g.taps(),
-                            from: self.source(image, first, 0),
-                            weights: self.weight.wrapping_add(first * g.taps()),
-                            to,
-                            memory: memory.as_mut_ptr(),
-                            end: self.end(first, 0),
-                        });
-                        let n = plane.starts.len();
-                        self.epilogue.tail.finish(to, n, planes, n);
-                    }
-                }
-            });
-        });
-        true
     }
 }

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::plane::{Plane, TALL};
+use super::narrow::{ChannelLanes, PaddedPlane};
+use super::plane::{LANES, TALL};
 use super::sliding_sum::{PlaneSteps, Slide, SpreadOrder};
 use super::weight_gradient::Dots;
+use crate::kernels::convolution::correlation::{Correlation, WeightGradient};
 use crate::kernels::convolution::descriptor::{All, Tables};
-use crate::kernels::convolution::implicit_gemm::Correlation;
-use crate::kernels::convolution::implicit_gemm::weight_gradient::WeightGradient;
 use crate::kernels::convolution::isa;
-use crate::kernels::convolution::window::Window;
+use crate::kernels::convolution::select::fills_lanes;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
@@ -21,195 +21,206 @@ const GRAIN: usize = 1 << 13;
 const BLOCK: usize = 4 << 10;
 /// Positions whose products are summed up together.
 const PRODUCTS: usize = 1 << 10;
-/// Numbers in the longest register.
-pub(super) const LANES: usize = 16;
 
-impl<T: Float> Correlation<'_, T> {
-    /// Computes the sums if each group has a single channel and there is a way of its own for that.
-    ///
-    /// # Safety
-    /// As [`Correlation::run`].
-    pub(in super::super) unsafe fn run_depthwise(&self, all: &All) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if all.is_planar() {
-                if all.each.len() > 1 || !self.lanes_of_channels() {
-                    self.slide(&all.each);
-                }
-            } else if self.g.is_pixelwise() {
-                self.slide_pixels();
-            } else {
-                return false;
+/// Computes the sums of all windows of a convolution with one channel in each group, channels first.
+///
+/// # Safety
+/// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
+pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, all: &All) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match &all.each[..] {
+            [Tables { window, lanes: Some(plane), .. }] if fills_lanes::<T>(sum.g, window) => {
+                narrow(sum, plane)
             }
-        }
-        true
-    }
-
-    /// Channels first, all windows.
-    unsafe fn slide(&self, all: &[Tables]) {
-        let g = self.g;
-        let (sources, targets) = (self.sources.channels, self.targets.channels);
-        let most = g.area().max(g.positions()) * sources.max(targets);
-        // Windows whose targets take turns along rows; and planes at a time, which follow each other.
-        let turns = all[0].window.apart.min(g.input[g.input.len() - 1]);
-        let together = if sources == 1 && targets == 1 { (BLOCK / most.max(1)).max(1) } else { 1 };
-        ranges(g.images * g.group, GRAIN / most.max(1), |some| {
-            let mut first = some.start;
-            while first < some.end {
-                let (image, group) = (first / g.group, first % g.group);
-                let n = together.min(some.end - first).min(g.group - group);
-                for tables in all.chunks(turns) {
-                    for target in 0..targets {
-                        // SAFETY: each task has its own targets.
-                        unsafe { self.slide_planes(tables, [image, group, target], n) };
-                    }
-                }
-                first += n;
-            }
-        });
-    }
-
-    /// Sums of as many groups from one on, for one target of each.
-    unsafe fn slide_planes(&self, tables: &[Tables], [image, group, target]: [usize; 3], n: usize) {
-        let w = &tables[0].window;
-        let blocks =
-            tables.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
-        // Elements that no tap reaches are what they are, but for a bias.
-        if blocks == 0 && self.epilogue.row_bias.is_none() {
-            return;
-        }
-        let (height, to) = (w.targets.len(), self.target(image, group, target));
-        let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
-        let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
-        let (end, then) = (self.end(group, target), self.epilogue.tail);
-        let planes = PlaneSteps { n, from: self.sources.group, to: self.targets.group, taps: self.g.taps() };
-        for start in (0..height).step_by(each) {
-            let rows = start..(start + each).min(height);
-            // SAFETY: the caller's promise; the tables were chosen for this machine, and there is room for the sums.
-            unsafe {
-                if w.apart == 1 && blocks > 0 {
-                    let to = to.add(w.targets[start]);
-                    self.sums(&tables[0], [image, group, target], &rows, planes, (to, to_row), end);
-                    if w.whole {
-                        (0..n).for_each(|p| then.finish(to.add(p * planes.to), w.width, rows.len(), w.width));
-                    }
-                    continue;
-                }
-                let apart = n * rows.len() * w.width;
-                scratch::with(tables.len() * apart, |sums: &mut [T]| {
-                    for (tables, sums) in tables.iter().zip(sums.chunks_exact_mut(apart)) {
-                        let (width, to) = (tables.window.width, sums.as_mut_ptr());
-                        if tables.window.taps.is_empty() {
-                            sums.fill(T::ZERO);
-                        }
-                        let planes = PlaneSteps { to: rows.len() * width, ..planes };
-                        self.sums(tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
-                    }
-                    let (from, rows) = (sums.as_ptr(), rows.clone());
-                    (isa::kernels::<T>().spread)(&SpreadOrder { tables, rows, planes, from, apart, to, end });
-                });
-            }
-        }
-    }
-
-    /// Some rows of the sums of a window, block by block of the taps of one source after the other.
-    unsafe fn sums(
-        &self,
-        tables: &Tables,
-        [image, group, target]: [usize; 3],
-        rows: &Range<usize>,
-        planes: PlaneSteps,
-        (to, to_row): (*mut T, usize),
-        end: Epilogue<'_, T>,
-    ) {
-        let (g, sources) = (self.g, self.sources.channels);
-        let Some(plane) = &tables.plane else { return };
-        for source in 0..sources {
-            let map = group * (g.maps / g.group) + source + target;
-            for (i, block) in plane.blocks.iter().enumerate() {
-                let (is_first, is_last) =
-                    (source + i == 0, source + 1 == sources && i + 1 == plane.blocks.len());
-                let slide = Slide {
-                    sees: (plane, &tables.window),
-                    block,
-                    rows: rows.clone(),
-                    planes,
-                    weights: self.weight.wrapping_add(map * g.taps()),
-                    from: self.source(image, group, source),
-                    to,
-                    to_row,
-                    end: Epilogue {
-                        row_bias: end.row_bias.filter(|_| is_first),
-                        accumulate: end.accumulate || !is_first,
-                        tail: end.tail.in_registers(is_last),
-                        ..end
-                    },
-                };
-                // SAFETY: the caller's promise.
-                unsafe { (isa::kernels::<T>().slide)(&slide) };
-            }
+            _ => slide(sum, &all.each),
         }
     }
 }
 
-impl<T: Float> WeightGradient<'_, T> {
-    /// As for the sums; there is one window.
-    ///
-    /// # Safety
-    /// As [`WeightGradient::run`].
-    pub(in super::super) unsafe fn run_depthwise(&self, all: &All) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if let Some(plane) = &all.each[0].plane {
-                self.slide((plane, &all.each[0].window));
-            } else if self.g.is_pixelwise() {
-                self.slide_pixels(&all.each[0].window);
-            } else {
-                return false;
+/// Channels first, all windows.
+unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Tables]) {
+    let g = sum.g;
+    let (sources, targets) = (sum.sources.channels, sum.targets.channels);
+    let most = g.area().max(g.positions()) * sources.max(targets);
+    // Windows whose targets take turns along rows; and planes at a time, which follow each other.
+    let turns = all[0].window.apart.min(g.input[g.input.len() - 1]);
+    let together = if sources == 1 && targets == 1 { (BLOCK / most.max(1)).max(1) } else { 1 };
+    ranges(g.images * g.group, GRAIN / most.max(1), |some| {
+        let mut first = some.start;
+        while first < some.end {
+            let (image, group) = (first / g.group, first % g.group);
+            let n = together.min(some.end - first).min(g.group - group);
+            for tables in all.chunks(turns) {
+                for target in 0..targets {
+                    // SAFETY: each task has its own targets.
+                    unsafe { slide_planes(sum, tables, [image, group, target], n) };
+                }
             }
+            first += n;
         }
-        true
-    }
+    });
+}
 
-    /// Channels first.
-    unsafe fn slide(&self, sees: (&Plane, &Window)) {
-        let (g, kernels, gw) = (self.g, kernels::<T>(), Shared::new(self.gw));
-        let (maps, taps) = (g.maps / g.group, g.taps());
-        let lanes = kernels.panel() / 2;
-        let grain = (GRAIN / (g.area() * g.images)).max(1);
-        // Images whose products are summed up before they are joined to others: many where there are few products.
-        let together = (PRODUCTS / g.positions()).max(1);
-        ranges(g.group, grain, |channels| {
-            scratch::with(maps * taps * LANES, |sums: &mut [T]| {
-                for channel in channels {
-                    sums.fill(T::ZERO);
-                    for (image, map) in
-                        (0..g.images).step_by(together).flat_map(|n| (0..maps).map(move |m| (n, m)))
-                    {
-                        let of_map = image * g.maps + channel * maps + map;
-                        // SAFETY: the arrays are there, and so is a register for each tap of a map.
-                        unsafe {
-                            (isa::kernels::<T>().dots)(&Dots {
-                                sees,
-                                images: together.min(g.images - image),
-                                x_image: g.channels * g.area(),
-                                gy_image: g.maps * g.positions(),
-                                x: self.x.add((image * g.channels + channel) * g.area()),
-                                gy: self.gy.add(of_map * g.positions()),
-                                sums: sums.as_mut_ptr().add(map * taps * LANES),
-                            });
-                        }
+/// Sums of as many groups from one on, for one target of each.
+unsafe fn slide_planes<T: Float>(
+    sum: &Correlation<'_, T>,
+    tables: &[Tables],
+    [image, group, target]: [usize; 3],
+    n: usize,
+) {
+    let w = &tables[0].window;
+    let blocks = tables.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
+    // Elements that no tap reaches are what they are, but for a bias.
+    if blocks == 0 && sum.epilogue.row_bias.is_none() {
+        return;
+    }
+    let (height, to) = (w.targets.len(), sum.target(image, group, target));
+    let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
+    let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
+    let (end, then) = (sum.end(group, target), sum.epilogue.tail);
+    let planes = PlaneSteps { n, from: sum.sources.group, to: sum.targets.group, taps: sum.g.taps() };
+    for start in (0..height).step_by(each) {
+        let rows = start..(start + each).min(height);
+        // SAFETY: the caller's promise; the tables were chosen for this machine, and there is room for the sums.
+        unsafe {
+            if w.apart == 1 && blocks > 0 {
+                let to = to.add(w.targets[start]);
+                sum_rows(sum, &tables[0], [image, group, target], &rows, planes, (to, to_row), end);
+                if w.whole {
+                    (0..n).for_each(|p| then.finish(to.add(p * planes.to), w.width, rows.len(), w.width));
+                }
+                continue;
+            }
+            let apart = n * rows.len() * w.width;
+            scratch::with(tables.len() * apart, |sums: &mut [T]| {
+                for (tables, sums) in tables.iter().zip(sums.chunks_exact_mut(apart)) {
+                    let (width, to) = (tables.window.width, sums.as_mut_ptr());
+                    if tables.window.taps.is_empty() {
+                        sums.fill(T::ZERO);
                     }
-                    for (i, sums) in sums.chunks_exact(LANES).enumerate() {
-                        let sum = sums[..lanes].iter().fold(T::ZERO, |s, v| s + *v);
-                        // SAFETY: each channel has its own part of the gradient.
-                        unsafe {
-                            let to = gw.get().add(channel * maps * taps + i);
-                            *to = if self.accumulate { *to + sum } else { sum };
-                        }
+                    let planes = PlaneSteps { to: rows.len() * width, ..planes };
+                    sum_rows(sum, tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
+                }
+                let (from, rows) = (sums.as_ptr(), rows.clone());
+                (isa::kernels::<T>().spread)(&SpreadOrder { tables, rows, planes, from, apart, to, end });
+            });
+        }
+    }
+}
+
+/// Some rows of the sums of a window, block by block of the taps of one source after the other.
+unsafe fn sum_rows<T: Float>(
+    sum: &Correlation<'_, T>,
+    tables: &Tables,
+    [image, group, target]: [usize; 3],
+    rows: &Range<usize>,
+    planes: PlaneSteps,
+    (to, to_row): (*mut T, usize),
+    end: Epilogue<'_, T>,
+) {
+    let (g, sources) = (sum.g, sum.sources.channels);
+    let Some(plane) = &tables.plane else { return };
+    for source in 0..sources {
+        let map = group * (g.maps / g.group) + source + target;
+        for (i, block) in plane.blocks.iter().enumerate() {
+            let (is_first, is_last) = (source + i == 0, source + 1 == sources && i + 1 == plane.blocks.len());
+            let slide = Slide {
+                sees: (plane, &tables.window),
+                block,
+                rows: rows.clone(),
+                planes,
+                weights: sum.weight.wrapping_add(map * g.taps()),
+                from: sum.source(image, group, source),
+                to,
+                to_row,
+                end: Epilogue {
+                    row_bias: end.row_bias.filter(|_| is_first),
+                    accumulate: end.accumulate || !is_first,
+                    tail: end.tail.in_registers(is_last),
+                    ..end
+                },
+            };
+            // SAFETY: the caller's promise.
+            unsafe { (isa::kernels::<T>().slide)(&slide) };
+        }
+    }
+}
+
+/// One channel and one map in each group, and rows shorter than a register: a register holds one position of each channel.
+unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
+    let (g, lanes) = (sum.g, kernels::<T>().panel() / 2);
+    let (parts, most) = (g.group.div_ceil(lanes), plane.places.len().max(plane.starts.len()));
+    ranges(g.images * parts, GRAIN / (lanes * most), |some| {
+        scratch::with(plane.room(lanes, g.taps()), |memory: &mut [T]| {
+            memory[..plane.pixels * lanes].fill(T::ZERO);
+            for i in some {
+                let (image, first) = (i / parts, i % parts * lanes);
+                let planes = lanes.min(g.group - first);
+                let to = sum.target(image, first, 0);
+                // SAFETY: the table was chosen for this machine, each task has its own targets, and there is room.
+                unsafe {
+                    (isa::kernels::<T>().lanes)(&ChannelLanes {
+                        plane,
+                        planes,
+                        elements: g.taps(),
+                        from: sum.source(image, first, 0),
+                        weights: sum.weight.wrapping_add(first * g.taps()),
+                        to,
+                        memory: memory.as_mut_ptr(),
+                        end: sum.end(first, 0),
+                    });
+                    let n = plane.starts.len();
+                    sum.epilogue.tail.finish(to, n, planes, n);
+                }
+            }
+        });
+    });
+}
+
+/// Computes the gradient of the weight of a convolution with one channel in each group, channels first.
+///
+/// # Safety
+/// The arrays have the sizes of the geometry, and nothing else uses the gradient meanwhile.
+pub(in super::super) unsafe fn weight_gradient<T: Float>(gradient: &WeightGradient<'_, T>, tables: &Tables) {
+    let Some(plane) = &tables.plane else { return };
+    let sees = (plane, &tables.window);
+    let (g, kernels, gw) = (gradient.g, kernels::<T>(), Shared::new(gradient.gw));
+    let (maps, taps) = (g.maps / g.group, g.taps());
+    let lanes = kernels.panel() / 2;
+    let grain = (GRAIN / (g.area() * g.images)).max(1);
+    // Images whose products are summed up before they are joined to others: many where there are few products.
+    let together = (PRODUCTS / g.positions()).max(1);
+    ranges(g.group, grain, |channels| {
+        scratch::with(maps * taps * LANES, |sums: &mut [T]| {
+            for channel in channels {
+                sums.fill(T::ZERO);
+                for (image, map) in
+                    (0..g.images).step_by(together).flat_map(|n| (0..maps).map(move |m| (n, m)))
+                {
+                    let of_map = image * g.maps + channel * maps + map;
+                    // SAFETY: the arrays are there, and so is a register for each tap of a map.
+                    unsafe {
+                        (isa::kernels::<T>().dots)(&Dots {
+                            sees,
+                            images: together.min(g.images - image),
+                            x_image: g.channels * g.area(),
+                            gy_image: g.maps * g.positions(),
+                            x: gradient.x.add((image * g.channels + channel) * g.area()),
+                            gy: gradient.gy.add(of_map * g.positions()),
+                            sums: sums.as_mut_ptr().add(map * taps * LANES),
+                        });
                     }
                 }
-            });
+                for (i, sums) in sums.chunks_exact(LANES).enumerate() {
+                    let sum = sums[..lanes].iter().fold(T::ZERO, |s, v| s + *v);
+                    // SAFETY: each channel has its own part of the gradient.
+                    unsafe {
+                        let to = gw.get().add(channel * maps * taps + i);
+                        *to = if gradient.accumulate { *to + sum } else { sum };
+                    }
+                }
+            }
         });
-    }
+    });
 }

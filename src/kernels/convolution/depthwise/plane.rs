@@ -3,10 +3,12 @@
 
 use smallvec::SmallVec;
 
-use super::nchw::LANES;
 use crate::kernels::Float;
 use crate::kernels::convolution::window::{Column, Window, WindowAxis};
 use crate::kernels::simd::Vector;
+
+/// Numbers in the longest register.
+pub(super) const LANES: usize = 16;
 
 /// Rows and columns of taps that are taken together: of so many, for as many registers.
 fn together(n: usize, most: usize) -> usize {

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::nchw::LANES;
-use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
+use super::plane::{ANY, LANES, Lanes, Plane, TALL, TapBlock};
 use crate::kernels::Float;
 use crate::kernels::convolution::window::Window;
 use crate::kernels::simd::Vector;

@@ -1,10 +1,10 @@
 //! How the positions of a block are arranged as columns of products: row by row, with what lies between rows, or without gaps.
 //! Knows what each costs; computes nothing.
 
-use super::Correlation;
 use super::packed_planes::{SLACK, StripBlock, Strips, apart};
 use super::tap_rows::TapRows;
 use crate::kernels::Float;
+use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::gemm::kernels;
 
 /// What it costs to move a row of results, beside a third of a tile's step.
@@ -51,48 +51,50 @@ fn tiles<T: Float>(n: usize) -> usize {
     n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
 }
 
-impl<T: Float> Correlation<'_, T> {
-    /// The arrangement of a block for so many targets.
-    pub(super) fn arrangement(&self, strips: &Strips, block: &StripBlock, targets: usize) -> Arrangement {
-        let (w, depth) = (self.window(), self.depth());
-        // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
-        // have to be moved to where they belong, unless whole rows of positions follow each other.
-        let (width, all) = (block.columns.len(), strips.len(block));
-        let n_rows = block.images.len() * block.rows.len() * w.inner;
-        let moved = if w.whole { MOVING * n_rows } else { 0 };
-        let by_row_costs = n_rows * tiles::<T>(width) * depth;
-        let all_costs = tiles::<T>(all) * depth + moved;
-        // With steps copies come straight from the image, if whole rows are taken.
-        let straight = TapRows::<T>::fit(w) && width == w.width;
-        // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
-        // tap, what comes straight is laid out like that at first; longer steps gain by it even if there are as many tiles.
-        let once = straight && strips.sees_once();
-        let heights = targets.div_ceil(kernels::<T>().tallest());
-        let is_block_whole =
-            w.whole && block.images.len() == 1 && width == w.width && !self.epilogue.accumulate;
-        let moved_close = if is_block_whole { 0 } else { moved };
-        let copies = if once { 0 } else { n_rows * depth / heights };
-        let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + copies;
-        let least = by_row_costs.min(all_costs);
-        let is_less = close_costs < least || (once && w.step > 2 && close_costs == least);
-        let pays = is_less && (once || width <= SLACK);
-        let close = pays && !strips.in_place;
-        let columns = match (close, by_row_costs <= all_costs) {
-            (true, _) if straight => ColumnOrder::Straight,
-            (true, _) => ColumnOrder::Close,
-            (_, true) => ColumnOrder::ByRow,
-            _ => ColumnOrder::WithGaps,
-        };
-        let whole_rows = n_rows * width == all && block.images.len() == 1;
-        let (n, direct) = match columns {
-            ColumnOrder::ByRow => (width, w.whole),
-            ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
-            ColumnOrder::Close | ColumnOrder::Straight => (n_rows * width, is_block_whole),
-        };
-        // What is copied no more often than it was to be laid out stays in the first cache while all targets come by.
-        let panel = kernels::<T>().panel();
-        let near = (NEAR / (strips.chunk * w.taps.len()).max(1) / panel).max(1) * panel;
-        let each = if close && once { near.min(n) } else { n };
-        Arrangement { columns, direct, n, each, line: apart(if close { n } else { all }) }
-    }
+/// The arrangement of a block for so many targets.
+pub(super) fn arrangement<T: Float>(
+    sum: &Correlation<'_, T>,
+    strips: &Strips,
+    block: &StripBlock,
+    targets: usize,
+) -> Arrangement {
+    let (w, depth) = (sum.window(), sum.depth());
+    // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
+    // have to be moved to where they belong, unless whole rows of positions follow each other.
+    let (width, all) = (block.columns.len(), strips.len(block));
+    let n_rows = block.images.len() * block.rows.len() * w.inner;
+    let moved = if w.whole { MOVING * n_rows } else { 0 };
+    let by_row_costs = n_rows * tiles::<T>(width) * depth;
+    let all_costs = tiles::<T>(all) * depth + moved;
+    // With steps copies come straight from the image, if whole rows are taken.
+    let straight = TapRows::<T>::fit(w) && width == w.width;
+    // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
+    // tap, what comes straight is laid out like that at first; longer steps gain by it even if there are as many tiles.
+    let once = straight && strips.sees_once();
+    let heights = targets.div_ceil(kernels::<T>().tallest());
+    let is_block_whole = w.whole && block.images.len() == 1 && width == w.width && !sum.epilogue.accumulate;
+    let moved_close = if is_block_whole { 0 } else { moved };
+    let copies = if once { 0 } else { n_rows * depth / heights };
+    let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + copies;
+    let least = by_row_costs.min(all_costs);
+    let is_less = close_costs < least || (once && w.step > 2 && close_costs == least);
+    let pays = is_less && (once || width <= SLACK);
+    let close = pays && !strips.in_place;
+    let columns = match (close, by_row_costs <= all_costs) {
+        (true, _) if straight => ColumnOrder::Straight,
+        (true, _) => ColumnOrder::Close,
+        (_, true) => ColumnOrder::ByRow,
+        _ => ColumnOrder::WithGaps,
+    };
+    let whole_rows = n_rows * width == all && block.images.len() == 1;
+    let (n, direct) = match columns {
+        ColumnOrder::ByRow => (width, w.whole),
+        ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
+        ColumnOrder::Close | ColumnOrder::Straight => (n_rows * width, is_block_whole),
+    };
+    // What is copied no more often than it was to be laid out stays in the first cache while all targets come by.
+    let panel = kernels::<T>().panel();
+    let near = (NEAR / (strips.chunk * w.taps.len()).max(1) / panel).max(1) * panel;
+    let each = if close && once { near.min(n) } else { n };
+    Arrangement { columns, direct, n, each, line: apart(if close { n } else { all }) }
 }

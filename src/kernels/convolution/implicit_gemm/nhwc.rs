@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::Weights;
 use super::packed_planes::{SLACK, apart};
 use super::unfold::Unfold;
-use super::{Correlation, Weights};
+use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
@@ -16,83 +17,77 @@ const BLOCK: usize = 48 << 10;
 const LEAST: usize = 64;
 const MOST: usize = 512;
 
-impl<T: Float> Correlation<'_, T> {
-    /// Channels last: a left matrix with a row a position, a right one of weights.
-    pub(in super::super) unsafe fn pixels(&self, weights: &Weights<T>) {
-        let (g, w, depth) = (self.g, self.window(), self.depth());
-        let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
-        let blocks = EvenSplit::new(w.positions(), w.positions().div_ceil(n));
-        parallel(g.images * g.group * blocks.parts(), |task| {
-            let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
-            let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
-            // SAFETY: each task has its own part of the target.
-            unsafe { self.block_of_pixels(weights, image, group, positions) };
-        });
-    }
+/// Channels last: a left matrix with a row a position, a right one of weights.
+pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>) {
+    let (g, w, depth) = (sum.g, sum.window(), sum.depth());
+    let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
+    let blocks = EvenSplit::new(w.positions(), w.positions().div_ceil(n));
+    parallel(g.images * g.group * blocks.parts(), |task| {
+        let (image, rest) = (task / (g.group * blocks.parts()), task % (g.group * blocks.parts()));
+        let (group, positions) = (rest / blocks.parts(), blocks.part(rest % blocks.parts()));
+        // SAFETY: each task has its own part of the target.
+        unsafe { block(sum, weights, image, group, positions) };
+    });
+}
 
-    unsafe fn block_of_pixels(
-        &self,
-        weights: &Weights<T>,
-        image: usize,
-        group: usize,
-        positions: Range<usize>,
-    ) {
-        let (window, depth, targets) = (self.window(), self.depth(), self.targets.channels);
-        let (n, row, wide, direct) = (positions.len(), apart(depth), kernels::<T>().panel(), window.whole);
-        let results = if direct { 0 } else { n * targets };
-        scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
-            let (matrix, results) = memory.split_at_mut(n * row + SLACK);
-            let (c, c_row) = if direct {
-                let first = positions.start * self.targets.pixel;
-                (self.target(image, group, 0).wrapping_add(first), self.targets.pixel)
-            } else {
-                (results.as_mut_ptr(), targets)
-            };
-            // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
-            unsafe {
-                (isa::kernels::<T>().unfold)(&Unfold {
-                    window,
-                    from: self.source(image, group, 0),
-                    channels: self.sources.channels,
-                    pixel: self.sources.pixel,
-                    positions: positions.clone(),
-                    to: matrix.as_mut_ptr(),
-                    apart: row,
-                });
-                PanelProduct {
-                    m: n,
-                    n: targets,
-                    k: depth,
-                    a: MatrixOperand { p: matrix.as_ptr(), row: row as isize, col: 1 },
-                    b: Panels {
-                        p: weights.p.wrapping_add(weights.group * group),
-                        row: wide,
-                        next: wide * depth,
-                    },
-                    table: Table::None,
-                    batch: ONCE,
-                    c,
-                    c_row,
-                    epilogue: Epilogue {
-                        accumulate: direct && self.epilogue.accumulate,
-                        row_bias: None,
-                        column_bias: self.bias(group, 0),
-                        tail: self.epilogue.tail.in_registers(direct),
-                    },
-                }
-                .run();
+unsafe fn block<T: Float>(
+    sum: &Correlation<'_, T>,
+    weights: &Weights<T>,
+    image: usize,
+    group: usize,
+    positions: Range<usize>,
+) {
+    let (window, depth, targets) = (sum.window(), sum.depth(), sum.targets.channels);
+    let (n, row, wide, direct) = (positions.len(), apart(depth), kernels::<T>().panel(), window.whole);
+    let results = if direct { 0 } else { n * targets };
+    scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
+        let (matrix, results) = memory.split_at_mut(n * row + SLACK);
+        let (c, c_row) = if direct {
+            let first = positions.start * sum.targets.pixel;
+            (sum.target(image, group, 0).wrapping_add(first), sum.targets.pixel)
+        } else {
+            (results.as_mut_ptr(), targets)
+        };
+        // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
+        unsafe {
+            (isa::kernels::<T>().unfold)(&Unfold {
+                window,
+                from: sum.source(image, group, 0),
+                channels: sum.sources.channels,
+                pixel: sum.sources.pixel,
+                positions: positions.clone(),
+                to: matrix.as_mut_ptr(),
+                apart: row,
+            });
+            PanelProduct {
+                m: n,
+                n: targets,
+                k: depth,
+                a: MatrixOperand { p: matrix.as_ptr(), row: row as isize, col: 1 },
+                b: Panels { p: weights.p.wrapping_add(weights.group * group), row: wide, next: wide * depth },
+                table: Table::None,
+                batch: ONCE,
+                c,
+                c_row,
+                epilogue: Epilogue {
+                    accumulate: direct && sum.epilogue.accumulate,
+                    row_bias: None,
+                    column_bias: sum.bias(group, 0),
+                    tail: sum.epilogue.tail.in_registers(direct),
+                },
             }
-            if direct {
-                // SAFETY: these pixels were just written, and are of this task alone.
-                return unsafe { self.epilogue.tail.finish(c, c_row, n, targets) };
-            }
-            let end = Epilogue { row_bias: None, ..self.end(group, 0) }; // the product has added it
-            for (i, o) in positions.enumerate() {
-                let target = window.targets[o / window.width] + o % window.width * window.apart;
-                let to = self.target(image, group, 0).wrapping_add(target * self.targets.pixel);
-                // SAFETY: the target has these channels at each position.
-                unsafe { end.put_each(&results[i * targets..][..targets], to, 1) };
-            }
-        });
-    }
+            .run();
+        }
+        if direct {
+            // SAFETY: these pixels were just written, and are of this task alone.
+            return unsafe { sum.epilogue.tail.finish(c, c_row, n, targets) };
+        }
+        let end = Epilogue { row_bias: None, ..sum.end(group, 0) }; // the product has added it
+        for (i, o) in positions.enumerate() {
+            let target = window.targets[o / window.width] + o % window.width * window.apart;
+            let to = sum.target(image, group, 0).wrapping_add(target * sum.targets.pixel);
+            // SAFETY: the target has these channels at each position.
+            unsafe { end.put_each(&results[i * targets..][..targets], to, 1) };
+        }
+    });
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::Correlation;
 use super::packed_planes::{StripBlock, Strips};
 use crate::kernels::Float;
+use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
 
@@ -59,66 +59,59 @@ impl<T: Float> Epilogue<'_, T> {
     }
 }
 
-impl<T: Float> Correlation<'_, T> {
-    /// What is done to the sums of a target of a group.
-    pub(in super::super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
-        Epilogue { row_bias: self.bias(group, target), ..self.epilogue }
-    }
-
-    /// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
-    /// `close`, without gaps.
-    pub(super) unsafe fn move_results(
-        &self,
-        strips: &Strips,
-        block: &StripBlock,
-        group: usize,
-        targets: Range<usize>,
-        results: *const T,
-        (row, close): (usize, bool),
-    ) {
-        let (w, width) = (self.window(), block.columns.len());
-        let mut closed = (0..).step_by(width);
-        strips.each_row(block, |image, position, column, at| {
-            let at = if close { closed.next().unwrap_or(at) } else { at };
-            let first = w.targets[position] + column * w.apart;
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (i, target) in targets.clone().enumerate() {
-                        let to = self.target(image, group, target).wrapping_add(first);
-                        // SAFETY: the caller's promise.
-                        unsafe {
-                            let from = std::slice::from_raw_parts(results.add(i * row + at), width);
-                            self.end(group, target).put_each(from, to, w.apart);
-                        }
+/// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
+/// `close`, without gaps.
+pub(super) unsafe fn move_results<T: Float>(
+    sum: &Correlation<'_, T>,
+    strips: &Strips,
+    block: &StripBlock,
+    group: usize,
+    targets: Range<usize>,
+    results: *const T,
+    (row, close): (usize, bool),
+) {
+    let (w, width) = (sum.window(), block.columns.len());
+    let mut closed = (0..).step_by(width);
+    strips.each_row(block, |image, position, column, at| {
+        let at = if close { closed.next().unwrap_or(at) } else { at };
+        let first = w.targets[position] + column * w.apart;
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, target) in targets.clone().enumerate() {
+                    let to = sum.target(image, group, target).wrapping_add(first);
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let from = std::slice::from_raw_parts(results.add(i * row + at), width);
+                        sum.end(group, target).put_each(from, to, w.apart);
                     }
-                },
-            );
-        });
-    }
+                }
+            },
+        );
+    });
+}
 
-    /// Takes results that were just written through what follows; positions that lie together are one row.
-    pub(super) fn finish_rows(
-        &self,
-        strips: &Strips,
-        block: &StripBlock,
-        group: usize,
-        targets: Range<usize>,
-    ) {
-        let (w, width) = (self.window(), block.columns.len());
-        let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
-        strips.each_row(block, |image, position, column, _| {
-            let start = w.targets[position] + column;
-            match together.last_mut() {
-                Some((same, range)) if *same == image && range.end == start => range.end += width,
-                _ => together.push((image, start..start + width)),
-            }
-        });
-        for (image, range) in together {
-            let at = self.target(image, group, targets.start).wrapping_add(range.start);
-            // SAFETY: these are elements of the target that are of this task alone.
-            unsafe { self.epilogue.tail.finish(at, self.targets.channel, targets.len(), range.len()) };
+/// Takes results that were just written through what follows; positions that lie together are one row.
+pub(super) fn finish_rows<T: Float>(
+    sum: &Correlation<'_, T>,
+    strips: &Strips,
+    block: &StripBlock,
+    group: usize,
+    targets: Range<usize>,
+) {
+    let (w, width) = (sum.window(), block.columns.len());
+    let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
+    strips.each_row(block, |image, position, column, _| {
+        let start = w.targets[position] + column;
+        match together.last_mut() {
+            Some((same, range)) if *same == image && range.end == start => range.end += width,
+            _ => together.push((image, start..start + width)),
         }
+    });
+    for (image, range) in together {
+        let at = sum.target(image, group, targets.start).wrapping_add(range.start);
+        // SAFETY: these are elements of the target that are of this task alone.
+        unsafe { sum.epilogue.tail.finish(at, sum.targets.channel, targets.len(), range.len()) };
     }
 }
 

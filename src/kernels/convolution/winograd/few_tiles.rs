@@ -7,21 +7,19 @@ use super::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
 use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::select::has_few_tiles;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
-use crate::kernels::threads::{Shared, num_threads, parallel};
+use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
-
-/// Tiles of all images that are too few to be shared out themselves.
-const FEW: usize = 12;
 
 impl<T: Float> Winograd<'_, T> {
     /// Whether this is the quicker way.
     pub(super) fn is_of_few_tiles(&self) -> bool {
         let tiles = Tiles::all(self.g.images, self.size).most;
         let panels = self.targets.channels.div_ceil(kernels::<T>().panel()) * self.g.group;
-        tiles <= FEW || 2 * tiles <= self.targets.channels && panels >= num_threads()
+        has_few_tiles(tiles, self.targets.channels, panels)
     }
 
     /// Computes the convolution.

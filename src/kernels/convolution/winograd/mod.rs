@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
-use crate::kernels::convolution::implicit_gemm::Images;
+use crate::kernels::convolution::geometry::{Geometry, Images};
 use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
 use crate::kernels::convolution::isa;
-use crate::kernels::convolution::{Geometry, Known};
+use crate::kernels::convolution::weight::Known;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
@@ -153,17 +153,6 @@ pub(super) struct Winograd<'a, T> {
 unsafe impl<T> Sync for Winograd<'_, T> {}
 
 impl Geometry {
-    /// Whether Winograd's way is a way to compute this convolution.
-    pub(super) fn fits_winograd(&self) -> bool {
-        let all = |v: &[usize], n: usize| v.iter().all(|v| *v == n);
-        self.input.len() == 2
-            && all(&self.kernel, 3)
-            && all(&self.stride, 1)
-            && all(&self.dilation, 1)
-            && !self.channel_last
-            && self.images * self.channels * self.maps * self.area() * self.positions() > 0
-    }
-
     fn input_size(&self) -> (usize, usize) {
         (self.input[0], self.input[1])
     }

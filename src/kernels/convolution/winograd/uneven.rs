@@ -11,7 +11,7 @@ use super::energies::{PixelEnergies, TOGETHER, energies, least};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PixelGrid};
 use super::{Factors, SourcePlanes, Winograd};
-use crate::kernels::convolution::Geometry;
+use crate::kernels::convolution::geometry::Geometry;
 use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};

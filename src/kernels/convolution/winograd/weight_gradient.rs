@@ -7,32 +7,14 @@ use super::uneven::{UnevenTerms, even_scales};
 use super::{CHAIN, Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
+use crate::kernels::convolution::geometry::Geometry;
 use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
 use crate::kernels::convolution::isa;
-use crate::kernels::convolution::{Algorithm, Geometry, algorithm};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
-
-/// Elements of partial sums of a gradient of the weight, and how many there should be.
-const PARTIAL: usize = 2 << 20;
-const PARTS: usize = 16;
-/// Outputs of all images below which direct sums are so short that their error is less than half.
-const LEAST_OUTPUTS: usize = 1024;
-/// Fewer parts would leave threads without work.
-const LEAST_PARTS: usize = 4;
-
-impl Geometry {
-    /// Parts of the sum over images of a gradient of the weight: none if they take too much memory to be worth it.
-    pub(in super::super) fn winograd_parts(&self) -> Option<usize> {
-        let sums = PRODUCTS * self.channels * self.maps / self.group;
-        let parts = (PARTIAL / sums).min(PARTS);
-        let enough = self.images * self.positions() >= LEAST_OUTPUTS || algorithm() == Algorithm::Winograd;
-        (parts >= LEAST_PARTS && enough).then_some(parts)
-    }
-}
 
 /// Computes the gradient of the weight, in so many parts.
 ///
