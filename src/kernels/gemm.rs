@@ -2,18 +2,24 @@
 
 mod blocks;
 mod chunk;
+mod fallback;
 mod kept;
 mod laid;
+mod operand;
 mod pack;
+mod packing;
 mod panels;
 mod product;
+mod split;
 mod tile;
 mod vector;
 
-pub(super) use blocks::{EvenSplit, MatrixOperand};
+pub(super) use operand::MatrixOperand;
+pub use operand::Strided;
 pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
-pub use product::{Strided, multiply};
+pub use product::multiply;
+pub(super) use split::EvenSplit;
 pub(super) use tile::kernels;
 
 use super::Float;

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::blocks::{BlockedProduct, EvenSplit, Right, TALL};
+use super::fallback::one_by_one;
+use super::operand::{BlockedProduct, Right, TALL};
 use super::pack::{ColumnsToPack, RowsToPack};
-use super::product::one_by_one;
+use super::split::EvenSplit;
 use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};

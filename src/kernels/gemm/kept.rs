@@ -1,7 +1,8 @@
 //! Cache of packed right matrices, attached to arrays whose values persist.
 
-use super::blocks::{COLUMNS, MatrixOperand, depth, packs_right, plain_depth};
+use super::operand::MatrixOperand;
 use super::pack::ColumnsToPack;
+use super::packing::{COLUMNS, depth, packs_right, plain_depth};
 use super::tile::kernels;
 use crate::array::{Lasting, Lent};
 use crate::kernels::Float;

@@ -1,6 +1,6 @@
 //! Right matrices packed once into panels, for many products on one thread each.
 
-use super::blocks::MatrixOperand;
+use super::operand::MatrixOperand;
 use super::pack::ColumnsToPack;
 use super::panels::Panels;
 use super::tile::kernels;

@@ -2,8 +2,9 @@
 
 use std::ptr;
 
-use super::blocks::{EvenSplit, MatrixOperand};
 use super::chunk::{AHEAD, SHALLOW};
+use super::operand::MatrixOperand;
+use super::split::EvenSplit;
 use super::tile::{Kernels, ProductTile, REGULAR, SCATTERED_A, SCATTERED_B, kernels};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;

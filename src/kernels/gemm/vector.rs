@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::blocks::MatrixOperand;
+use super::operand::MatrixOperand;
 use crate::kernels::Float;
 use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads::{Shared, ranges};
