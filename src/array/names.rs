@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Storage;
 use super::gone::WATCHED;
-use super::storage::WRITABLE;
-
-/// No fingerprint was requested since the last write.
-pub(super) const UNNAMED: u64 = 0;
+use super::storage::{UNNAMED, WRITABLE};
 
 /// Low bits that are zero in a fingerprint. [`Storage::saved`] puts the low bits of the version there.
 const COUNT: u64 = 0xFFFF;

@@ -9,9 +9,32 @@ use smallvec::SmallVec;
 
 use super::contents::discard;
 use super::kept::Forms;
-use super::names::UNNAMED;
-use super::{Access, Buffer, DType};
+use super::{Buffer, DType};
 use crate::Result;
+
+/// No fingerprint was requested since the last write.
+pub(super) const UNNAMED: u64 = 0;
+
+/// How the caller will use the elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read. A request for another type makes a cached copy in that type.
+    Read,
+    /// Read and write. The requested type becomes the only one.
+    ReadWrite,
+    /// Overwrite every element. The previous contents are lost.
+    Write,
+    /// Lend to a caller who may write unobserved. Like `ReadWrite`, but does not count as a write yet.
+    Show,
+}
+
+impl Access {
+    /// True if the access counts as a write.
+    #[inline(always)]
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::Write)
+    }
+}
 
 /// The contents of a storage.
 pub(super) enum Head {

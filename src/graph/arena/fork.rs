@@ -6,7 +6,7 @@ use std::sync::Once;
 use parking_lot::MutexGuard;
 
 use crate::array::{fork, memory_stats};
-use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{self, Arena, FunctionSlot, OuterGradient};
 
 thread_local! {

@@ -13,6 +13,7 @@ pub(crate) mod run_lock;
 pub(crate) mod slab;
 pub(crate) mod slots;
 pub(crate) mod storages;
+pub(crate) mod thread;
 pub(crate) mod validity;
 
 pub(crate) use attachment::{Attached, Attachment};
@@ -28,8 +29,9 @@ use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ByHand, Provenance};
-use crate::graph::arena::run_lock::{RunLocks, Thread};
+use crate::graph::arena::run_lock::RunLocks;
 use crate::graph::arena::storages::OuterGradient;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::settings::modes;
 use crate::ops::{Facts, Op, State};

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::array::{Shape, Storage};
-use crate::graph::arena::run_lock::{RunOutcome, Thread};
+use crate::graph::arena::run_lock::RunOutcome;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::validity::Validity;
 use crate::graph::arena::{self, Arena, Attachment, Garbage, Ix, NONE, flag, order};
 use crate::graph::autodiff::gradients::{PlanUse, RunGradients, Seeds};

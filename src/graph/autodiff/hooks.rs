@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::array::Storage;
-use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{self, Arena, Ix};
 use crate::graph::autodiff::route::{GradientRoute, GradientSlot, GradientSlotIx};
 use crate::graph::handles::gradient_hooks::{self, GradientHook, When};
