@@ -223,6 +223,18 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     }
 }
 
+impl Op {
+    /// A node's operation from an author's operation with all inputs.
+    pub(crate) fn new<C: Compute>(op: C) -> Self {
+        Self::with_inputs(op, u64::MAX)
+    }
+
+    /// As [`Op::new`], with only the inputs in the mask.
+    pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+        Self::Shared(Arc::new(Bound::new(op, present)))
+    }
+}
+
 /// One row of the registry: creates the operation of a node from constant arguments.
 pub struct Entry {
     /// The declaration.

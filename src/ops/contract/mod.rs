@@ -2,11 +2,13 @@
 //! calls it. Read this folder first.
 
 pub(crate) mod bound;
+pub(crate) mod call;
 pub(crate) mod compute;
 pub(crate) mod derivative;
 pub(crate) mod dialect;
 pub(crate) mod elementwise;
 pub(crate) mod facts;
+pub(crate) mod formula;
 pub(crate) mod loops;
 pub(crate) mod operation;
 pub(crate) mod part;

@@ -1,100 +1,12 @@
 //! The interface of a running operation: typed slices of its inputs, outputs and gradients.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use crate::array::{DType, Lasting, Shape};
 use crate::kernels::broadcast::Pairing;
 use crate::kernels::{Float, map, random, scratch};
-use crate::ops::{Call, Part, Tail};
-
-/// A contiguous array in memory, whose type the caller knows.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    /// The address of its first element.
-    pub ptr: *mut u8,
-    /// Its shape.
-    pub shape: &'a Shape,
-}
-
-impl<'a> Memory<'a> {
-    fn slice<T>(self) -> &'a [T] {
-        // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
-        // run, and writes none of them meanwhile.
-        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
-    }
-
-    fn slice_mut<T>(self) -> &'a mut [T] {
-        // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
-    }
-}
-
-/// State that one function saves from its forward for its backward run: a mask, indices, statistics, its random key.
-#[derive(Default)]
-pub struct State(Option<Box<SavedState>>);
-
-#[derive(Default)]
-struct SavedState {
-    value: Option<Box<dyn Any + Send>>,
-    key: Option<random::PhiloxKey>,
-    drawn: u64,
-}
-
-impl State {
-    /// The saved state, created on first use.
-    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        let value = &mut self.0.get_or_insert_default().value;
-        if value.as_ref().is_none_or(|value| !value.is::<S>()) {
-            *value = Some(Box::new(S::default()));
-        }
-        let value = value.as_mut().and_then(|value| value.downcast_mut());
-        value.unwrap_or_else(|| unreachable!("was just made"))
-    }
-
-    /// True if a run has drawn random numbers, so that they can be drawn again.
-    pub fn has_key(&self) -> bool {
-        self.0.as_ref().is_some_and(|kept| kept.key.is_some())
-    }
-
-    /// A fingerprint of the random numbers that the last run drew. Zero if it drew none.
-    #[inline(always)]
-    pub(crate) fn drawn(&self) -> u64 {
-        let key = self.0.as_ref().and_then(|kept| kept.key);
-        key.map_or(0, |key| {
-            key.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key.offset.rotate_left(20) ^ 1 << 63
-        })
-    }
-
-    /// A state that draws the random numbers of the last run again, and contains nothing else.
-    pub(crate) fn same_numbers(&self) -> Self {
-        let numbers =
-            |kept: &SavedState| Box::new(SavedState { value: None, key: kept.key, drawn: kept.drawn });
-        Self(self.0.as_deref().map(numbers))
-    }
-
-    /// True if nothing is saved.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// The random numbers of this run: those of the last run if it is a recomputation, otherwise new ones.
-    ///
-    /// A `seed` that is not negative defines a sequence of its own, which restarts for each function.
-    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {
-        let kept = self.0.get_or_insert_default();
-        if let (Some(key), true) = (kept.key, recompute) {
-            return key;
-        }
-        let key = match u64::try_from(seed) {
-            Ok(seed) => random::PhiloxKey { seed, offset: kept.drawn },
-            Err(_) => random::draw(count),
-        };
-        kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
-        kept.key = Some(key);
-        key
-    }
-}
+use crate::ops::contract::shapes::position;
+use crate::ops::{Call, Memory, Part, State, Tail};
 
 /// The arrays of one forward run, numbered as declared.
 pub struct Run<'a, T> {
@@ -110,15 +22,6 @@ pub struct Run<'a, T> {
     lasting: Option<Lasting<'a>>,
     rounds: Option<DType>,
     of: PhantomData<T>,
-}
-
-/// The position of declared input `i` among the given inputs.
-#[inline(always)]
-pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
-    if present == u64::MAX {
-        return Some(i);
-    }
-    (present >> i & 1 == 1).then(|| (present & ((1 << i) - 1)).count_ones() as usize)
 }
 
 impl<'a, T: Float> Run<'a, T> {
