@@ -1,21 +1,20 @@
 //! `kinnor.autodiff`: the engine's door for Python, and hooks on gradients. Arguments were looked at in Python.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
-use pyo3::{PyTraverseError, PyVisit, ffi};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, some_flag};
 use super::calls;
+use super::classes::{Variable, collected};
 use super::function::Function;
 use super::hooks::with_hooks;
 use super::scopes;
 use super::user_operation;
-use super::variable::Variable;
 use crate::Error;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{self, Edge, GradientHook, HookHandle, When};
@@ -199,19 +198,6 @@ pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), P
         }
     });
     result
-}
-
-/// Whether the garbage collector looks at a variable. It need not look at one that has no hooks, and those are many.
-pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
-    let object: *mut c_void = v.as_ptr().cast();
-    // SAFETY: the object is alive, its type takes part in garbage collection, and nobody else changes whether it does.
-    unsafe {
-        if !on {
-            ffi::PyObject_GC_UnTrack(object);
-        } else if ffi::PyObject_GC_IsTracked(v.as_ptr()) == 0 {
-            ffi::PyObject_GC_Track(object);
-        }
-    }
 }
 
 /// The line of the user's program that is running.

@@ -1,12 +1,12 @@
 //! `NdArray`: an array without a graph, computed at once.
 
-use std::ops::Deref;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
+use super::classes::{ArrayCell, NdArray};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::scopes;
@@ -14,46 +14,6 @@ use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::settings;
 use crate::{Error, graph};
-
-/// An array of numbers that others may share, outside of any graph. Functions on it are computed at once.
-///
-/// Args:
-///     shape: Lengths of the axes, as integers or one tuple or list of them; none for a scalar.
-///
-/// Raises:
-///     ValueError: If the shape is none.
-#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
-pub(super) struct NdArray {
-    pub(super) array: ArrayCell,
-}
-
-/// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
-pub(super) enum ArrayCell {
-    Made(graph::NdArray),
-    Late(OnceLock<graph::NdArray>),
-}
-
-impl Deref for ArrayCell {
-    type Target = graph::NdArray;
-
-    /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
-    fn deref(&self) -> &graph::NdArray {
-        match self {
-            Self::Made(array) => array,
-            Self::Late(array) => array.get_or_init(|| {
-                let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
-                let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
-                array
-            }),
-        }
-    }
-}
-
-impl From<graph::NdArray> for NdArray {
-    fn from(array: graph::NdArray) -> Self {
-        Self { array: ArrayCell::Made(array) }
-    }
-}
 
 /// A new array of the shape that the arguments of `NdArray` give.
 fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<graph::NdArray> {
@@ -84,12 +44,6 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
     };
     let dims = items(object, |d| length(&d).ok_or_else(refuse));
     Ok(dims.map_err(|_| refuse())?.into())
-}
-
-impl NdArray {
-    pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self::from(array))
-    }
 }
 
 #[pymethods]
