@@ -161,7 +161,7 @@ impl Attention {
             logs.fill(T::NEG_INFINITY);
             return y.fill(T::ZERO);
         }
-        let (of_k, of_v) = (Panels::<T>::room(width, keys), Panels::<T>::room(keys, depth));
+        let (of_k, of_v) = (Panels::<T>::size(width, keys), Panels::<T>::size(keys, depth));
         let blocks = queries.div_ceil(QUERIES);
         scratch::with(heads * (of_k + of_v), |packed: &mut [T]| {
             let packed = Shared::new(packed.as_mut_ptr());
@@ -208,10 +208,10 @@ impl Attention {
     ) {
         let Self { width, depth, .. } = *self;
         let n = tile.queries;
-        scratch::with(n * width + n * KEYS + 2 * n, |room: &mut [T]| {
-            let (scaled, room) = room.split_at_mut(n * width);
-            let (weights, room) = room.split_at_mut(n * KEYS);
-            let (most, sums) = room.split_at_mut(n);
+        scratch::with(n * width + n * KEYS + 2 * n, |buffer: &mut [T]| {
+            let (scaled, buffer) = buffer.split_at_mut(n * width);
+            let (weights, buffer) = buffer.split_at_mut(n * KEYS);
+            let (most, sums) = buffer.split_at_mut(n);
             let scale = T::of(self.scale);
             scaled.iter_mut().zip(q).for_each(|(to, q)| *to = *q * scale);
             most.fill(T::NEG_INFINITY);
@@ -334,18 +334,18 @@ impl Attention {
         let sizes = [
             queries * width,
             keys * width,
-            Panels::<T>::room(width, keys),
-            Panels::<T>::room(keys, width),
-            Panels::<T>::room(depth, keys),
-            Panels::<T>::room(queries, depth),
-            Panels::<T>::room(queries, width),
+            Panels::<T>::size(width, keys),
+            Panels::<T>::size(keys, width),
+            Panels::<T>::size(depth, keys),
+            Panels::<T>::size(queries, depth),
+            Panels::<T>::size(queries, width),
             queries,
             2 * QUERIES * KEYS,
         ];
-        scratch::with(sizes.iter().sum(), |mut room: &mut [T]| {
+        scratch::with(sizes.iter().sum(), |mut buffer: &mut [T]| {
             let mut parts: [&mut [T]; 9] = Default::default();
             for (part, n) in parts.iter_mut().zip(sizes) {
-                (*part, room) = room.split_at_mut(n);
+                (*part, buffer) = buffer.split_at_mut(n);
             }
             let [q, k, k_columns, k_rows, v_columns, gy_rows, q_rows, along, tiles] = parts;
             let scale = T::of(self.scale);

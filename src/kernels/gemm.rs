@@ -3,10 +3,10 @@
 mod blocks;
 mod chunk;
 mod fallback;
-mod kept;
-mod laid;
 mod operand;
 mod pack;
+mod packed_cache;
+mod packed_panels;
 mod packing;
 mod panels;
 mod product;
@@ -107,7 +107,7 @@ impl<'a, T: Float> Matrix<'a, T> {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
         let b = MatrixOperand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
         // SAFETY: `MatrixLayout::new` checked that every element is within the slice.
-        unsafe { kept::packed((m, cols, rows), b, self.lasting?) }
+        unsafe { packed_cache::packed((m, cols, rows), b, self.lasting?) }
     }
 }
 

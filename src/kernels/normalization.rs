@@ -18,7 +18,7 @@ mod tail;
 mod wide;
 
 use super::Float;
-use super::broadcast::Pairing;
+use super::broadcast::BroadcastLayout;
 use super::epilogue::{Activation, Tail};
 use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
@@ -30,7 +30,7 @@ pub use wide::WideStatistic;
 /// How an array meets its statistics and its scale.
 pub struct NormLayout {
     /// Statistics are the first array, scales the second.
-    pairing: Pairing,
+    broadcast: BroadcastLayout,
     /// Number of means and variances.
     pub n_stats: usize,
     /// Number of scales and offsets.
@@ -42,18 +42,18 @@ impl NormLayout {
     /// scale for each index of those that are `scaled`.
     pub fn new(dims: &[usize], kept: &[bool], scaled: &[bool]) -> Self {
         let count = |of: &[bool]| dims.iter().zip(of).filter(|(_, of)| **of).map(|(d, _)| d).product();
-        let pairing = Pairing::of_axes(dims, kept, scaled);
-        Self { pairing, n_stats: count(kept), n_params: count(scaled) }
+        let broadcast = BroadcastLayout::of_axes(dims, kept, scaled);
+        Self { broadcast, n_stats: count(kept), n_params: count(scaled) }
     }
 
     /// Number of elements behind each statistic.
     pub fn count(&self) -> usize {
-        self.pairing.size() / self.n_stats.max(1)
+        self.broadcast.size() / self.n_stats.max(1)
     }
 
     /// Whether neighbours have the same statistics.
     fn in_rows(&self) -> bool {
-        !self.pairing.last_varies().0
+        !self.broadcast.last_varies().0
     }
 }
 
@@ -127,7 +127,7 @@ pub struct Moments {
 }
 
 /// The moments of a part of `x` that has its own.
-fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> Moments {
+fn moments<T: Float>(layout: &NormLayout, part: &BroadcastLayout, x: &[T], eps: f64) -> Moments {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = if layout.in_rows() {
         T::in_registers(rows::FindMoments { part, x, count })
@@ -140,9 +140,9 @@ fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> 
 
 /// `sqrt(variance + eps)` for each statistic of `x`.
 pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T]) {
-    assert!(x.len() == layout.pairing.size() && y.len() == layout.n_stats);
+    assert!(x.len() == layout.broadcast.size() && y.len() == layout.n_stats);
     let to = Shared::new(y.as_mut_ptr());
-    layout.pairing.slabs(&|part| {
+    layout.broadcast.slabs(&|part| {
         let Moments { variance, wide, .. } = moments(layout, part, x, eps);
         let mut all: List<T> = variance.iter().map(|variance| T::of((variance + eps).sqrt())).collect();
         let first = part.first_a();
@@ -180,13 +180,13 @@ impl<'a, T: Float> Target<'a, T> {
         y: &mut [T],
         tail: Tail<'a>,
     ) -> Self {
-        assert!(x.len() == layout.pairing.size() && y.len() == x.len());
+        assert!(x.len() == layout.broadcast.size() && y.len() == x.len());
         let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
         Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), tail }
     }
 
     /// Normalises a part by statistics that are numbered from `first` on.
-    fn write(&self, part: &Pairing, stats: StatisticsView<'_, T>, first: usize) {
+    fn write(&self, part: &BroadcastLayout, stats: StatisticsView<'_, T>, first: usize) {
         if self.layout.in_rows() {
             T::in_registers(rows::Write { target: self, part, stats, first });
         } else {
@@ -219,7 +219,7 @@ pub fn normalize<T: Float>(
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, tail);
     let all_wide = Mutex::new(Vec::new());
-    layout.pairing.slabs(&|part| {
+    layout.broadcast.slabs(&|part| {
         let Moments { mean, variance, wide } = moments(layout, part, x, eps);
         let first = part.first_a();
         // SAFETY: each statistic is in one part.
@@ -250,7 +250,7 @@ pub fn normalize_by<T: Float>(
 ) {
     assert_eq!(stats.len(), layout.n_stats);
     let target = Target::new(layout, x, gamma, beta, y, tail);
-    layout.pairing.slabs(&|part| target.write(part, stats.view(), 0));
+    layout.broadcast.slabs(&|part| target.write(part, stats.view(), 0));
     finish_columns(layout, y, tail);
 }
 
@@ -309,7 +309,7 @@ impl<'a, T: Float> Gradients<'a, T> {
         outer: Option<(&'a [T], &'a [T])>,
     ) -> Self {
         let gamma = or_all(layout, gamma, T::ONE);
-        assert!(x.len() == layout.pairing.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
+        assert!(x.len() == layout.broadcast.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
         assert!(
             outer.is_none_or(|(mean, variance)| mean.len() == stats.len() && variance.len() == stats.len())
         );

@@ -76,8 +76,8 @@ impl Choice {
         let columns = if 8 * k <= n { (4 * k).next_multiple_of(64) } else { 0 };
         let columns = if 2 * columns <= n { columns } else { 0 };
         threads::row_ranges_mut(index, k, (GRAIN / (4 * n.max(1))).max(1), |range, index| {
-            let mut room = List::repeat(T::ZERO, 2 * columns);
-            let (highest, sorted) = room.split_at_mut(columns);
+            let mut buffer = List::repeat(T::ZERO, 2 * columns);
+            let (highest, sorted) = buffer.split_at_mut(columns);
             let mut all: List<(T, usize)> = List::with_capacity(if columns > 0 { 2 * k } else { n });
             for (line, index) in range.zip(index.chunks_exact_mut(k)) {
                 all.clear();

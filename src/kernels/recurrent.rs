@@ -145,7 +145,7 @@ impl Layer {
     }
 
     /// Numbers that it writes without a gradient: those of one block of steps, overwritten by the next.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.block() * self.batch * self.kept_row()
     }
 

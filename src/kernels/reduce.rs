@@ -7,7 +7,7 @@ use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
-use super::broadcast::Pairing;
+use super::broadcast::BroadcastLayout;
 use super::map::GRAIN;
 use super::scratch::{List, Zeros};
 use super::simd::vectorised;
@@ -210,7 +210,7 @@ pub fn sums<T: Float>(
     f: impl Fn(T) -> T + Sync + Copy,
 ) -> Zeros<f64> {
     assert_eq!(x.len(), shape.size());
-    let [sums] = Pairing::new(&without(shape, axes), shape).sums(
+    let [sums] = BroadcastLayout::new(&without(shape, axes), shape).sums(
         #[inline(always)]
         // SAFETY: the index is one of an array of that shape.
         move |_, _, i| [f(unsafe { *x.get_unchecked(i) })],
@@ -227,7 +227,7 @@ pub fn sum_to<T: Float>(
     accumulate: bool,
     of: impl Fn(f64) -> T,
 ) {
-    let (sums, factor) = Pairing::new(to, shape).sums_of(x);
+    let (sums, factor) = BroadcastLayout::new(to, shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         let sum = of(*sum / factor);
         *y = if accumulate { *y + sum } else { sum };
@@ -236,7 +236,7 @@ pub fn sum_to<T: Float>(
 
 /// `y` is the mean of `x` over `axes`, of `n` elements each.
 pub fn mean<T: Float>(x: &[T], shape: &Shape, axes: &[usize], n: f64, y: &mut [T]) {
-    let (sums, factor) = Pairing::new(&without(shape, axes), shape).sums_of(x);
+    let (sums, factor) = BroadcastLayout::new(&without(shape, axes), shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         let whole = T::of(*sum / factor);
         // A sum may be beyond the range of its elements, a mean is not.

@@ -50,8 +50,8 @@ pub fn softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
 /// `x` must be all lines.
 #[inline(always)]
 unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Each<f64> {
-    let mut room = LaneBuffer::<T>::EMPTY;
-    let room = room.0.as_mut_ptr().cast::<T>();
+    let mut buffer = LaneBuffer::<T>::EMPTY;
+    let buffer = buffer.0.as_mut_ptr().cast::<T>();
     let mut sums = [0.0; WIDTH];
     let mut start = 0;
     // Several lines are no longer than a tile together, and a longer one is alone.
@@ -62,16 +62,16 @@ unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Ea
         unsafe {
             for (j, max) in max[..block.width].iter().enumerate() {
                 for i in j * n..(j + 1) * n {
-                    room.add(i).write(x.add(first + i).read() - *max);
+                    buffer.add(i).write(x.add(first + i).read() - *max);
                 }
             }
             for i in 0..block.width * n {
-                room.add(i).write(room.add(i).read().exp());
+                buffer.add(i).write(buffer.add(i).read().exp());
             }
         }
         for (j, sum) in sums[..block.width].iter_mut().enumerate() {
             // SAFETY: as above.
-            *sum += unsafe { sum_of(room.add(j * n), n) };
+            *sum += unsafe { sum_of(buffer.add(j * n), n) };
         }
         start += n;
     }
@@ -191,21 +191,21 @@ unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
 #[inline(always)]
 fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
     let (n, all) = (block.n, block.width * block.n);
-    let mut room = LaneBuffer::<T>::EMPTY;
-    let room = room.0.as_mut_ptr().cast::<T>();
+    let mut buffer = LaneBuffer::<T>::EMPTY;
+    let buffer = buffer.0.as_mut_ptr().cast::<T>();
     // SAFETY: the lines are no longer than a tile together.
     unsafe {
         for i in 0..all {
-            room.add(i).write(g(block.first + i));
+            buffer.add(i).write(g(block.first + i));
         }
         for j in 0..block.width {
-            let sum = T::of(sum_of(room.add(j * n), n));
+            let sum = T::of(sum_of(buffer.add(j * n), n));
             for i in j * n..(j + 1) * n {
-                room.add(i).write(sum);
+                buffer.add(i).write(sum);
             }
         }
         for i in 0..all {
-            put(block.first + i, room.add(i).read());
+            put(block.first + i, buffer.add(i).read());
         }
     }
 }

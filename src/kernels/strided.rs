@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::broadcast::Pairing;
+use super::broadcast::BroadcastLayout;
 use super::map::GRAIN;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -218,10 +218,10 @@ impl Few {
 
 /// Broadcasts `x` to `y`, of shape `to`: repeats axes of length one, and adds leading axes.
 pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
-    let pairing = met(x, from, to, y);
-    match pairing.repeats() {
-        Some(line) if (1..=FEW_TIMES).contains(&line[1]) => repeat(&pairing.lines(), line, x, y),
-        _ => put_met(&pairing, x, y, |y, x| *y = x),
+    let broadcast = layout(x, from, to, y);
+    match broadcast.repeats() {
+        Some(line) if (1..=FEW_TIMES).contains(&line[1]) => repeat(&broadcast.lines(), line, x, y),
+        _ => put_many(&broadcast, x, y, |y, x| *y = x),
     }
 }
 
@@ -234,20 +234,25 @@ pub fn broadcast_with<T: Element>(
     y: &mut [T],
     put: impl Fn(&mut T, T) + Sync + Copy,
 ) {
-    put_met(&met(x, from, to, y), x, y, put);
+    put_many(&layout(x, from, to, y), x, y, put);
 }
 
 /// The broadcast of `x`, of shape `from`, to `y`, of shape `to`.
-fn met<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> Pairing {
-    let pairing = Pairing::new(from, to);
-    assert!(x.len() == from.size() && y.len() == to.size() && pairing.size() == y.len());
-    pairing
+fn layout<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> BroadcastLayout {
+    let broadcast = BroadcastLayout::new(from, to);
+    assert!(x.len() == from.size() && y.len() == to.size() && broadcast.size() == y.len());
+    broadcast
 }
 
 #[inline(always)]
-fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mut T, T) + Sync + Copy) {
+fn put_many<T: Element>(
+    broadcast: &BroadcastLayout,
+    x: &[T],
+    y: &mut [T],
+    put: impl Fn(&mut T, T) + Sync + Copy,
+) {
     let y = Shared::new(y.as_mut_ptr());
-    pairing.each(
+    broadcast.each(
         #[inline(always)]
         // SAFETY: the indices are within arrays of these shapes, and each element of `y` is used once.
         move |i, _, o| unsafe { put(&mut *y.get().add(o), *x.get_unchecked(i)) },
@@ -258,7 +263,7 @@ fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mu
 const FEW_TIMES: usize = 8;
 
 /// Repeats each of `n` elements of `x` along each line of `y`.
-fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
+fn repeat<T: Element>(lines: &BroadcastLayout, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
     // Split long lines.
     let cuts = (n * times).div_ceil(GRAIN).max(1);
     let part = n.div_ceil(cuts).max(1);

@@ -3,17 +3,17 @@
 
 use std::ops::Range;
 
-use super::Pairing;
+use super::BroadcastLayout;
 use crate::kernels::Float;
 use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-impl Pairing {
+impl BroadcastLayout {
     /// `y = f(a, b)`. The formula must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The arrays must have the shapes of the pairing. `y` may alias an array that is not broadcast.
+    /// The arrays must have the shapes of the broadcast. `y` may alias an array that is not broadcast.
     #[inline(always)]
     pub unsafe fn map<T: Float>(
         &self,
@@ -40,16 +40,16 @@ impl Pairing {
         unsafe { self.tiles(a, b, &tile) };
     }
 
-    /// As [`Pairing::map`], for arrays that do not alias.
+    /// As [`BroadcastLayout::map`], for arrays that do not alias.
     #[inline(always)]
-    pub fn map_apart<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
+    pub fn map_distinct<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
         self.check([a.len(), b.len(), y.len()]);
         // SAFETY: all broadcast indices are within the arrays.
         unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
     }
 
     fn check(&self, lengths: [usize; 3]) {
-        assert!(self.fits(lengths), "arrays that have not the shapes of the pairing");
+        assert!(self.fits(lengths), "arrays that have not the shapes of the broadcast");
     }
 
     /// Writes or adds `f(a, b, others)` for each element of `y`. The others have the length of `y`. The formula must
@@ -92,9 +92,9 @@ impl Pairing {
     }
 
     /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
-    /// several like `b`. As [`Pairing::write_met`], but element by element. The formula must be `#[inline(always)]`.
+    /// several like `b`. As [`BroadcastLayout::write_many`], but element by element. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn put_met<T: Float, const N: usize, const M: usize>(
+    pub fn put_many<T: Float, const N: usize, const M: usize>(
         &self,
         a: [&[T]; N],
         b: [&[T]; M],
@@ -133,7 +133,7 @@ impl Pairing {
     /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
     /// several like `b`. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn write_met<T: Float, const N: usize, const M: usize>(
+    pub fn write_many<T: Float, const N: usize, const M: usize>(
         &self,
         a: [&[T]; N],
         b: [&[T]; M],
@@ -157,7 +157,7 @@ impl Pairing {
     /// formula must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// `y` must have the shape of the pairing.
+    /// `y` must have the shape of the broadcast.
     #[inline(always)]
     pub unsafe fn write<T: Float>(
         &self,
@@ -171,7 +171,7 @@ impl Pairing {
                 #[inline(always)]
                 move || {
                     // Uses a local buffer, which the compiler knows does not alias.
-                    let mut room = LaneBuffer::<T>::EMPTY;
+                    let mut buffer = LaneBuffer::<T>::EMPTY;
                     self.walk(
                         rows,
                         #[inline(always)]
@@ -182,32 +182,32 @@ impl Pairing {
                                 let (a, b, i) = (a + start, b + start, y0 + start);
                                 match (by_a, by_b) {
                                     (false, false) => fill(
-                                        &mut room,
+                                        &mut buffer,
                                         n,
                                         #[inline(always)]
                                         |k| f(a - start, b - start, i + k),
                                     ),
                                     (false, true) => fill(
-                                        &mut room,
+                                        &mut buffer,
                                         n,
                                         #[inline(always)]
                                         |k| f(a - start, b + k, i + k),
                                     ),
                                     (true, false) => fill(
-                                        &mut room,
+                                        &mut buffer,
                                         n,
                                         #[inline(always)]
                                         |k| f(a + k, b - start, i + k),
                                     ),
                                     (true, true) => fill(
-                                        &mut room,
+                                        &mut buffer,
                                         n,
                                         #[inline(always)]
                                         |k| f(a + k, b + k, i + k),
                                     ),
                                 }
                                 // SAFETY: the tile was filled, and is within `y`.
-                                unsafe { move_to(room.0.as_ptr().cast(), y.get().add(i), n, accumulate) };
+                                unsafe { move_to(buffer.0.as_ptr().cast(), y.get().add(i), n, accumulate) };
                                 start += n;
                             }
                         },
@@ -239,9 +239,10 @@ impl Pairing {
         // Short rows are combined into one tile, where they are repeated in a buffer.
         let together = (TILE / n.max(1)).max(1);
         self.pieces(&|rows, columns| {
-            let mut room = [LaneBuffer::<T>::EMPTY; 2];
-            let [room_a, room_b] = &mut room;
-            let (room_a, room_b) = (room_a.0.as_mut_ptr().cast::<T>(), room_b.0.as_mut_ptr().cast::<T>());
+            let mut buffer = [LaneBuffer::<T>::EMPTY; 2];
+            let [buffer_a, buffer_b] = &mut buffer;
+            let (buffer_a, buffer_b) =
+                (buffer_a.0.as_mut_ptr().cast::<T>(), buffer_b.0.as_mut_ptr().cast::<T>());
             let mut filled = 0;
             let mut start = [0; 3];
             let last = rows.end - 1;
@@ -252,8 +253,8 @@ impl Pairing {
                     if together == 1 {
                         for c in columns.clone().step_by(TILE) {
                             let n = TILE.min(columns.end - c);
-                            let a = meeting(a.get().add(ia), self.last.a, c, n, room_a);
-                            let b = meeting(b.get().add(ib), self.last.b, c, n, room_b);
+                            let a = broadcast_row(a.get().add(ia), self.last.a, c, n, buffer_a);
+                            let b = broadcast_row(b.get().add(ib), self.last.b, c, n, buffer_b);
                             tile(iy + c, a, b, n);
                         }
                     } else {
@@ -261,15 +262,15 @@ impl Pairing {
                             start = [ia, ib, iy];
                         }
                         if !a_whole {
-                            copy_row(a.get().add(ia), self.last.a, n, room_a.add(filled));
+                            copy_row(a.get().add(ia), self.last.a, n, buffer_a.add(filled));
                         }
                         if !b_whole {
-                            copy_row(b.get().add(ib), self.last.b, n, room_b.add(filled));
+                            copy_row(b.get().add(ib), self.last.b, n, buffer_b.add(filled));
                         }
                         filled += n;
                         if filled + n > TILE || row == last {
-                            let a = if a_whole { a.get().add(start[0]).cast_const() } else { room_a };
-                            let b = if b_whole { b.get().add(start[1]).cast_const() } else { room_b };
+                            let a = if a_whole { a.get().add(start[0]).cast_const() } else { buffer_a };
+                            let b = if b_whole { b.get().add(start[1]).cast_const() } else { buffer_b };
                             tile(start[2], a, b, filled);
                             filled = 0;
                         }
@@ -287,8 +288,8 @@ fn shortest<T, const N: usize>(of: [&[T]; N]) -> usize {
 }
 
 #[inline(always)]
-fn fill<T: Float>(room: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
-    for (i, to) in room.0[..n].iter_mut().enumerate() {
+fn fill<T: Float>(buffer: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
+    for (i, to) in buffer.0[..n].iter_mut().enumerate() {
         to.write(f(i));
     }
 }
@@ -308,29 +309,35 @@ unsafe fn move_to<T: Float>(from: *const T, to: *mut T, n: usize, accumulate: bo
 }
 
 /// `n` elements of a row from column `c` on: in place, or the single element of the row repeated in a buffer.
-unsafe fn meeting<T: Float>(row: *const T, step: usize, c: usize, n: usize, room: *mut T) -> *const T {
+unsafe fn broadcast_row<T: Float>(
+    row: *const T,
+    step: usize,
+    c: usize,
+    n: usize,
+    buffer: *mut T,
+) -> *const T {
     // SAFETY: the caller's row has these columns, or one element, and the buffer holds a tile.
     unsafe {
         if step != 0 {
             return row.add(c);
         }
-        copy_row(row, 0, n, room);
+        copy_row(row, 0, n, buffer);
     }
-    room
+    buffer
 }
 
-unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, room: *mut T) {
+unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, buffer: *mut T) {
     // SAFETY: the caller's row has these columns, or one element, and the buffer has the same size.
     unsafe {
         if step != 0 {
-            return std::ptr::copy_nonoverlapping(row, room, n);
+            return std::ptr::copy_nonoverlapping(row, buffer, n);
         }
         let v = row.read();
         vectorised(
             #[inline(always)]
             move || {
                 for i in 0..n {
-                    room.add(i).write(v);
+                    buffer.add(i).write(v);
                 }
             },
         );

@@ -49,13 +49,13 @@ impl Cycle {
     pub fn pieces(self, start: usize, n: usize) -> impl Iterator<Item = (usize, usize)> {
         let (mut i, end) = (start, start + n);
         std::iter::from_fn(move || {
-            let (met, most) = match self.together {
+            let (at, most) = match self.together {
                 1 => (i % self.period, self.period - i % self.period),
                 together => (i / together % self.period, together - i % together),
             };
             let n = most.min(end - i);
             i += n;
-            (n > 0).then_some((met, n))
+            (n > 0).then_some((at, n))
         })
     }
 }
@@ -63,14 +63,14 @@ impl Cycle {
 /// The broadcast of two arrays `a` and `b` to an array `y`. Contiguous axes are merged, and an array is repeated
 /// along axes that it lacks. Along the last axis `a` and `b` are contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
-pub struct Pairing {
+pub struct BroadcastLayout {
     outer: SmallVec<[PairAxis; 3]>,
     last: PairAxis,
     /// The indices of the first elements of `a`, `b` and `y`.
     first: [usize; 3],
 }
 
-impl Pairing {
+impl BroadcastLayout {
     /// The broadcast shape by NumPy's rules, or `None` if the shapes are incompatible.
     pub fn shape(a: &Shape, b: &Shape) -> Option<Shape> {
         if a == b {
@@ -87,7 +87,7 @@ impl Pairing {
         (0..n).map(both).collect()
     }
 
-    /// The pairing of arrays of shapes `a` and `b`, which [`Pairing::shape`] accepts.
+    /// The broadcast of arrays of shapes `a` and `b`, which [`BroadcastLayout::shape`] accepts.
     pub fn new(a: &Shape, b: &Shape) -> Self {
         if a == b {
             let last = PairAxis { n: a.size(), a: 1, b: 1, y: 1 };
@@ -111,7 +111,7 @@ impl Pairing {
         Self::merged((0..n).map(|i| (dim(i), a[i].1, b[i].1)))
     }
 
-    /// The pairing of an array of lengths `dims` with two arrays that have only the marked axes.
+    /// The broadcast of an array of lengths `dims` with two arrays that have only the marked axes.
     pub fn of_axes(dims: &[usize], in_a: &[bool], in_b: &[bool]) -> Self {
         let strides = |of: &[bool]| {
             let mut size = 1;
@@ -144,7 +144,7 @@ impl Pairing {
         Self { outer: all, last, first: [0; 3] }
     }
 
-    /// The same pairing with `a` and `b` swapped.
+    /// The same broadcast with `a` and `b` swapped.
     pub fn swapped(mut self) -> Self {
         self.outer
             .iter_mut()
@@ -186,11 +186,11 @@ impl Pairing {
     /// The number of elements of `a` per line, and how often each is repeated. Only if an element of `a` is repeated
     /// along the last axis, and the next elements correspond to the next one of `a`.
     pub(super) fn repeats(&self) -> Option<[usize; 2]> {
-        let met = self.outer.last().filter(|axis| axis.a == 1 && self.last.a == 0)?;
-        Some([met.n, self.last.n])
+        let at = self.outer.last().filter(|axis| axis.a == 1 && self.last.a == 0)?;
+        Some([at.n, self.last.n])
     }
 
-    /// The first elements of the lines of [`Pairing::repeats`].
+    /// The first elements of the lines of [`BroadcastLayout::repeats`].
     pub(super) fn lines(mut self) -> Self {
         self.outer.pop();
         self.last = PairAxis { n: 1, a: 0, b: 0, y: 0 };
@@ -277,7 +277,7 @@ impl Pairing {
         self.first[0]
     }
 
-    /// The part of the pairing in a range of an outer axis.
+    /// The part of the broadcast in a range of an outer axis.
     fn slab(&self, axis: usize, range: &Range<usize>) -> Self {
         let mut slab = self.clone();
         let PairAxis { a, b, y, .. } = self.outer[axis];
@@ -299,7 +299,7 @@ impl Pairing {
         threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
     }
 
-    /// As [`Pairing::slabs`], with `K` times `n` sums to which each part adds. Groups of parts share sums, which are
+    /// As [`BroadcastLayout::slabs`], with `K` times `n` sums to which each part adds. Groups of parts share sums, which are
     /// then added in order.
     pub(super) fn slabs_with_sums<const K: usize>(
         &self,
@@ -315,8 +315,8 @@ impl Pairing {
         let most = (self.size() / (LEAST * n.max(1))).clamp(1, GROUPS);
         let step = length.div_ceil(length.div_ceil(grain).min(most)).next_multiple_of(grain);
         let groups = length.div_ceil(step);
-        let mut room = Zeros::<f64>::new(groups * K * n);
-        let place = Shared::new(room.as_mut_ptr());
+        let mut buffer = Zeros::<f64>::new(groups * K * n);
+        let place = Shared::new(buffer.as_mut_ptr());
         threads::parallel(groups, |group| {
             // SAFETY: each group has its own memory.
             let to = std::array::from_fn(|k| unsafe { place.get().add((group * K + k) * n) });
@@ -326,7 +326,7 @@ impl Pairing {
             }
         });
         if n > 0 {
-            for group in room.chunks_exact(K * n) {
+            for group in buffer.chunks_exact(K * n) {
                 for (sums, group) in sums.iter_mut().zip(group.chunks_exact(n)) {
                     sums.iter_mut().zip(group).for_each(|(sum, v)| *sum += v);
                 }

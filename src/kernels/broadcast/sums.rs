@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{PairAxis, Pairing};
+use super::{BroadcastLayout, PairAxis};
 use crate::kernels::Float;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
@@ -23,10 +23,10 @@ const TOGETHER: usize = 16;
 /// A scale factor that prevents overflow of sums of any possible number of float64 values.
 const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
 
-/// Adds the elements in these rows and columns of a pairing to its sums.
-type Add<'a> = dyn Fn(&Pairing, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
+/// Adds the elements in these rows and columns of a broadcast to its sums.
+type Add<'a> = dyn Fn(&BroadcastLayout, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
 
-impl Pairing {
+impl BroadcastLayout {
     /// For each element of `a`, the sums of `f(a, b, y)`, which receives the indices of corresponding elements and
     /// must be `#[inline(always)]`. Only for elements of `a` from the first used one on.
     #[inline(always)]
@@ -148,8 +148,8 @@ impl Pairing {
         if parts < 2 {
             return add(self, 0..rows, 0..n, to);
         }
-        let mut room = Zeros::<f64>::new(parts * to.len() * span);
-        let place = Shared::new(room.as_mut_ptr());
+        let mut buffer = Zeros::<f64>::new(parts * to.len() * span);
+        let place = Shared::new(buffer.as_mut_ptr());
         let cut = |of: usize, grain: usize, i: usize| {
             let step = of.div_ceil(parts).next_multiple_of(grain);
             of.min(i * step)..of.min((i + 1) * step)
@@ -164,7 +164,7 @@ impl Pairing {
                 add(self, 0..rows, cut(n, TILE, i), &own);
             }
         });
-        for part in room.chunks_exact(to.len() * span) {
+        for part in buffer.chunks_exact(to.len() * span) {
             for (to, part) in to.iter().zip(part.chunks_exact(span)) {
                 // SAFETY: both have the same number of sums.
                 part.iter().enumerate().for_each(|(i, sum)| unsafe { *to.get().add(i) += sum });

@@ -1,6 +1,6 @@
 //! The sums that make up convolution: positions by channels and taps, and their gradient by the weight.
 
-use super::descriptor::Tables;
+use super::descriptor::Descriptor;
 use super::geometry::{Geometry, Images};
 use super::window::Window;
 use crate::kernels::Float;
@@ -9,7 +9,7 @@ use crate::kernels::epilogue::Epilogue;
 /// `target[k, o] = sum over c, t of w[k, c, t] source[c, what o sees through t]`, for each image and group.
 pub(super) struct Correlation<'a, T> {
     pub(super) g: &'a Geometry,
-    pub(super) tables: &'a Tables,
+    pub(super) descriptor: &'a Descriptor,
     pub(super) source: *const T,
     pub(super) sources: Images,
     pub(super) target: *mut T,
@@ -25,7 +25,7 @@ unsafe impl<T> Sync for Correlation<'_, T> {}
 
 impl<T: Float> Correlation<'_, T> {
     pub(super) fn window(&self) -> &Window {
-        &self.tables.window
+        &self.descriptor.window
     }
 
     pub(super) fn depth(&self) -> usize {

@@ -24,14 +24,14 @@ use crate::kernels::epilogue::{Epilogue, Tail};
 use crate::kernels::threads::{Shared, ranges};
 use correlation::{Correlation, WeightGradient};
 pub(super) use descriptor::begin_thread;
-use descriptor::{All, Tables, WhichSum};
+use descriptor::{Descriptor, Descriptors, Pass};
 pub use geometry::{Geometry, Spatial};
 pub use modulated::modulated;
 use pointwise::Pointwise;
-pub use select::{Algorithm, algorithm, keeps_weight, set_algorithm};
+pub use select::{Algorithm, algorithm, caches_weight, set_algorithm};
 use select::{Method, select, winograd_parts};
-use stride_equals_kernel::Patches;
-pub use weight::{DerivedCache, KeptWeight, Weight};
+use stride_equals_kernel::StrideEqualsKernel;
+pub use weight::{CachedWeight, DerivedCache, Weight};
 use winograd::Winograd;
 use winograd::uneven::have_one_sign;
 
@@ -51,7 +51,7 @@ pub fn forward<'w, T: Float>(
 ) -> Result<(), OutOfMemory> {
     let w = w.into();
     g.check(x.len(), w.values.len(), y.len());
-    let mut method = select::<T>(g, WhichSum::Output, epilogue.row_bias.is_some(), true);
+    let mut method = select::<T>(g, Pass::Output, epilogue.row_bias.is_some(), true);
     if method == Method::GemmRows {
         gemm_rows::forward(g, x, w, y, epilogue);
         return Ok(());
@@ -67,12 +67,12 @@ pub fn forward<'w, T: Float>(
         if unsafe { sum.run(known)? } {
             return Ok(());
         }
-        method = select::<T>(g, WhichSum::Output, epilogue.row_bias.is_some(), false);
+        method = select::<T>(g, Pass::Output, epilogue.row_bias.is_some(), false);
     }
-    let all = g.tables(WhichSum::Output);
+    let descriptors = g.descriptors(Pass::Output);
     let sum = Correlation {
         g,
-        tables: &all.each[0],
+        descriptor: &descriptors.each[0],
         source: x.as_ptr(),
         sources: g.inputs(),
         target: y.as_mut_ptr(),
@@ -82,21 +82,25 @@ pub fn forward<'w, T: Float>(
         epilogue,
     };
     // SAFETY: as above.
-    unsafe { run(&sum, method, &all) }
+    unsafe { run(&sum, method, &descriptors) }
 }
 
 /// Computes the sums of a window, or with [`Method::DepthwiseNchw`] those of all windows.
 ///
 /// # Safety
 /// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
-unsafe fn run<T: Float>(sum: &Correlation<'_, T>, method: Method, all: &All) -> Result<(), OutOfMemory> {
+unsafe fn run<T: Float>(
+    sum: &Correlation<'_, T>,
+    method: Method,
+    descriptors: &Descriptors,
+) -> Result<(), OutOfMemory> {
     if sum.window().positions() == 0 || sum.targets.channels == 0 || sum.g.images == 0 {
         return Ok(());
     }
     // SAFETY: the caller's promise.
     unsafe {
         match method {
-            Method::DepthwiseNchw => depthwise::nchw::run(sum, all),
+            Method::DepthwiseNchw => depthwise::nchw::run(sum, descriptors),
             Method::DepthwiseNhwc => depthwise::nhwc::run(sum),
             _ => implicit_gemm::run(sum)?,
         }
@@ -134,14 +138,14 @@ fn spread_gradient<T: Float>(
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {
     let has_bias = epilogue.row_bias.is_some();
-    let mut method = select::<T>(g, WhichSum::InputGradient, has_bias, true);
+    let mut method = select::<T>(g, Pass::InputGradient, has_bias, true);
     match method {
         Method::Pointwise => {
             Pointwise::new(g).input_gradient(gy, w, gx, epilogue);
             return Ok(());
         }
         Method::StrideEqualsKernel => {
-            Patches::new(g).input_gradient(gy, w, gx, epilogue);
+            StrideEqualsKernel::new(g).input_gradient(gy, w, gx, epilogue);
             return Ok(());
         }
         Method::Winograd => {
@@ -150,23 +154,24 @@ fn spread_gradient<T: Float>(
             if unsafe { sum.run(known)? } {
                 return Ok(());
             }
-            method = select::<T>(g, WhichSum::InputGradient, has_bias, false);
+            method = select::<T>(g, Pass::InputGradient, has_bias, false);
         }
         _ => {}
     }
-    let (all, to) = (g.tables(WhichSum::InputGradient), Shared::new(gx.as_mut_ptr()));
+    let (descriptors, to) = (g.descriptors(Pass::InputGradient), Shared::new(gx.as_mut_ptr()));
     // Elements that no tap reaches.
-    let is_left_out = |tables: &&Tables| epilogue.row_bias.is_none() && tables.window.taps.is_empty();
-    if !epilogue.accumulate && all.each.iter().any(|tables| is_left_out(&tables)) {
+    let is_left_out =
+        |descriptor: &&Descriptor| epilogue.row_bias.is_none() && descriptor.window.taps.is_empty();
+    if !epilogue.accumulate && descriptors.each.iter().any(|descriptor| is_left_out(&descriptor)) {
         ranges(gx.len(), ZEROS, |some| {
             // SAFETY: the ranges are parts of the gradient, each its own.
             unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
         });
     }
-    for tables in all.each.iter().filter(|tables| !is_left_out(tables)) {
+    for descriptor in descriptors.each.iter().filter(|descriptor| !is_left_out(descriptor)) {
         let sum = Correlation {
             g,
-            tables,
+            descriptor,
             source: gy.as_ptr(),
             sources: g.outputs(),
             target: to.get(),
@@ -176,7 +181,7 @@ fn spread_gradient<T: Float>(
             epilogue,
         };
         // SAFETY: as above.
-        unsafe { run(&sum, method, &all)? };
+        unsafe { run(&sum, method, &descriptors)? };
         if method == Method::DepthwiseNchw {
             break; // it has computed all windows
         }
@@ -202,10 +207,10 @@ pub fn weight_gradient<T: Float>(
         return Ok(());
     }
     g.check(x.len(), gw.len(), gy.len());
-    let mut method = select::<T>(g, WhichSum::WeightGradient, false, true);
+    let mut method = select::<T>(g, Pass::WeightGradient, false, true);
     // Numbers of one sign must give gradients of one sign.
     if method == Method::Winograd && have_one_sign(gy) && have_one_sign(x) {
-        method = select::<T>(g, WhichSum::WeightGradient, false, false);
+        method = select::<T>(g, Pass::WeightGradient, false, false);
     }
     match (method, winograd_parts(g)) {
         (Method::Pointwise, _) => return Pointwise::new(g).weight_gradient(x, gy, gw, accumulate),
@@ -217,14 +222,14 @@ pub fn weight_gradient<T: Float>(
         _ => {}
     }
     let gradient = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
-    let all = g.tables(WhichSum::WeightGradient);
-    let tables = &all.each[0];
+    let descriptors = g.descriptors(Pass::WeightGradient);
+    let descriptor = &descriptors.each[0];
     // SAFETY: as above.
     unsafe {
         match method {
-            Method::DepthwiseNchw => depthwise::nchw::weight_gradient(&gradient, tables),
-            Method::DepthwiseNhwc => depthwise::nhwc::weight_gradient(&gradient, &tables.window),
-            _ => implicit_gemm::weight_gradient::run(&gradient, tables)?,
+            Method::DepthwiseNchw => depthwise::nchw::weight_gradient(&gradient, descriptor),
+            Method::DepthwiseNhwc => depthwise::nhwc::weight_gradient(&gradient, &descriptor.window),
+            _ => implicit_gemm::weight_gradient::run(&gradient, descriptor)?,
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
 //! leaves of the input.
 
-use super::descriptor::{All, WhichSum};
+use super::descriptor::{Descriptors, Pass};
 use super::geometry::Geometry;
 use super::window::Window;
 use crate::array::OutOfMemory;
@@ -25,19 +25,19 @@ pub(super) struct Pointwise<'a> {
     channels: usize,
     maps: usize,
     /// Where the stride is more than one.
-    tables: Option<Arc<All>>,
+    descriptors: Option<Arc<Descriptors>>,
 }
 
 impl<'a> Pointwise<'a> {
     /// The products of a convolution for which [`select`](super::select::select) chose this algorithm.
     pub(super) fn new(g: &'a Geometry) -> Self {
         let strided = g.stride.iter().any(|s| *s > 1);
-        let tables = strided.then(|| g.tables(WhichSum::Output));
-        Self { g, channels: g.channels / g.group, maps: g.maps / g.group, tables }
+        let descriptors = strided.then(|| g.descriptors(Pass::Output));
+        Self { g, channels: g.channels / g.group, maps: g.maps / g.group, descriptors }
     }
 
     fn window(&self) -> Option<&Window> {
-        self.tables.as_ref().map(|all| &all.each[0].window)
+        self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
     fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {

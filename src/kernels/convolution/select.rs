@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::descriptor::WhichSum;
+use super::descriptor::Pass;
 use super::geometry::Geometry;
 use super::window::Window;
 use super::winograd::transforms::{OUT, PRODUCTS};
@@ -99,22 +99,22 @@ const WIDE_ROW: usize = 9;
 
 /// Returns the algorithm for a sum. Without `values_fit`, it is the one for values that Winograd's algorithm rounds too
 /// much.
-pub(super) fn select<T: Float>(g: &Geometry, of: WhichSum, has_bias: bool, values_fit: bool) -> Method {
-    let is_forward = of == WhichSum::Output;
-    let channels = if of == WhichSum::WeightGradient { WINOGRAD_WEIGHT_CHANNELS } else { WINOGRAD_CHANNELS };
+pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fit: bool) -> Method {
+    let is_forward = of == Pass::Output;
+    let channels = if of == Pass::WeightGradient { WINOGRAD_WEIGHT_CHANNELS } else { WINOGRAD_CHANNELS };
     let by_winograd = takes_winograd::<T>(g, channels);
     if is_forward && takes_gemm_rows(g, by_winograd) {
         return Method::GemmRows;
     }
     // The gradient by a strided input leaves elements out, to which a bias would have to be added.
     let strided = g.stride.iter().any(|s| *s > 1);
-    if is_pointwise(g, strided) && !(of == WhichSum::InputGradient && has_bias && strided) {
+    if is_pointwise(g, strided) && !(of == Pass::InputGradient && has_bias && strided) {
         return Method::Pointwise;
     }
-    if of == WhichSum::InputGradient && has_stride_of_kernel(g) {
+    if of == Pass::InputGradient && has_stride_of_kernel(g) {
         return Method::StrideEqualsKernel;
     }
-    let has_parts = || of != WhichSum::WeightGradient || winograd_parts(g).is_some();
+    let has_parts = || of != Pass::WeightGradient || winograd_parts(g).is_some();
     if by_winograd && values_fit && has_parts() {
         return Method::Winograd;
     }
@@ -159,7 +159,7 @@ pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
 }
 
 /// True if the transformed weight is worth caching: for few tiles the transform takes much of a run.
-pub fn keeps_weight<T: Float>(g: &Geometry) -> bool {
+pub fn caches_weight<T: Float>(g: &Geometry) -> bool {
     takes_winograd::<T>(g, WINOGRAD_CHANNELS) && tiles(g) <= CACHED_TILES
 }
 

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::depthwise::sliding_sum::{PlaneSteps, SpreadOrder};
-use super::descriptor::{All, WhichSum};
+use super::depthwise::sliding_sum::{InterleaveWindows, PlaneSteps};
+use super::descriptor::{Descriptors, Pass};
 use super::geometry::Geometry;
 use super::isa;
 use crate::kernels::epilogue::Epilogue;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 const RESULTS: usize = 1 << 16;
 
 /// Sizes of the products, and where their results go.
-pub(super) struct Patches<'a> {
+pub(super) struct StrideEqualsKernel<'a> {
     g: &'a Geometry,
-    tables: Arc<All>,
+    descriptors: Arc<Descriptors>,
 }
 
-impl<'a> Patches<'a> {
+impl<'a> StrideEqualsKernel<'a> {
     /// The product of a convolution for which [`select`](super::select::select) chose this algorithm.
     pub(super) fn new(g: &'a Geometry) -> Self {
-        Self { g, tables: g.tables(WhichSum::InputGradient) }
+        Self { g, descriptors: g.descriptors(Pass::InputGradient) }
     }
 
     /// Computes the gradient.
@@ -37,7 +37,8 @@ impl<'a> Patches<'a> {
         epilogue: Epilogue<'_, T>,
     ) {
         let (g, to) = (self.g, Shared::new(gx.as_mut_ptr()));
-        let (rows, width) = (self.tables.each[0].window.targets.len(), self.tables.each[0].window.width);
+        let (rows, width) =
+            (self.descriptors.each[0].window.targets.len(), self.descriptors.each[0].window.width);
         let each = (RESULTS / (g.channels / g.group * g.taps() * width)).clamp(1, rows);
         let parts = EvenSplit::new(rows, rows.div_ceil(each));
         parallel(g.images * g.group * parts.parts(), |task| {
@@ -56,7 +57,7 @@ impl<'a> Patches<'a> {
         to: *mut T,
         epilogue: Epilogue<'_, T>,
     ) {
-        let (g, windows, taps) = (self.g, &self.tables.each, self.g.taps());
+        let (g, windows, taps) = (self.g, &self.descriptors.each, self.g.taps());
         let (channels, maps, width) = (g.channels / g.group, g.maps / g.group, windows[0].window.width);
         let (n, turns) = (rows.len() * width, g.stride[g.stride.len() - 1]);
         let first = (image * g.maps + group * maps) * g.positions() + rows.start * width;
@@ -71,11 +72,11 @@ impl<'a> Patches<'a> {
             for (channel, results) in results.chunks_exact(taps * n).enumerate() {
                 let of_all = group * channels + channel;
                 let end = Epilogue { row_bias: epilogue.row_bias.map(|b| &b[of_all..]), ..epilogue };
-                for (tables, results) in windows.chunks(turns).zip(results.chunks_exact(turns * n)) {
+                for (descriptors, results) in windows.chunks(turns).zip(results.chunks_exact(turns * n)) {
                     // SAFETY: the table was chosen for this machine; the targets are the caller's promise.
                     unsafe {
-                        (isa::kernels::<T>().spread)(&SpreadOrder {
-                            tables,
+                        (isa::kernels::<T>().interleave)(&InterleaveWindows {
+                            descriptors,
                             rows: rows.clone(),
                             planes: PlaneSteps { n: 1, from: 0, to: 0, taps },
                             from: results.as_ptr(),

@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use super::descriptor::WhichSum;
+use super::descriptor::Pass;
 use super::select::{Method, WINOGRAD_CHANNELS, WINOGRAD_WEIGHT_CHANNELS, select, takes_winograd};
 use super::{
-    DerivedCache, Geometry, Spatial, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+    DerivedCache, Geometry, Spatial, Weight, caches_weight, forward, input_gradient, weight_gradient,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -332,7 +332,7 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 fn few_positions_are_rows_of_one_product() {
     let geometries = geometries();
     let by_rows =
-        geometries.iter().filter(|g| select::<f32>(g, WhichSum::Output, false, true) == Method::GemmRows);
+        geometries.iter().filter(|g| select::<f32>(g, Pass::Output, false, true) == Method::GemmRows);
     assert!(by_rows.count() >= 5);
 }
 
@@ -358,7 +358,7 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
     fn bits(v: &[f32]) -> Vec<u32> {
         v.iter().map(|v| v.to_bits()).collect()
     }
-    for g in geometries().iter().filter(|g| keeps_weight::<f32>(g)) {
+    for g in geometries().iter().filter(|g| caches_weight::<f32>(g)) {
         let Arrays { x, w, y } = Arrays::<f32>::new(g, noise);
         let others = noise::<f32>(w.len(), 9);
         let (mut of_y, mut of_x) = (DerivedCache::default(), DerivedCache::default());
@@ -369,8 +369,8 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
             let finish = Epilogue::plain(false);
             forward(g, &x, w, &mut plain_y, finish).expect("memory");
             input_gradient(g, &y, w, &mut plain_x, finish).expect("memory");
-            forward(g, &x, Weight::known(w, name, &mut of_y), &mut got_y, finish).expect("memory");
-            input_gradient(g, &y, Weight::known(w, name, &mut of_x), &mut got_x, finish).expect("memory");
+            forward(g, &x, Weight::cached(w, name, &mut of_y), &mut got_y, finish).expect("memory");
+            input_gradient(g, &y, Weight::cached(w, name, &mut of_x), &mut got_x, finish).expect("memory");
             assert!(bits(&got_y) == bits(&plain_y) && bits(&got_x) == bits(&plain_x), "{g:?}");
         }
     }

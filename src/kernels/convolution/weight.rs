@@ -5,7 +5,7 @@ use crate::array::Lasting;
 
 /// What a function keeps of its weight for the sum that gives its output, and for the gradient of its input.
 #[derive(Default)]
-pub struct KeptWeight {
+pub struct CachedWeight {
     /// For the output.
     pub forward: DerivedCache,
     /// For the gradient.
@@ -15,16 +15,16 @@ pub struct KeptWeight {
 /// The weight of a convolution.
 pub struct Weight<'a, T> {
     pub(super) values: &'a [T],
-    pub(super) known: Known<'a>,
+    pub(super) known: WeightCache<'a>,
     pub(super) lasting: Option<Lasting<'a>>,
 }
 
 /// The name of the values of a weight, and what its function keeps of them.
-pub(super) type Known<'a> = Option<(u64, &'a mut DerivedCache)>;
+pub(super) type WeightCache<'a> = Option<(u64, &'a mut DerivedCache)>;
 
 impl<'a, T> Weight<'a, T> {
     /// A weight by name, of which the function may keep what it makes of it.
-    pub fn known(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
+    pub fn cached(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
         Self { values, known: Some((name, kept)), lasting: None }
     }
 

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::chunk::Chunk;
-use super::kept;
 use super::operand::{BlockedProduct, Right, TALL};
+use super::packed_cache;
 use super::packing::{SMALL, depth, packs_right, plain_depth};
 use super::split::EvenSplit;
 use super::tile::kernels;
@@ -61,10 +61,10 @@ impl<T: Float> BlockedProduct<'_, T> {
     /// # Safety
     /// The matrices must be valid, and `c` must not be accessed concurrently.
     pub(super) unsafe fn run(&self) {
-        let (kernels, size) = (kernels::<T>(), (self.m, self.n, self.k));
-        let is_packed = packs_right(kernels, size, self.b.col);
+        let (kernels, shape) = (kernels::<T>(), (self.m, self.n, self.k));
+        let is_packed = packs_right(kernels, shape, self.b.col);
         let mut right = match (is_packed, self.packed) {
-            (_, Some(packed)) => Right::Kept(packed),
+            (_, Some(packed)) => Right::Packed(packed),
             (false, None) => Right::Plain,
             _ if self.b.col == 1 => Right::InRows,
             _ => Right::InColumns,
@@ -73,17 +73,17 @@ impl<T: Float> BlockedProduct<'_, T> {
         let small = self.m * self.n * self.k <= SMALL;
         let packs_left = self.a.col != 1 && is_packed && !small && self.n > 2 * kernels.panel() && self.m > 1;
         let depth = if is_packed { depth(self.k) } else { plain_depth(self.k) };
-        let grid = TileGrid::new(size, (kernels.tallest(), kernels.panel()), packs_left);
+        let grid = TileGrid::new(shape, (kernels.tallest(), kernels.panel()), packs_left);
         // Packs once for all chunks of rows if packing is slow, or if each of many chunks would pack the same data.
         let many = grid.chunks.parts() == CHUNKS * num_threads();
         let packs = right == Right::InColumns || (right == Right::InRows && many);
         let shares = packs && !grid.by_columns && grid.chunks.parts() > 1;
-        let room = if shares { kept::room::<T>(self.n, self.k) } else { None };
-        let all = room.and_then(|room| Workspace::<T>::new(room).ok());
+        let size = if shares { packed_cache::packed_size::<T>(self.n, self.k) } else { None };
+        let all = size.and_then(|size| Workspace::<T>::new(size).ok());
         if let Some(all) = &all {
             // SAFETY: guaranteed by the caller, and the workspace is large enough.
-            unsafe { kept::pack((self.n, self.k), depth, self.b, all.ptr()) };
-            right = Right::Kept(all.ptr());
+            unsafe { packed_cache::pack((self.n, self.k), depth, self.b, all.ptr()) };
+            right = Right::Packed(all.ptr());
         }
         let chunk = |i: usize| {
             let ((rows, columns), heights) = (grid.chunk(i), grid.heights);

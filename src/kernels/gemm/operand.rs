@@ -48,7 +48,7 @@ pub(super) struct BlockedProduct<'a, T> {
     pub(super) k: usize,
     pub(super) a: MatrixOperand<T>,
     pub(super) b: MatrixOperand<T>,
-    /// The packed form of the right matrix (see [`super::kept`]), if available.
+    /// The packed form of the right matrix (see [`super::packed_cache`]), if available.
     pub(super) packed: Option<*const T>,
     pub(super) c: *mut T,
     pub(super) c_row: isize,
@@ -63,8 +63,8 @@ unsafe impl<T> Sync for BlockedProduct<'_, T> {}
 pub(super) enum Right<T> {
     /// Unpacked, in place.
     Plain,
-    /// In the packed form of [`super::kept`].
-    Kept(*const T),
+    /// In the packed form of [`super::packed_cache`].
+    Packed(*const T),
     /// Row-major: the first tile that reads a column packs it.
     InRows,
     /// Column-major: packed beforehand.

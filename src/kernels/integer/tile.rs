@@ -156,11 +156,11 @@ unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: u
                     write(sums[i][j], j * D::WIDTH, to.add(j * D::WIDTH));
                 }
             } else {
-                let mut room = [T::default(); WIDE];
+                let mut buffer = [T::default(); WIDE];
                 for j in 0..N {
-                    write(sums[i][j], j * D::WIDTH, room.as_mut_ptr().add(j * D::WIDTH));
+                    write(sums[i][j], j * D::WIDTH, buffer.as_mut_ptr().add(j * D::WIDTH));
                 }
-                to.copy_from_nonoverlapping(room.as_ptr(), columns);
+                to.copy_from_nonoverlapping(buffer.as_ptr(), columns);
             }
         }
     }

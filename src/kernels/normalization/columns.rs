@@ -2,7 +2,7 @@
 
 use super::{GradientPlan, Gradients, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
 /// What is left of `x` without the mean.
@@ -24,7 +24,7 @@ impl<T: Float> StatisticsView<'_, T> {
 }
 
 /// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
-pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
+pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
     if size_of::<T>() < size_of::<f64>() {
         // What the sum of squares loses to a large mean is less than what rounding took off the elements.
         let [mut mean, mut variance] = part.sums(
@@ -68,7 +68,7 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
 /// Normalises a part by statistics that are numbered from `first` on.
 pub(super) fn write<T: Float>(
     target: &Target<'_, T>,
-    part: &Pairing,
+    part: &BroadcastLayout,
     stats: StatisticsView<'_, T>,
     first: usize,
 ) {
@@ -121,17 +121,17 @@ impl<T: Float> Terms<'_, T> {
 
 /// The sums behind the gradients of parameters and of statistics; writes those by `x`.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
-    let (pairing, n_stats) = (&g.layout.pairing, g.layout.n_stats);
+    let (broadcast, n_stats) = (&g.layout.broadcast, g.layout.n_stats);
     let terms = Terms { stats: g.stats.view(), x: g.x, gamma: &g.gamma, gy: g.gy };
     let none = || [(); 2].map(|()| Zeros::new(0));
     let of_params = || {
-        pairing.clone().swapped().sums(
+        broadcast.clone().swapped().sums(
             #[inline(always)]
             // SAFETY: the indices are those of the layout. So below.
             move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
         )
     };
-    let of_stats = |part: &Pairing| {
+    let of_stats = |part: &BroadcastLayout| {
         part.sums(
             #[inline(always)]
             // SAFETY: as above.
@@ -141,7 +141,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
             },
         )
     };
-    if pairing.is_same() {
+    if broadcast.is_same() {
         // The elements of a statistic are those of its parameters.
         let params = if plan.params || plan.sums { of_params() } else { none() };
         let by_gamma = |sums: &[f64]| {
@@ -151,17 +151,17 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
         };
         let sums = params.each_ref().map(|sums| by_gamma(sums));
         if plan.gx.is_some() {
-            write_x(g, terms, plan, pairing, &sums);
+            write_x(g, terms, plan, broadcast, &sums);
         }
         return [params, sums];
     }
     let params = if plan.params { of_params() } else { none() };
     if g.given {
-        let sums = if plan.sums { of_stats(pairing) } else { none() };
-        write_x(g, terms, plan, pairing, &sums);
+        let sums = if plan.sums { of_stats(broadcast) } else { none() };
+        write_x(g, terms, plan, broadcast, &sums);
         return [params, sums];
     }
-    pairing.slabs(&|part| {
+    broadcast.slabs(&|part| {
         if plan.gx.is_some() {
             write_x(g, terms, plan, part, &of_stats(part));
         }
@@ -174,7 +174,7 @@ fn write_x<T: Float>(
     g: &Gradients<'_, T>,
     terms: Terms<'_, T>,
     plan: GradientPlan<T>,
-    part: &Pairing,
+    part: &BroadcastLayout,
     sums: &[Zeros<f64>; 2],
 ) {
     let Some((gx, accumulate)) = plan.gx else { return };

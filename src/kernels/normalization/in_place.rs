@@ -24,7 +24,7 @@ pub struct InPlace<T> {
 impl NormLayout {
     /// How many elements of a channel lie together, if channels come in order, again and again.
     pub fn cycle(&self) -> Option<usize> {
-        self.pairing.cycle()
+        self.broadcast.cycle()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::rows::Unit;
 use super::{GradientPlan, Gradients};
 use crate::kernels::Float;
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
@@ -14,16 +14,16 @@ const TOGETHER: usize = 8;
 
 /// The sums behind the gradients of parameters and of statistics; writes those by `x`.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
-    let pairing = &g.layout.pairing;
-    let (by_params, same) = (pairing.last_varies().1, pairing.is_same());
+    let broadcast = &g.layout.broadcast;
+    let (by_params, same) = (broadcast.last_varies().1, broadcast.is_same());
     let mut of_stats = [(); 2].map(|()| Zeros::new(g.layout.n_stats));
     let mut of_params = [(); 2].map(|()| Zeros::new(if by_params { 0 } else { g.layout.n_params }));
     // Sums of rows, which many parts may have for a parameter: added up in order at the end.
     let mut of_rows =
-        [(); 2].map(|()| Zeros::new(if by_params || same || !plan.params { 0 } else { pairing.rows() }));
+        [(); 2].map(|()| Zeros::new(if by_params || same || !plan.params { 0 } else { broadcast.rows() }));
     let shared = |sums: &mut [Zeros<f64>; 2]| sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
     let (stats, own, rows) = (shared(&mut of_stats), shared(&mut of_params), shared(&mut of_rows));
-    let columns = pairing.slabs_with_sums(
+    let columns = broadcast.slabs_with_sums(
         if by_params && plan.params { g.layout.n_params } else { 0 },
         &|part, columns| {
             T::in_registers(RowPart {
@@ -42,7 +42,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     }
     if !same && plan.params {
         let mut row = 0;
-        pairing.walk(0..pairing.rows(), |s, p, _| {
+        broadcast.walk(0..broadcast.rows(), |s, p, _| {
             of_params[0][p] += of_rows[0][row];
             of_params[1][p] += of_rows[1][row] * g.stats.scale[s].real();
             row += 1;
@@ -55,7 +55,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
 struct RowPart<'a, T> {
     g: &'a Gradients<'a, T>,
     plan: GradientPlan<T>,
-    part: &'a Pairing,
+    part: &'a BroadcastLayout,
     /// Those of each statistic, of `gy gamma`.
     stats: [*mut f64; 2],
     /// Those of each parameter, where its elements are those of a statistic.
@@ -204,16 +204,16 @@ impl<T: Float> RowPart<'_, T> {
         let (n, plan_x) = (self.part.width(), self.plan.gx.is_some());
         let mut together = Together { rows: [GradientRow::default(); TOGETHER], n: 0, p: 0 };
         // Columns are summed up in the precision of the elements as long as the part is: few rows.
-        let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
+        let mut buffer = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
             // SAFETY: as above.
             |s, p, i| unsafe {
                 if together.n == TOGETHER || together.p != p {
-                    self.write_together::<V>(&together, &mut room);
+                    self.write_together::<V>(&together, &mut buffer);
                     if together.p != p {
-                        self.add_columns(together.p, &mut room);
+                        self.add_columns(together.p, &mut buffer);
                     }
                     (together.n, together.p) = (0, p);
                 }
@@ -225,17 +225,17 @@ impl<T: Float> RowPart<'_, T> {
         );
         // SAFETY: as above.
         unsafe {
-            self.write_together::<V>(&together, &mut room);
-            self.add_columns(together.p, &mut room);
+            self.write_together::<V>(&together, &mut buffer);
+            self.add_columns(together.p, &mut buffer);
         }
     }
 
     #[inline(always)]
-    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, room: &mut [T]) {
+    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, buffer: &mut [T]) {
         let (n, rows) = (self.part.width(), &together.rows[..together.n]);
         // SAFETY: as above; the room has two sums for each column.
         unsafe {
-            let (by_beta, by_gamma) = (room.as_mut_ptr(), room.as_mut_ptr().wrapping_add(n));
+            let (by_beta, by_gamma) = (buffer.as_mut_ptr(), buffer.as_mut_ptr().wrapping_add(n));
             let gamma = self.g.gamma.as_ptr().add(together.p);
             // Held by value: what lies behind a reference would be loaded anew for each register.
             let ((x, gy), given, plan) = (self.row(0), self.g.given, self.plan);
@@ -272,9 +272,9 @@ impl<T: Float> RowPart<'_, T> {
 
     /// Adds the sums of columns to those of parameters from `p` on, and begins anew.
     #[inline(always)]
-    unsafe fn add_columns(&self, p: usize, room: &mut [T]) {
+    unsafe fn add_columns(&self, p: usize, buffer: &mut [T]) {
         if self.plan.params {
-            for (to, sums) in self.columns.iter().zip(room.chunks_exact_mut(self.part.width().max(1))) {
+            for (to, sums) in self.columns.iter().zip(buffer.chunks_exact_mut(self.part.width().max(1))) {
                 for (c, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: as above.
                     unsafe { *to.add(p + c) += sum.real() };

@@ -2,7 +2,7 @@
 
 use super::{StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::epilogue::Tail;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
@@ -10,7 +10,7 @@ use crate::kernels::simd::{Vector, Work};
 
 /// Finds means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
 pub(super) struct FindMoments<'a, T> {
-    pub part: &'a Pairing,
+    pub part: &'a BroadcastLayout,
     pub x: &'a [T],
     pub count: f64,
 }
@@ -96,7 +96,7 @@ impl<V: Vector> Unit<V> {
 /// Normalises a part by statistics that are numbered from `first` on.
 pub(super) struct Write<'a, T> {
     pub target: &'a Target<'a, T>,
-    pub part: &'a Pairing,
+    pub part: &'a BroadcastLayout,
     pub stats: StatisticsView<'a, T>,
     pub first: usize,
 }

@@ -2,7 +2,7 @@
 
 use super::{GradientPlan, Gradients, NormLayout, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
 /// Factors that bring float64 numbers whose squares overflow, or vanish, well within its range.
@@ -53,7 +53,7 @@ fn fits<T: Float>(variance: f64, eps: f64) -> bool {
 /// Finds the statistics of a part of `x` that do not fit `T`, and puts their true means and variances in place.
 #[inline]
 pub(super) fn find<T: Float>(
-    part: &Pairing,
+    part: &BroadcastLayout,
     x: &[T],
     (count, eps): (f64, f64),
     mean: &mut [f64],
@@ -67,7 +67,7 @@ pub(super) fn find<T: Float>(
 
 #[cold]
 fn compute<T: Float>(
-    part: &Pairing,
+    part: &BroadcastLayout,
     x: &[T],
     (count, eps): (f64, f64),
     mean: &mut [f64],
@@ -119,7 +119,7 @@ fn compute<T: Float>(
 
 /// Normalizes the elements of a part whose statistics are wide.
 #[cold]
-pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, wide: &[WideStatistic]) {
+pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &BroadcastLayout, wide: &[WideStatistic]) {
     let first = part.first_a();
     let mut of: List<Option<WideStatistic>> = List::repeat(None, part.span());
     for wide in wide {
@@ -152,7 +152,7 @@ pub(super) fn gradients<T: Float>(
     plan: GradientPlan<T>,
     wide: &[WideStatistic],
 ) -> [[Zeros<f64>; 2]; 2] {
-    let NormLayout { pairing, n_stats, .. } = g.layout;
+    let NormLayout { broadcast, n_stats, .. } = g.layout;
     let StatisticsView { mean, scale } = g.stats.view();
     let mut of: List<WideStatistic> = (0..*n_stats)
         .map(|s| WideStatistic {
@@ -168,7 +168,7 @@ pub(super) fn gradients<T: Float>(
     let (of, x, gy, gamma) = (&of[..], g.x, g.gy, &g.gamma[..]);
     let none = || [(); 2].map(|()| Zeros::new(0));
     let params = match plan.params {
-        true => pairing.clone().swapped().sums(
+        true => broadcast.clone().swapped().sums(
             #[inline(always)]
             // SAFETY: the indices are those of the layout. So below.
             move |_, s, i| unsafe {
@@ -183,7 +183,7 @@ pub(super) fn gradients<T: Float>(
     // SAFETY: as above.
     let scaled =
         move |i: usize, p: usize| unsafe { gy.get_unchecked(i).real() * gamma.get_unchecked(p).real() };
-    let sums = pairing.sums(
+    let sums = broadcast.sums(
         #[inline(always)]
         // SAFETY: as above.
         move |s, p, i| unsafe {
@@ -196,7 +196,7 @@ pub(super) fn gradients<T: Float>(
     let outer = g.outer;
     // SAFETY: as above; each element comes once.
     unsafe {
-        pairing.write(
+        broadcast.write(
             gx,
             accumulate,
             #[inline(always)]

@@ -31,15 +31,15 @@ impl Layer {
         }
         assert!(self.holds(y.len()) && self.holds(gy.len()));
         let sizes = [
-            Panels::<T>::room(gates * hidden, hidden),
+            Panels::<T>::size(gates * hidden, hidden),
             steps * batch * slopes,
             batch * hidden,
             batch * hidden,
         ];
-        scratch::with(sizes.iter().sum(), |room: &mut [T]| {
-            let (packed, room) = room.split_at_mut(sizes[0]);
-            let (slope, room) = room.split_at_mut(sizes[1]);
-            let (state, carried) = room.split_at_mut(sizes[2]);
+        scratch::with(sizes.iter().sum(), |buffer: &mut [T]| {
+            let (packed, buffer) = buffer.split_at_mut(sizes[0]);
+            let (slope, buffer) = buffer.split_at_mut(sizes[1]);
+            let (state, carried) = buffer.split_at_mut(sizes[2]);
             let p = r.w[self.inputs..].as_ptr();
             let weights = MatrixOperand { p, row: self.row() as isize, col: 1 };
             // SAFETY: the units of each gate have rows of weights, and the buffer holds them.

@@ -26,7 +26,7 @@ impl Layer {
     /// Numbers that [`Layer::pack`] writes.
     pub(super) fn packed<T: Float>(&self) -> usize {
         self.cell.gates()
-            * (Panels::<T>::room(self.inputs, self.hidden) + Panels::<T>::room(self.hidden, self.hidden))
+            * (Panels::<T>::size(self.inputs, self.hidden) + Panels::<T>::size(self.hidden, self.hidden))
     }
 
     /// The packed weights of this many directions, cached with their array. None until the same weights are used
@@ -57,10 +57,10 @@ impl Layer {
         if hidden == 0 {
             return;
         }
-        let (of_inputs, of_states) = to.split_at_mut(gates * Panels::<T>::room(self.inputs, hidden));
+        let (of_inputs, of_states) = to.split_at_mut(gates * Panels::<T>::size(self.inputs, hidden));
         for (first, k, to) in [(0, self.inputs, of_inputs), (self.inputs, hidden, of_states)] {
-            let room = Panels::<T>::room(k, hidden).max(1);
-            for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(room)) {
+            let size = Panels::<T>::size(k, hidden).max(1);
+            for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(size)) {
                 let weights = MatrixOperand { p: w[first..].as_ptr(), row: 1, col: row as isize };
                 // SAFETY: the weights of a gate are `hidden` rows, and the buffer holds them.
                 unsafe { Panels::pack(weights, k, hidden, to.as_mut_ptr()) };
@@ -75,13 +75,13 @@ impl Layer {
 
     /// Packed weights of the state, as [`Layer::of_inputs`].
     pub(super) fn of_state<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
-        let first = self.cell.gates() * Panels::<T>::room(self.inputs, self.hidden);
+        let first = self.cell.gates() * Panels::<T>::size(self.inputs, self.hidden);
         self.panels(packed, first, self.hidden, gate, unit)
     }
 
     fn panels<T: Float>(&self, packed: &[T], first: usize, k: usize, gate: usize, unit: usize) -> Panels<T> {
         assert!(packed.len() == self.packed::<T>() && gate < self.cell.gates() && unit < self.hidden);
-        let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::room(k, self.hidden));
+        let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::size(k, self.hidden));
         Panels::packed(at.cast_mut(), k).column(unit, k)
     }
 }

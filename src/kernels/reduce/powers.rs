@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Fold, ReducedRows, sums, without};
 use crate::array::Shape;
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, Number};
 
@@ -81,7 +81,7 @@ impl PowerSums {
         }
         {
             let units = &units[..];
-            let [sums] = Pairing::new(&without(shape, axes), shape).sums(
+            let [sums] = BroadcastLayout::new(&without(shape, axes), shape).sums(
                 #[inline(always)]
                 // SAFETY: the indices are those of arrays of these shapes.
                 move |i, _, at| unsafe {

@@ -1,7 +1,7 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
 use crate::array::{DType, Shape};
-use crate::kernels::{Float, Number, broadcast::Pairing, reduce, scratch};
+use crate::kernels::{Float, Number, broadcast::BroadcastLayout, reduce, scratch};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
@@ -64,19 +64,19 @@ fn is_same(a: &Shape, b: &Shape) -> bool {
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
     let of_two;
-    let (b, pairing) = match run.n_inputs() {
+    let (b, broadcast) = match run.n_inputs() {
         1 => (a, None),
         _ if is_same(a.shape, run.x_shape(1)) => (run.x_memory(1), None),
         _ => {
-            of_two = Pairing::new(a.shape, run.x_shape(1));
+            of_two = BroadcastLayout::new(a.shape, run.x_shape(1));
             (run.x_memory(1), Some(&of_two))
         }
     };
     let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
-    let n = pairing.map_or_else(|| a.shape.size(), Pairing::size);
+    let n = broadcast.map_or_else(|| a.shape.size(), BroadcastLayout::size);
     assert_eq!(all.n, n, "{name}: the output has the shape of the inputs together");
-    // SAFETY: the arrays have the shapes of the pairing, or one shape.
-    unsafe { loops.over::<T>(Way::Forward, pairing, all) };
+    // SAFETY: the arrays have the shapes of the broadcast, or one shape.
+    unsafe { loops.over::<T>(Way::Forward, broadcast, all) };
 }
 
 /// Computes the gradient of a [`Unary`] of this name by its loops.
@@ -95,7 +95,8 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
     if same_ndim && a.ndim() != b.ndim() {
         return Err(Error::shape(name, "inputs with the same number of axes", [a, b]));
     }
-    one(Pairing::shape(a, b).ok_or_else(|| Error::shape(name, "shapes that broadcast together", [a, b]))?)
+    one(BroadcastLayout::shape(a, b)
+        .ok_or_else(|| Error::shape(name, "shapes that broadcast together", [a, b]))?)
 }
 
 impl<C: Unary> Compute for Map<C> {
@@ -168,17 +169,17 @@ impl BinaryGradient {
         let (shape, own) = (run.y_shape(0), run.x_shape(i));
         let x = [run.x_shape(0), run.x_shape(1)];
         let put = |gx: *mut T, adds: bool| {
-            let (pairing, x) = match self.reads.input(0) && self.is_differentiable {
-                true => ((!is_same(x[0], x[1])).then(|| Pairing::new(x[0], x[1])), all.x),
+            let (broadcast, x) = match self.reads.input(0) && self.is_differentiable {
+                true => ((!is_same(x[0], x[1])).then(|| BroadcastLayout::new(x[0], x[1])), all.x),
                 false => (None, [all.gy; 2]),
             };
-            let n = pairing.as_ref().map_or_else(|| shape.size(), Pairing::size);
-            assert_eq!(all.n, n, "{}: the output has the shape of the pairing", self.name);
+            let n = broadcast.as_ref().map_or_else(|| shape.size(), BroadcastLayout::size);
+            assert_eq!(all.n, n, "{}: the output has the shape of the broadcast", self.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let all = Part { x, gx: gxs, adds: add, ..all };
-            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` have the output shape.
-            unsafe { self.loops.over::<T>(Way::Backward, pairing.as_ref(), all) };
+            // SAFETY: the arrays have the shapes of the broadcast, and `y` and `gy` have the output shape.
+            unsafe { self.loops.over::<T>(Way::Backward, broadcast.as_ref(), all) };
         };
         if own.size() == shape.size() {
             return put(all.gx[i].cast(), all.adds[i]);

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::array::{DType, Lasting, Shape};
-use crate::kernels::broadcast::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::{Float, map, random, scratch};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Call, Memory, Part, State, Tail};
@@ -170,15 +170,15 @@ impl<'a, T: Float> Run<'a, T> {
     /// Computes output 0 by a formula of inputs 0 and 1 with broadcasting. The output may alias an input that is not
     /// broadcast. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub(crate) fn map_pairs(&mut self, pairing: &Pairing, f: impl Fn(T, T) -> T + Sync + Copy)
+    pub(crate) fn map_pairs(&mut self, broadcast: &BroadcastLayout, f: impl Fn(T, T) -> T + Sync + Copy)
     where
         T: Float,
     {
         let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
-        let fits = pairing.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
-        assert!(fits, "arrays that have not the shapes of the pairing");
+        let fits = broadcast.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
+        assert!(fits, "arrays that have not the shapes of the broadcast");
         // SAFETY: all broadcast indices are within the arrays.
-        unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
+        unsafe { broadcast.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
     }
 
     /// Copies `from` to `to`, which may be the same memory.

@@ -2,7 +2,7 @@
 
 use crate::array::{Lasting, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
-use crate::kernels::{Float, broadcast::Pairing};
+use crate::kernels::{Float, broadcast::BroadcastLayout};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ impl Products {
             return fail(&format!("as many columns of `a` as rows of `b`, which are {k} and {rows}"));
         }
         let products = Self { m, k, n: cols, a: Shape::from(&a[..n - 2]), b: Shape::from(&b[..n - 2]) };
-        if Pairing::shape(&products.a, &products.b).is_none() {
+        if BroadcastLayout::shape(&products.a, &products.b).is_none() {
             return fail("batch axes of equal lengths or length one");
         }
         Ok(products)
@@ -58,13 +58,13 @@ impl Products {
 
     /// The shape of the products.
     pub(crate) fn shape(&self) -> Shape {
-        let batch = Pairing::shape(&self.a, &self.b).unwrap_or_default();
+        let batch = BroadcastLayout::shape(&self.a, &self.b).unwrap_or_default();
         batch.iter().copied().chain([self.m, self.n]).collect()
     }
 
     /// The numbers of the matrices of `a` and of `b` for each product.
     pub(crate) fn sides(&self) -> Vec<(usize, usize)> {
-        let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
+        let batch = BroadcastLayout::shape(&self.a, &self.b).map_or(0, |s| s.size());
         let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
         let of = |i: usize| {
             let (mut rest, mut at_a, mut at_b) = (i, 0, 0);

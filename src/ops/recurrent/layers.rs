@@ -272,7 +272,7 @@ impl<C: Network> Compute for Recurring<C> {
         let kept = run.state::<KeptStates<T>>();
         let any = sizes.layer(form.cell, 0, 0);
         // Without a gradient, what is kept of a layer gives way to that of the next.
-        let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.room(), 1) };
+        let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.capacity(), 1) };
         let state = sizes.batch * sizes.hidden;
         let all_gates = held * sizes.directions * gates_size;
         let all_outputs = (sizes.layers - 1) * sizes.outputs();

@@ -5,7 +5,7 @@ use crate::kernels::Epilogue;
 use crate::kernels::Float;
 use crate::kernels::channels::add_sums;
 use crate::kernels::convolution::{
-    DerivedCache, Geometry, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+    CachedWeight, DerivedCache, Geometry, Weight, caches_weight, forward, input_gradient, weight_gradient,
 };
 use crate::ops::spatial::deconvolution::Deconvolution;
 use crate::ops::spatial::layout::{self, SpatialLayout, laid_out};
@@ -65,7 +65,7 @@ pub(crate) fn weight<'a, T: Float>(
     name: u64,
     kept: impl FnOnce() -> &'a mut DerivedCache,
 ) -> Weight<'a, T> {
-    if name != 0 && keeps_weight::<T>(g) { Weight::known(w, name, kept()) } else { w.into() }
+    if name != 0 && caches_weight::<T>(g) { Weight::cached(w, name, kept()) } else { w.into() }
 }
 
 /// The gradient of a bias: `gy` summed over all but its channels, of which `spatial` axes follow unless they are last.
@@ -118,7 +118,7 @@ impl Compute for Convolution {
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
         let (x, w, y, name, lasting) = (run.x(0), run.x(1), run.y(0), run.name(), run.lasting());
-        let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().forward).of(lasting);
+        let w = weight(&g, w, name, || &mut run.state::<CachedWeight>().forward).of(lasting);
         forward(&g, x, w, y, epilogue)?;
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Compute for Convolution {
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let (w, name) = (run.x(1), run.name());
-            let w = weight(&g, w, name, || &mut run.state::<KeptWeight>().backward);
+            let w = weight(&g, w, name, || &mut run.state::<CachedWeight>().backward);
             input_gradient(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

@@ -67,13 +67,13 @@ impl PaddedPlane {
     }
 
     /// Elements of memory for registers of `lanes` numbers, where a kernel has `weights`.
-    pub(super) fn room(&self, lanes: usize, weights: usize) -> usize {
+    pub(super) fn capacity(&self, lanes: usize, weights: usize) -> usize {
         (self.pixels + self.starts.len() + weights) * lanes
     }
 }
 
 /// An order to sum up the taps of planes that follow each other, as many as a register has lanes or fewer.
-pub(in crate::kernels) struct ChannelLanes<'a, T> {
+pub(in crate::kernels) struct NarrowSum<'a, T> {
     pub(super) plane: &'a PaddedPlane,
     pub(super) planes: usize,
     /// Elements of a kernel.
@@ -86,7 +86,7 @@ pub(in crate::kernels) struct ChannelLanes<'a, T> {
     pub(super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> ChannelLanes<'_, T> {
+impl<T: Float> NarrowSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::narrow::{ChannelLanes, PaddedPlane};
+use super::narrow::{NarrowSum, PaddedPlane};
 use super::plane::{LANES, TALL};
-use super::sliding_sum::{PlaneSteps, Slide, SpreadOrder};
-use super::weight_gradient::Dots;
+use super::sliding_sum::{InterleaveWindows, PlaneSteps, SlidingSum};
+use super::weight_gradient::PlaneDots;
 use crate::kernels::convolution::correlation::{Correlation, WeightGradient};
-use crate::kernels::convolution::descriptor::{All, Tables};
+use crate::kernels::convolution::descriptor::{Descriptor, Descriptors};
 use crate::kernels::convolution::isa;
 use crate::kernels::convolution::select::fills_lanes;
 use crate::kernels::epilogue::Epilogue;
@@ -26,20 +26,20 @@ const PRODUCTS: usize = 1 << 10;
 ///
 /// # Safety
 /// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
-pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, all: &All) {
+pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, descriptors: &Descriptors) {
     // SAFETY: the caller's promise.
     unsafe {
-        match &all.each[..] {
-            [Tables { window, lanes: Some(plane), .. }] if fills_lanes::<T>(sum.g, window) => {
+        match &descriptors.each[..] {
+            [Descriptor { window, lanes: Some(plane), .. }] if fills_lanes::<T>(sum.g, window) => {
                 narrow(sum, plane)
             }
-            _ => slide(sum, &all.each),
+            _ => slide(sum, &descriptors.each),
         }
     }
 }
 
 /// Channels first, all windows.
-unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Tables]) {
+unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Descriptor]) {
     let g = sum.g;
     let (sources, targets) = (sum.sources.channels, sum.targets.channels);
     let most = g.area().max(g.positions()) * sources.max(targets);
@@ -51,10 +51,10 @@ unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Tables]) {
         while first < some.end {
             let (image, group) = (first / g.group, first % g.group);
             let n = together.min(some.end - first).min(g.group - group);
-            for tables in all.chunks(turns) {
+            for descriptors in all.chunks(turns) {
                 for target in 0..targets {
                     // SAFETY: each task has its own targets.
-                    unsafe { slide_planes(sum, tables, [image, group, target], n) };
+                    unsafe { slide_planes(sum, descriptors, [image, group, target], n) };
                 }
             }
             first += n;
@@ -65,18 +65,19 @@ unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Tables]) {
 /// Sums of as many groups from one on, for one target of each.
 unsafe fn slide_planes<T: Float>(
     sum: &Correlation<'_, T>,
-    tables: &[Tables],
+    descriptors: &[Descriptor],
     [image, group, target]: [usize; 3],
     n: usize,
 ) {
-    let w = &tables[0].window;
-    let blocks = tables.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
+    let w = &descriptors[0].window;
+    let blocks =
+        descriptors.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
     // Elements that no tap reaches are what they are, but for a bias.
     if blocks == 0 && sum.epilogue.row_bias.is_none() {
         return;
     }
     let (height, to) = (w.targets.len(), sum.target(image, group, target));
-    let each = (BLOCK / w.length.max(w.width * tables.len())).max(1).next_multiple_of(TALL);
+    let each = (BLOCK / w.length.max(w.width * descriptors.len())).max(1).next_multiple_of(TALL);
     let to_row = if height > 1 { w.targets[1] - w.targets[0] } else { w.width };
     let (end, then) = (sum.end(group, target), sum.epilogue.tail);
     let planes = PlaneSteps { n, from: sum.sources.group, to: sum.targets.group, taps: sum.g.taps() };
@@ -86,24 +87,40 @@ unsafe fn slide_planes<T: Float>(
         unsafe {
             if w.apart == 1 && blocks > 0 {
                 let to = to.add(w.targets[start]);
-                sum_rows(sum, &tables[0], [image, group, target], &rows, planes, (to, to_row), end);
+                sum_rows(sum, &descriptors[0], [image, group, target], &rows, planes, (to, to_row), end);
                 if w.whole {
                     (0..n).for_each(|p| then.finish(to.add(p * planes.to), w.width, rows.len(), w.width));
                 }
                 continue;
             }
             let apart = n * rows.len() * w.width;
-            scratch::with(tables.len() * apart, |sums: &mut [T]| {
-                for (tables, sums) in tables.iter().zip(sums.chunks_exact_mut(apart)) {
-                    let (width, to) = (tables.window.width, sums.as_mut_ptr());
-                    if tables.window.taps.is_empty() {
+            scratch::with(descriptors.len() * apart, |sums: &mut [T]| {
+                for (descriptor, sums) in descriptors.iter().zip(sums.chunks_exact_mut(apart)) {
+                    let (width, to) = (descriptor.window.width, sums.as_mut_ptr());
+                    if descriptor.window.taps.is_empty() {
                         sums.fill(T::ZERO);
                     }
                     let planes = PlaneSteps { to: rows.len() * width, ..planes };
-                    sum_rows(sum, tables, [image, group, target], &rows, planes, (to, width), Epilogue::NONE);
+                    sum_rows(
+                        sum,
+                        descriptor,
+                        [image, group, target],
+                        &rows,
+                        planes,
+                        (to, width),
+                        Epilogue::NONE,
+                    );
                 }
                 let (from, rows) = (sums.as_ptr(), rows.clone());
-                (isa::kernels::<T>().spread)(&SpreadOrder { tables, rows, planes, from, apart, to, end });
+                (isa::kernels::<T>().interleave)(&InterleaveWindows {
+                    descriptors,
+                    rows,
+                    planes,
+                    from,
+                    apart,
+                    to,
+                    end,
+                });
             });
         }
     }
@@ -112,7 +129,7 @@ unsafe fn slide_planes<T: Float>(
 /// Some rows of the sums of a window, block by block of the taps of one source after the other.
 unsafe fn sum_rows<T: Float>(
     sum: &Correlation<'_, T>,
-    tables: &Tables,
+    descriptor: &Descriptor,
     [image, group, target]: [usize; 3],
     rows: &Range<usize>,
     planes: PlaneSteps,
@@ -120,13 +137,13 @@ unsafe fn sum_rows<T: Float>(
     end: Epilogue<'_, T>,
 ) {
     let (g, sources) = (sum.g, sum.sources.channels);
-    let Some(plane) = &tables.plane else { return };
+    let Some(plane) = &descriptor.plane else { return };
     for source in 0..sources {
         let map = group * (g.maps / g.group) + source + target;
         for (i, block) in plane.blocks.iter().enumerate() {
             let (is_first, is_last) = (source + i == 0, source + 1 == sources && i + 1 == plane.blocks.len());
-            let slide = Slide {
-                sees: (plane, &tables.window),
+            let slide = SlidingSum {
+                sees: (plane, &descriptor.window),
                 block,
                 rows: rows.clone(),
                 planes,
@@ -142,7 +159,7 @@ unsafe fn sum_rows<T: Float>(
                 },
             };
             // SAFETY: the caller's promise.
-            unsafe { (isa::kernels::<T>().slide)(&slide) };
+            unsafe { (isa::kernels::<T>().sliding_sum)(&slide) };
         }
     }
 }
@@ -152,7 +169,7 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
     let (g, lanes) = (sum.g, kernels::<T>().panel() / 2);
     let (parts, most) = (g.group.div_ceil(lanes), plane.places.len().max(plane.starts.len()));
     ranges(g.images * parts, GRAIN / (lanes * most), |some| {
-        scratch::with(plane.room(lanes, g.taps()), |memory: &mut [T]| {
+        scratch::with(plane.capacity(lanes, g.taps()), |memory: &mut [T]| {
             memory[..plane.pixels * lanes].fill(T::ZERO);
             for i in some {
                 let (image, first) = (i / parts, i % parts * lanes);
@@ -160,7 +177,7 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
                 let to = sum.target(image, first, 0);
                 // SAFETY: the table was chosen for this machine, each task has its own targets, and there is room.
                 unsafe {
-                    (isa::kernels::<T>().lanes)(&ChannelLanes {
+                    (isa::kernels::<T>().narrow_sum)(&NarrowSum {
                         plane,
                         planes,
                         elements: g.taps(),
@@ -182,9 +199,12 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
 ///
 /// # Safety
 /// The arrays have the sizes of the geometry, and nothing else uses the gradient meanwhile.
-pub(in super::super) unsafe fn weight_gradient<T: Float>(gradient: &WeightGradient<'_, T>, tables: &Tables) {
-    let Some(plane) = &tables.plane else { return };
-    let sees = (plane, &tables.window);
+pub(in super::super) unsafe fn weight_gradient<T: Float>(
+    gradient: &WeightGradient<'_, T>,
+    descriptor: &Descriptor,
+) {
+    let Some(plane) = &descriptor.plane else { return };
+    let sees = (plane, &descriptor.window);
     let (g, kernels, gw) = (gradient.g, kernels::<T>(), Shared::new(gradient.gw));
     let (maps, taps) = (g.maps / g.group, g.taps());
     let lanes = kernels.panel() / 2;
@@ -201,7 +221,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(gradient: &WeightGradie
                     let of_map = image * g.maps + channel * maps + map;
                     // SAFETY: the arrays are there, and so is a register for each tap of a map.
                     unsafe {
-                        (isa::kernels::<T>().dots)(&Dots {
+                        (isa::kernels::<T>().plane_dots)(&PlaneDots {
                             sees,
                             images: together.min(g.images - image),
                             x_image: g.channels * g.area(),

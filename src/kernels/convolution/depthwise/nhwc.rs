@@ -1,6 +1,6 @@
 //! Convolution of each channel with one kernel of its own, channels last.
 
-use super::pixel_sums::{PixelDots, Pixels, taps_of_row};
+use super::pixel_sums::{PixelDots, PixelSum, taps_of_row};
 use super::plane::LANES;
 use crate::kernels::convolution::correlation::{Correlation, WeightGradient};
 use crate::kernels::convolution::isa;
@@ -35,7 +35,7 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) {
             for i in some {
                 let (image, row) = (i / rows, i % rows);
                 taps_of_row(w, row, n, &mut taps);
-                let pixels = Pixels {
+                let pixels = PixelSum {
                     window: w,
                     from: sum.source(image, 0, 0),
                     channels: n,
@@ -46,7 +46,7 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) {
                 };
                 // SAFETY: each row has its own targets; the rest is the caller's promise.
                 unsafe {
-                    (isa::kernels::<T>().pixels)(&pixels);
+                    (isa::kernels::<T>().pixel_sum)(&pixels);
                     sum.epilogue.tail.finish(pixels.to, 0, 1, w.width * n);
                 }
             }

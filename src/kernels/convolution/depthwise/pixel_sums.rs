@@ -36,7 +36,7 @@ fn inside(w: &Window) -> (usize, usize) {
 }
 
 /// An order to sum up the taps of a row of positions: `to[o apart + c] = sum over taps of weights[t, c] x[...]`.
-pub(in crate::kernels) struct Pixels<'a, T> {
+pub(in crate::kernels) struct PixelSum<'a, T> {
     pub(super) window: &'a Window,
     pub(super) from: *const T,
     /// Distance of pixels, which is the number of channels.
@@ -48,7 +48,7 @@ pub(in crate::kernels) struct Pixels<'a, T> {
     pub(super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> Pixels<'_, T> {
+impl<T: Float> PixelSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety
@@ -124,7 +124,7 @@ impl<T: Float> PixelDots<'_, T> {
     /// Adds the products.
     ///
     /// # Safety
-    /// As [`Pixels::run`].
+    /// As [`PixelSum::run`].
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let (w, n) = (self.window, self.channels);

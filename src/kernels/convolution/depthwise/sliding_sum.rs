@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::plane::{ANY, Lanes, Plane, TALL, TapBlock};
 use crate::kernels::Float;
-use crate::kernels::convolution::descriptor::Tables;
+use crate::kernels::convolution::descriptor::Descriptor;
 use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
@@ -19,7 +19,7 @@ pub(in super::super) struct PlaneSteps {
 }
 
 /// An order to sum up a block of taps in rows of positions of some planes.
-pub(in crate::kernels) struct Slide<'a, T> {
+pub(in crate::kernels) struct SlidingSum<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
     pub(in super::super) block: &'a TapBlock,
     pub(in super::super) rows: Range<usize>,
@@ -33,7 +33,7 @@ pub(in crate::kernels) struct Slide<'a, T> {
     pub(in super::super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> Slide<'_, T> {
+impl<T: Float> SlidingSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety
@@ -140,7 +140,7 @@ impl<T: Float> Slide<'_, T> {
                 let to = to.add((row - self.rows.start) * self.to_row);
                 for i in 0..TALL {
                     if row + i < self.rows.end {
-                        end.put(sums[i], to.add(i * self.to_row), w.width - j);
+                        end.store(sums[i], to.add(i * self.to_row), w.width - j);
                     }
                 }
             }
@@ -149,8 +149,8 @@ impl<T: Float> Slide<'_, T> {
 }
 
 /// An order to write sums of several windows, whose targets take turns along rows of planes.
-pub(in crate::kernels) struct SpreadOrder<'a, T> {
-    pub(in super::super) tables: &'a [Tables],
+pub(in crate::kernels) struct InterleaveWindows<'a, T> {
+    pub(in super::super) descriptors: &'a [Descriptor],
     pub(in super::super) rows: Range<usize>,
     /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
     pub(in super::super) planes: PlaneSteps,
@@ -161,7 +161,7 @@ pub(in crate::kernels) struct SpreadOrder<'a, T> {
     pub(in super::super) end: Epilogue<'a, T>,
 }
 
-impl<T: Float> SpreadOrder<'_, T> {
+impl<T: Float> InterleaveWindows<'_, T> {
     /// Writes the sums.
     ///
     /// # Safety
@@ -173,13 +173,17 @@ impl<T: Float> SpreadOrder<'_, T> {
             let (to, end) = (self.to.wrapping_add(p * self.planes.to), self.end.part(p, 0));
             // SAFETY: the caller's promise.
             unsafe {
-                if let [a, b] = self.tables {
+                if let [a, b] = self.descriptors {
                     self.weave::<V>([&a.window, &b.window], i, to.add(a.window.targets[row]), end);
                     continue;
                 }
-                for (k, w) in self.tables.iter().map(|tables| &tables.window).enumerate() {
+                for (k, w) in self.descriptors.iter().map(|descriptor| &descriptor.window).enumerate() {
                     let from = self.from.add(k * self.apart + i * w.width);
-                    end.put_each(std::slice::from_raw_parts(from, w.width), to.add(w.targets[row]), w.apart);
+                    end.store_strided(
+                        std::slice::from_raw_parts(from, w.width),
+                        to.add(w.targets[row]),
+                        w.apart,
+                    );
                 }
             }
         }
@@ -201,8 +205,8 @@ impl<T: Float> SpreadOrder<'_, T> {
                 let x = V::load_masked(from.add(j), V::first(a.width - j));
                 let y = V::load_masked(others.wrapping_add(j), V::first(b.width.saturating_sub(j)));
                 let (n, (low, high)) = (a.width + b.width - 2 * j, V::weave(x, y));
-                end.put(low, to.add(2 * j), n);
-                end.put(high, to.wrapping_add(2 * j + V::WIDTH), n.saturating_sub(V::WIDTH));
+                end.store(low, to.add(2 * j), n);
+                end.store(high, to.wrapping_add(2 * j + V::WIDTH), n.saturating_sub(V::WIDTH));
             }
         }
     }

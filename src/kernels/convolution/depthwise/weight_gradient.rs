@@ -11,7 +11,7 @@ use crate::kernels::simd::Vector;
 const TOGETHER: usize = 32;
 
 /// An order to add to register `t` of `sums` the products of rows of `gy` with what tap `t` sees of `x`, in some images.
-pub(in crate::kernels) struct Dots<'a, T> {
+pub(in crate::kernels) struct PlaneDots<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
     pub(in super::super) images: usize,
     /// How far the planes of images are apart.
@@ -22,7 +22,7 @@ pub(in crate::kernels) struct Dots<'a, T> {
     pub(in super::super) sums: *mut T,
 }
 
-impl<T: Float> Dots<'_, T> {
+impl<T: Float> PlaneDots<'_, T> {
     /// Adds the products.
     ///
     /// # Safety

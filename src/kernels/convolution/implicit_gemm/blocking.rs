@@ -1,6 +1,6 @@
 //! The blocks and tasks that the packed planes of an image are cut into.
 
-use super::packed_planes::Strips;
+use super::packed_planes::PlaneLayout;
 use crate::kernels::convolution::geometry::{Geometry, Images};
 use crate::kernels::convolution::window::Window;
 
@@ -19,16 +19,21 @@ pub(super) fn tasks(g: &Geometry, window: &Window, sources: Images, targets: Ima
 }
 
 /// How what a window sees of the sources is laid out.
-pub(in super::super) fn strips(g: &Geometry, window: &Window, sources: Images, targets: Images) -> Strips {
+pub(in super::super) fn layout(
+    g: &Geometry,
+    window: &Window,
+    sources: Images,
+    targets: Images,
+) -> PlaneLayout {
     // Weights that leave no room in the second cache are read for several images at once.
     let together = targets.channels * sources.channels * window.taps.len() > LARGE;
     let wanted = tasks(g, window, sources, targets) / g.group;
-    Strips::new(&window.axes, g.images, sources.channels, usize::MAX, wanted, together)
+    PlaneLayout::new(&window.axes, g.images, sources.channels, usize::MAX, wanted, together)
 }
 
 /// How what the outputs see of the input is laid out.
-pub(in super::super) fn weight_gradient_strips(g: &Geometry, window: &Window) -> Strips {
+pub(in super::super) fn weight_gradient_layout(g: &Geometry, window: &Window) -> PlaneLayout {
     let channels = g.channels / g.group;
     let chunk = (DEPTH / g.taps()).clamp(1, channels.max(1));
-    Strips::new(&window.axes, g.images, channels, chunk, 1, true)
+    PlaneLayout::new(&window.axes, g.images, channels, chunk, 1, true)
 }

@@ -1,7 +1,7 @@
 //! How the positions of a block are arranged as columns of products: row by row, with what lies between rows, or without gaps.
 //! Knows what each costs; computes nothing.
 
-use super::packed_planes::{SLACK, StripBlock, Strips, apart};
+use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, padded_stride};
 use super::tap_rows::TapRows;
 use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
@@ -20,13 +20,13 @@ pub(super) enum ColumnOrder {
     /// As they lie in planes, with what lies between rows.
     WithGaps,
     /// Row after row, of copies of the planes.
-    Close,
+    CopiedFromPlanes,
     /// Row after row, of copies of the image.
-    Straight,
+    CopiedFromImage,
 }
 
 /// How the positions of a block are arranged.
-pub(super) struct Arrangement {
+pub(super) struct ColumnPlan {
     pub(in super::super) columns: ColumnOrder,
     /// Whether results are written where they belong.
     pub(in super::super) direct: bool,
@@ -35,13 +35,13 @@ pub(super) struct Arrangement {
     /// Columns of a product.
     pub(in super::super) each: usize,
     /// How far lines of copies, and of results, are apart.
-    pub(super) line: usize,
+    pub(super) stride: usize,
 }
 
 impl ColumnOrder {
     /// Whether rows follow each other without gaps.
-    pub(super) fn are_close(self) -> bool {
-        matches!(self, Self::Close | Self::Straight)
+    pub(super) fn are_copied(self) -> bool {
+        matches!(self, Self::CopiedFromPlanes | Self::CopiedFromImage)
     }
 }
 
@@ -52,37 +52,37 @@ fn tiles<T: Float>(n: usize) -> usize {
 }
 
 /// The arrangement of a block for so many targets.
-pub(super) fn arrangement<T: Float>(
+pub(super) fn plan_columns<T: Float>(
     sum: &Correlation<'_, T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     targets: usize,
-) -> Arrangement {
+) -> ColumnPlan {
     let (w, depth) = (sum.window(), sum.depth());
     // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
     // have to be moved to where they belong, unless whole rows of positions follow each other.
-    let (width, all) = (block.columns.len(), strips.len(block));
+    let (width, all) = (block.columns.len(), layout.len(block));
     let n_rows = block.images.len() * block.rows.len() * w.inner;
     let moved = if w.whole { MOVING * n_rows } else { 0 };
     let by_row_costs = n_rows * tiles::<T>(width) * depth;
     let all_costs = tiles::<T>(all) * depth + moved;
     // With steps copies come straight from the image, if whole rows are taken.
-    let straight = TapRows::<T>::fit(w) && width == w.width;
+    let from_image = TapRows::<T>::fit(w) && width == w.width;
     // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
     // tap, what comes straight is laid out like that at first; longer steps gain by it even if there are as many tiles.
-    let once = straight && strips.sees_once();
+    let once = from_image && layout.has_plane_for_each_tap();
     let heights = targets.div_ceil(kernels::<T>().tallest());
     let is_block_whole = w.whole && block.images.len() == 1 && width == w.width && !sum.epilogue.accumulate;
-    let moved_close = if is_block_whole { 0 } else { moved };
+    let moved_copied = if is_block_whole { 0 } else { moved };
     let copies = if once { 0 } else { n_rows * depth / heights };
-    let close_costs = tiles::<T>(n_rows * width) * depth + moved_close + copies;
+    let copied_costs = tiles::<T>(n_rows * width) * depth + moved_copied + copies;
     let least = by_row_costs.min(all_costs);
-    let is_less = close_costs < least || (once && w.step > 2 && close_costs == least);
+    let is_less = copied_costs < least || (once && w.step > 2 && copied_costs == least);
     let pays = is_less && (once || width <= SLACK);
-    let close = pays && !strips.in_place;
-    let columns = match (close, by_row_costs <= all_costs) {
-        (true, _) if straight => ColumnOrder::Straight,
-        (true, _) => ColumnOrder::Close,
+    let copied = pays && !layout.in_place;
+    let columns = match (copied, by_row_costs <= all_costs) {
+        (true, _) if from_image => ColumnOrder::CopiedFromImage,
+        (true, _) => ColumnOrder::CopiedFromPlanes,
         (_, true) => ColumnOrder::ByRow,
         _ => ColumnOrder::WithGaps,
     };
@@ -90,11 +90,11 @@ pub(super) fn arrangement<T: Float>(
     let (n, direct) = match columns {
         ColumnOrder::ByRow => (width, w.whole),
         ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
-        ColumnOrder::Close | ColumnOrder::Straight => (n_rows * width, is_block_whole),
+        ColumnOrder::CopiedFromPlanes | ColumnOrder::CopiedFromImage => (n_rows * width, is_block_whole),
     };
     // What is copied no more often than it was to be laid out stays in the first cache while all targets come by.
     let panel = kernels::<T>().panel();
-    let near = (NEAR / (strips.chunk * w.taps.len()).max(1) / panel).max(1) * panel;
-    let each = if close && once { near.min(n) } else { n };
-    Arrangement { columns, direct, n, each, line: apart(if close { n } else { all }) }
+    let near = (NEAR / (layout.chunk * w.taps.len()).max(1) / panel).max(1) * panel;
+    let each = if copied && once { near.min(n) } else { n };
+    ColumnPlan { columns, direct, n, each, stride: padded_stride(if copied { n } else { all }) }
 }

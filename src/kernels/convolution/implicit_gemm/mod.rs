@@ -3,12 +3,12 @@
 
 pub(super) mod blocking;
 mod column_order;
+pub(super) mod im2row;
 mod nchw;
 mod nhwc;
 pub(super) mod packed_planes;
 mod store;
 pub(super) mod tap_rows;
-pub(super) mod unfold;
 pub(super) mod weight_gradient;
 
 use super::correlation::Correlation;
@@ -37,8 +37,8 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOf
     let weights = pack_weights(sum)?;
     // SAFETY: the caller's promise.
     unsafe {
-        match &sum.tables.strips {
-            Some(strips) => nchw::run(sum, &weights, strips),
+        match &sum.descriptor.layout {
+            Some(layout) => nchw::run(sum, &weights, layout),
             None => nhwc::run(sum, &weights),
         }
     }

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::Weights;
 use super::blocking::tasks;
-use super::column_order::{Arrangement, ColumnOrder, arrangement};
-use super::packed_planes::{ImageLayout, SLACK, StripBlock, Strips};
-use super::store::{finish_rows, move_results};
+use super::column_order::{ColumnOrder, ColumnPlan, plan_columns};
+use super::packed_planes::{PackImage, PlaneBlock, PlaneLayout, SLACK};
+use super::store::{finish_rows, store_results};
 use super::tap_rows::TapRows;
 use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
@@ -21,21 +21,21 @@ use crate::kernels::threads::{Shared, ranges};
 const MANY: usize = 128;
 
 /// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
-pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>, strips: &Strips) {
+pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>, layout: &PlaneLayout) {
     let g = sum.g;
     // Where there are few positions, each task has a part of the targets
     // (few of them, as each lays out the positions anew).
     let many = sum.targets.channels / (2 * kernels::<T>().panel());
     let wanted = tasks(g, sum.window(), sum.sources, sum.targets);
-    let parts = (wanted / (strips.blocks() * g.group)).min(many.min(2).max(many / 2));
+    let parts = (wanted / (layout.blocks() * g.group)).min(many.min(2).max(many / 2));
     let targets = EvenSplit::new(sum.targets.channels, parts);
     let parts = targets.parts();
-    let tasks = strips.blocks() * g.group * parts;
+    let tasks = layout.blocks() * g.group * parts;
     ranges(tasks, tasks / MANY, |some| {
         for task in some {
-            let (block, rest) = (strips.block(task / (g.group * parts)), task % (g.group * parts));
+            let (block, rest) = (layout.block(task / (g.group * parts)), task % (g.group * parts));
             // SAFETY: each task has its own part of the target.
-            unsafe { sum_block(sum, weights, strips, &block, rest / parts, targets.part(rest % parts)) };
+            unsafe { sum_block(sum, weights, layout, &block, rest / parts, targets.part(rest % parts)) };
         }
     });
 }
@@ -43,11 +43,11 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
 /// Lays out some channels of a group.
 ///
 /// # Safety
-/// There is [`Strips::room`] for them.
-unsafe fn lay_out<T: Float>(
+/// There is [`PlaneLayout::capacity`] for them.
+unsafe fn pack_images<T: Float>(
     sum: &Correlation<'_, T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     group: usize,
     channels: Range<usize>,
     planes: &mut [T],
@@ -57,7 +57,7 @@ unsafe fn lay_out<T: Float>(
         let (channels, to) = (channels.len(), planes.as_mut_ptr());
         // SAFETY: the table was chosen for this machine, and there is room.
         unsafe {
-            (isa::kernels::<T>().lay_out)(&ImageLayout { strips, block, image, from, channels, area, to });
+            (isa::kernels::<T>().pack_image)(&PackImage { layout, block, image, from, channels, area, to });
         };
     }
 }
@@ -68,15 +68,15 @@ unsafe fn lay_out<T: Float>(
 /// There is room for it.
 unsafe fn tap_rows<T: Float>(
     sum: &Correlation<'_, T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     group: usize,
     channels: Range<usize>,
     to: *mut T,
     apart: usize,
 ) {
     let mut rows = List::with_capacity(64);
-    strips.each_row(block, |image, row, _, _| rows.push((image, row)));
+    layout.each_row(block, |image, row, _, _| rows.push((image, row)));
     let order = TapRows {
         window: sum.window(),
         rows: &rows,
@@ -94,58 +94,58 @@ unsafe fn tap_rows<T: Float>(
 unsafe fn sum_block<T: Float>(
     sum: &Correlation<'_, T>,
     weights: &Weights<T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     group: usize,
     rows: Range<usize>,
 ) {
-    let Arrangement { columns, direct, n, each, line } = arrangement(sum, strips, block, rows.len());
+    let ColumnPlan { columns, direct, n, each, stride } = plan_columns(sum, layout, block, rows.len());
     let (w, depth, sources) = (sum.window(), sum.depth(), sum.sources.channels);
     let (taps, width) = (w.taps.len(), block.columns.len());
-    let (close, straight) = (columns.are_close(), columns == ColumnOrder::Straight);
-    let of_close = if close { strips.chunk * taps * line } else { 0 };
-    let of_results = if direct { 0 } else { rows.len() * line };
-    let room = if straight { 0 } else { strips.room() };
-    let starts = strips.starts(block);
-    scratch::with(room + of_results + of_close + SLACK, |memory: &mut [T]| {
-        let (planes, results) = memory.split_at_mut(room);
+    let (copied, from_image) = (columns.are_copied(), columns == ColumnOrder::CopiedFromImage);
+    let of_copied = if copied { layout.chunk * taps * stride } else { 0 };
+    let of_results = if direct { 0 } else { rows.len() * stride };
+    let capacity = if from_image { 0 } else { layout.capacity() };
+    let starts = layout.row_starts(block);
+    scratch::with(capacity + of_results + of_copied + SLACK, |memory: &mut [T]| {
+        let (planes, results) = memory.split_at_mut(capacity);
         let (results, together) = results.split_at_mut(of_results);
         let results = Shared::new(results.as_mut_ptr());
-        let chunks = sources.div_ceil(strips.chunk).max(1);
+        let chunks = sources.div_ceil(layout.chunk).max(1);
         for i in 0..chunks {
-            let first = i * strips.chunk;
-            let channels = strips.chunk.min(sources - first);
-            let b = if strips.in_place {
-                sum.source(block.images.start, group, first).wrapping_add(strips.origin(block))
+            let first = i * layout.chunk;
+            let channels = layout.chunk.min(sources - first);
+            let b = if layout.in_place {
+                sum.source(block.images.start, group, first).wrapping_add(layout.origin(block))
             } else {
-                if !straight {
+                if !from_image {
                     // SAFETY: there is room for a chunk.
-                    unsafe { lay_out(sum, strips, block, group, first..first + channels, planes) };
+                    unsafe { pack_images(sum, layout, block, group, first..first + channels, planes) };
                 }
                 planes.as_ptr()
             };
             let weights = weights.p.wrapping_add(weights.group * group + rows.start * depth + first * taps);
             let k = channels * taps;
-            let (mut b, mut b_row, mut table) = (b, 0, Table::OfRight(&strips.table));
-            if close {
+            let (mut b, mut b_row, mut table) = (b, 0, Table::OfRight(&layout.table));
+            if copied {
                 let to = together.as_mut_ptr();
                 // SAFETY: the rows lie in the images or in the planes; there is room for all, and for what is copied too
                 // much.
                 unsafe {
-                    if straight {
-                        tap_rows(sum, strips, block, group, first..first + channels, to, line);
+                    if from_image {
+                        tap_rows(sum, layout, block, group, first..first + channels, to, stride);
                     } else {
-                        strips.close(k, b, &starts, width, to, line);
+                        layout.copy_rows(k, b, &starts, width, to, stride);
                     }
                 }
-                (b, b_row, table) = (together.as_ptr(), line, Table::None);
+                (b, b_row, table) = (together.as_ptr(), stride, Table::None);
             }
             let multiply = |image: usize, position: usize, at: usize, n: usize| {
                 let (c, c_row) = if direct {
                     let first = sum.target(image, group, rows.start).wrapping_add(position);
                     (first, sum.targets.channel)
                 } else {
-                    (results.get().wrapping_add(at), line)
+                    (results.get().wrapping_add(at), stride)
                 };
                 let product = PanelProduct {
                     m: rows.len(),
@@ -168,7 +168,7 @@ unsafe fn sum_block<T: Float>(
                 unsafe { product.run() };
             };
             if columns == ColumnOrder::ByRow {
-                strips.each_row(block, |image, row, column, at| {
+                layout.each_row(block, |image, row, column, at| {
                     multiply(image, row * w.width + column, at, n);
                 });
             } else {
@@ -181,10 +181,10 @@ unsafe fn sum_block<T: Float>(
         if !direct {
             let results = results.get().cast_const();
             // SAFETY: these are results of all rows and positions; the target has an element for each.
-            unsafe { move_results(sum, strips, block, group, rows.clone(), results, (line, close)) };
+            unsafe { store_results(sum, layout, block, group, rows.clone(), results, (stride, copied)) };
         }
         if sum.epilogue.tail.rows.is_some() {
-            finish_rows(sum, strips, block, group, rows);
+            finish_rows(sum, layout, block, group, rows);
         }
     });
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::Weights;
-use super::packed_planes::{SLACK, apart};
-use super::unfold::Unfold;
+use super::im2row::Im2Row;
+use super::packed_planes::{SLACK, padded_stride};
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
@@ -38,7 +38,8 @@ unsafe fn block<T: Float>(
     positions: Range<usize>,
 ) {
     let (window, depth, targets) = (sum.window(), sum.depth(), sum.targets.channels);
-    let (n, row, wide, direct) = (positions.len(), apart(depth), kernels::<T>().panel(), window.whole);
+    let (n, row, wide, direct) =
+        (positions.len(), padded_stride(depth), kernels::<T>().panel(), window.whole);
     let results = if direct { 0 } else { n * targets };
     scratch::with(n * row + SLACK + results, |memory: &mut [T]| {
         let (matrix, results) = memory.split_at_mut(n * row + SLACK);
@@ -50,7 +51,7 @@ unsafe fn block<T: Float>(
         };
         // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
         unsafe {
-            (isa::kernels::<T>().unfold)(&Unfold {
+            (isa::kernels::<T>().im2row)(&Im2Row {
                 window,
                 from: sum.source(image, group, 0),
                 channels: sum.sources.channels,
@@ -87,7 +88,7 @@ unsafe fn block<T: Float>(
             let target = window.targets[o / window.width] + o % window.width * window.apart;
             let to = sum.target(image, group, 0).wrapping_add(target * sum.targets.pixel);
             // SAFETY: the target has these channels at each position.
-            unsafe { end.put_each(&results[i * targets..][..targets], to, 1) };
+            unsafe { end.store_strided(&results[i * targets..][..targets], to, 1) };
         }
     });
 }

@@ -27,13 +27,13 @@ const DEPTH: usize = 1024;
 
 /// The distance between rows of `n` elements in memory of their own: room for what a copy writes too much, and an odd
 /// number of cache lines, so that rows do not compete for the same places of a cache.
-pub(in super::super) fn apart(n: usize) -> usize {
+pub(in super::super) fn padded_stride(n: usize) -> usize {
     ((n + SLACK).div_ceil(SLACK) | 1) * SLACK
 }
 
 /// How blocks of images are laid out. Along each axis, element `e` of a plane with residue `r` is element
 /// `(e + least) step + r` of the image, `least` counted from the first position of the block.
-pub(in super::super) struct Strips {
+pub(in super::super) struct PlaneLayout {
     axes: SmallVec<[WindowAxis; 3]>,
     least: SmallVec<[isize; 3]>,
     /// Elements of a plane along each axis, and how far neighbours are apart.
@@ -57,17 +57,17 @@ pub(in super::super) struct Strips {
 }
 
 /// A tap: for each axis its residue, and the element of the plane that the first position sees.
-type StripTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
+type PlaneTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
 
 /// Some images, some positions along the first axis and some along the last.
 #[derive(Clone)]
-pub(in super::super) struct StripBlock {
+pub(in super::super) struct PlaneBlock {
     pub(in super::super) images: Range<usize>,
     pub(in super::super) rows: Range<usize>,
     pub(in super::super) columns: Range<usize>,
 }
 
-impl Strips {
+impl PlaneLayout {
     /// Blocks for images of `channels`, at most `chunk` of which are read at a time: as many as are `wanted`, or more.
     /// Images are read together if `together` is set, or if they are too small to fill a register.
     pub(in super::super) fn new(
@@ -93,7 +93,7 @@ impl Strips {
         let least: SmallVec<[isize; 3]> = axes.iter().map(|a| bounds(a).0).collect();
         let more: SmallVec<[usize; 3]> = axes.iter().map(|a| (bounds(a).1 - bounds(a).0) as usize).collect();
         // Taps of each axis as (residue, element), then all of them together.
-        let mut taps: Vec<StripTap> = vec![StripTap::default()];
+        let mut taps: Vec<PlaneTap> = vec![PlaneTap::default()];
         for (a, least) in axes.iter().zip(&least) {
             let of_axis: Vec<_> = a.offsets.iter().map(|o| place(a, *o)).collect();
             taps = taps
@@ -155,10 +155,10 @@ impl Strips {
         }
         let plane = strides[0] * extents[0];
         let of_images = images_each * plane + SLACK;
-        let channel = if in_place { area } else { apart(planes.len() * of_images) };
+        let channel = if in_place { area } else { padded_stride(planes.len() * of_images) };
         let most = (BLOCK / channel).min(DEPTH / taps.len().max(1)).min(chunk).clamp(1, channels.max(1));
         let chunk = channels.div_ceil(channels.div_ceil(most).max(1)).max(1);
-        let of_tap = |(residues, elements): &StripTap| {
+        let of_tap = |(residues, elements): &PlaneTap| {
             let which = planes.binary_search(residues).unwrap_or_else(|_| unreachable!("is one of them"));
             let within: usize = elements.iter().zip(&strides).map(|(e, s)| e * s).sum();
             which * of_images + within
@@ -187,9 +187,9 @@ impl Strips {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
-    pub(in super::super) fn block(&self, i: usize) -> StripBlock {
+    pub(in super::super) fn block(&self, i: usize) -> PlaneBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
-        StripBlock {
+        PlaneBlock {
             images: self.images.part(i / columns / rows),
             rows: self.rows.part(i / columns % rows),
             columns: self.columns.part(i % columns),
@@ -197,7 +197,7 @@ impl Strips {
     }
 
     /// Whether each tap has a plane of its own: no element of an image is seen through two of them.
-    pub(super) fn sees_once(&self) -> bool {
+    pub(super) fn has_plane_for_each_tap(&self) -> bool {
         self.planes.len() * self.chunk == self.table.len()
     }
 
@@ -213,12 +213,12 @@ impl Strips {
     }
 
     /// Elements of memory for a chunk of a block.
-    pub(in super::super) fn room(&self) -> usize {
+    pub(in super::super) fn capacity(&self) -> usize {
         if self.in_place { 0 } else { self.chunk * self.channel + SLACK }
     }
 
     /// From the first position of a block to behind the last one, with what lies between them.
-    pub(in super::super) fn len(&self, block: &StripBlock) -> usize {
+    pub(in super::super) fn len(&self, block: &PlaneBlock) -> usize {
         let last = self.axes.len() - 1;
         let end = |i: usize| match i {
             0 => block.rows.len() - 1,
@@ -231,7 +231,7 @@ impl Strips {
     }
 
     /// Calls `f(image, row of positions in the window, first column, start in the block)` for each row of a block.
-    pub(super) fn each_row(&self, block: &StripBlock, mut f: impl FnMut(usize, usize, usize, usize)) {
+    pub(super) fn each_row(&self, block: &PlaneBlock, mut f: impl FnMut(usize, usize, usize, usize)) {
         let last = self.axes.len() - 1;
         let inner = &self.axes[1..last];
         let across: usize = inner.iter().map(|a| a.positions).product();
@@ -250,7 +250,7 @@ impl Strips {
     }
 
     /// Where the rows of a block start.
-    pub(in super::super) fn starts(&self, block: &StripBlock) -> List<usize> {
+    pub(in super::super) fn row_starts(&self, block: &PlaneBlock) -> List<usize> {
         let mut starts = List::with_capacity(64);
         self.each_row(block, |_, _, _, at| starts.push(at));
         starts
@@ -261,7 +261,7 @@ impl Strips {
     ///
     /// # Safety
     /// The rows are there, [`SLACK`] is the most of a row, and so many elements are there behind each.
-    pub(super) unsafe fn close<T: Copy>(
+    pub(super) unsafe fn copy_rows<T: Copy>(
         &self,
         k: usize,
         planes: *const T,
@@ -288,7 +288,7 @@ impl Strips {
     }
 
     /// Where the first position of a block lies in an image that is read in place.
-    pub(super) fn origin(&self, block: &StripBlock) -> usize {
+    pub(super) fn origin(&self, block: &PlaneBlock) -> usize {
         let last = self.axes.len() - 1;
         let least: usize = self.least.iter().zip(&self.strides).map(|(l, s)| *l as usize * s).sum();
         least + block.rows.start * self.strides[0] + block.columns.start * self.strides[last]
@@ -296,9 +296,9 @@ impl Strips {
 }
 
 /// An order to lay out one image of a block, of some channels.
-pub(in crate::kernels) struct ImageLayout<'a, T> {
-    pub(in super::super) strips: &'a Strips,
-    pub(in super::super) block: &'a StripBlock,
+pub(in crate::kernels) struct PackImage<'a, T> {
+    pub(in super::super) layout: &'a PlaneLayout,
+    pub(in super::super) block: &'a PlaneBlock,
     /// Which image of the block it is, and its first channel.
     pub(in super::super) image: usize,
     pub(in super::super) from: *const T,
@@ -307,14 +307,14 @@ pub(in crate::kernels) struct ImageLayout<'a, T> {
     pub(in super::super) to: *mut T,
 }
 
-impl<T: Float> ImageLayout<'_, T> {
+impl<T: Float> PackImage<'_, T> {
     /// Lays out the image.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory: [`Strips::room`] for a chunk.
+    /// The instructions of `V` are there, and so is the memory: [`PlaneLayout::capacity`] for a chunk.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        let s = self.strips;
+        let s = self.layout;
         let last = s.axes.len() - 1;
         let axis = &s.axes[last];
         let (least, width) = (s.least[last] + self.block.columns.start as isize, s.extents[last]);

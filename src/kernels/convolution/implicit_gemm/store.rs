@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::packed_planes::{StripBlock, Strips};
+use super::packed_planes::{PlaneBlock, PlaneLayout};
 use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::epilogue::{Activation, Epilogue};
@@ -17,7 +17,7 @@ impl<T: Float> Epilogue<'_, T> {
     /// # Safety
     /// The instructions of `V` are there, and so is the memory.
     #[inline(always)]
-    pub(in super::super) unsafe fn put<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
+    pub(in super::super) unsafe fn store<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
         // SAFETY: the caller's promise; the mask keeps within the targets.
         unsafe {
             let (mut v, mask) = (v, V::first(n));
@@ -36,7 +36,7 @@ impl<T: Float> Epilogue<'_, T> {
     /// # Safety
     /// The memory is there.
     #[inline(always)]
-    pub(in super::super) unsafe fn put_each(self, from: &[T], to: *mut T, apart: usize) {
+    pub(in super::super) unsafe fn store_strided(self, from: &[T], to: *mut T, apart: usize) {
         let (accumulate, activation) = (self.accumulate, self.tail.activation);
         // SAFETY: the caller's promise.
         unsafe {
@@ -51,29 +51,29 @@ impl<T: Float> Epilogue<'_, T> {
                 return;
             }
             match (accumulate, activation) {
-                (true, _) => each_apart(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
-                (_, Activation::Identity) => each_apart(from, to, apart, |to, v| *to = v + bias),
-                _ => each_apart(from, to, apart, |to, v| *to = activation.of(v + bias)),
+                (true, _) => each_strided(from, to, apart, |to, v| *to = activation.of(*to + (v + bias))),
+                (_, Activation::Identity) => each_strided(from, to, apart, |to, v| *to = v + bias),
+                _ => each_strided(from, to, apart, |to, v| *to = activation.of(v + bias)),
             }
         }
     }
 }
 
 /// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
-/// `close`, without gaps.
-pub(super) unsafe fn move_results<T: Float>(
+/// `copied`, without gaps.
+pub(super) unsafe fn store_results<T: Float>(
     sum: &Correlation<'_, T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     group: usize,
     targets: Range<usize>,
     results: *const T,
-    (row, close): (usize, bool),
+    (row, copied): (usize, bool),
 ) {
     let (w, width) = (sum.window(), block.columns.len());
     let mut closed = (0..).step_by(width);
-    strips.each_row(block, |image, position, column, at| {
-        let at = if close { closed.next().unwrap_or(at) } else { at };
+    layout.each_row(block, |image, position, column, at| {
+        let at = if copied { closed.next().unwrap_or(at) } else { at };
         let first = w.targets[position] + column * w.apart;
         vectorised(
             #[inline(always)]
@@ -83,7 +83,7 @@ pub(super) unsafe fn move_results<T: Float>(
                     // SAFETY: the caller's promise.
                     unsafe {
                         let from = std::slice::from_raw_parts(results.add(i * row + at), width);
-                        sum.end(group, target).put_each(from, to, w.apart);
+                        sum.end(group, target).store_strided(from, to, w.apart);
                     }
                 }
             },
@@ -94,14 +94,14 @@ pub(super) unsafe fn move_results<T: Float>(
 /// Takes results that were just written through what follows; positions that lie together are one row.
 pub(super) fn finish_rows<T: Float>(
     sum: &Correlation<'_, T>,
-    strips: &Strips,
-    block: &StripBlock,
+    layout: &PlaneLayout,
+    block: &PlaneBlock,
     group: usize,
     targets: Range<usize>,
 ) {
     let (w, width) = (sum.window(), block.columns.len());
     let mut together: SmallVec<[(usize, Range<usize>); 4]> = SmallVec::new();
-    strips.each_row(block, |image, position, column, _| {
+    layout.each_row(block, |image, position, column, _| {
         let start = w.targets[position] + column;
         match together.last_mut() {
             Some((same, range)) if *same == image && range.end == start => range.end += width,
@@ -115,14 +115,14 @@ pub(super) fn finish_rows<T: Float>(
     }
 }
 
-/// Hands elements that lie `apart`, and as many numbers, to `put` one by one.
+/// Hands elements that lie `apart`, and as many numbers, to `store` one by one.
 #[inline(always)]
-unsafe fn each_apart<T: Float>(from: &[T], to: *mut T, apart: usize, put: impl Fn(&mut T, T)) {
+unsafe fn each_strided<T: Float>(from: &[T], to: *mut T, apart: usize, store: impl Fn(&mut T, T)) {
     // The usual distance is known to the compiler.
     let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
     // SAFETY: the caller's promise.
     unsafe {
-        of_two.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * 2), *v));
-        of_any.iter().enumerate().for_each(|(i, v)| put(&mut *to.add(i * apart), *v));
+        of_two.iter().enumerate().for_each(|(i, v)| store(&mut *to.add(i * 2), *v));
+        of_any.iter().enumerate().for_each(|(i, v)| store(&mut *to.add(i * apart), *v));
     }
 }

@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use super::packed_planes::{ImageLayout, SLACK, Strips, apart};
-use super::unfold::Unfold;
+use super::im2row::Im2Row;
+use super::packed_planes::{PackImage, PlaneLayout, SLACK, padded_stride};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::convolution::correlation::WeightGradient;
-use crate::kernels::convolution::descriptor::Tables;
+use crate::kernels::convolution::descriptor::Descriptor;
 use crate::kernels::convolution::isa;
 use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
@@ -33,7 +33,7 @@ const PARTIAL: usize = 1 << 20;
 /// The arrays are there, and nobody else uses the gradient meanwhile.
 pub(in super::super) unsafe fn run<T: Float>(
     gradient: &WeightGradient<'_, T>,
-    tables: &Tables,
+    descriptor: &Descriptor,
 ) -> Result<(), OutOfMemory> {
     let g = gradient.g;
     let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
@@ -41,8 +41,8 @@ pub(in super::super) unsafe fn run<T: Float>(
     // Blocks are summed up in a few parts.
     let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
     let steps = EvenSplit::new(g.positions(), g.positions().div_ceil(n));
-    let (chunks, blocks) = match &tables.strips {
-        Some(strips) => (channels.div_ceil(strips.chunk), strips.blocks()),
+    let (chunks, blocks) = match &descriptor.layout {
+        Some(layout) => (channels.div_ceil(layout.chunk), layout.blocks()),
         None => (1, g.images * steps.parts()),
     };
     let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
@@ -55,11 +55,11 @@ pub(in super::super) unsafe fn run<T: Float>(
         let to = partial.get().wrapping_add((part * g.group + group) * sums);
         // SAFETY: each task has its own part of the sums.
         unsafe {
-            if let Some(strips) = &tables.strips {
-                let channels = chunk * strips.chunk..((chunk + 1) * strips.chunk).min(channels);
-                nchw(gradient, strips, parts.part(part), group, channels, to);
+            if let Some(layout) = &descriptor.layout {
+                let channels = chunk * layout.chunk..((chunk + 1) * layout.chunk).min(channels);
+                nchw(gradient, layout, parts.part(part), group, channels, to);
             } else {
-                nhwc(gradient, &tables.window, steps, parts.part(part), group, to);
+                nhwc(gradient, &descriptor.window, steps, parts.part(part), group, to);
             }
         }
     });
@@ -71,7 +71,7 @@ pub(in super::super) unsafe fn run<T: Float>(
 /// Channels first: sums of (channel, tap) by maps, from strips of the input and the transposed gradient.
 unsafe fn nchw<T: Float>(
     gradient: &WeightGradient<'_, T>,
-    strips: &Strips,
+    layout: &PlaneLayout,
     blocks: Range<usize>,
     group: usize,
     channels: Range<usize>,
@@ -81,16 +81,16 @@ unsafe fn nchw<T: Float>(
     let (maps, taps, wide, positions) = (g.maps / g.group, g.taps(), kernels.panel(), g.positions());
     let depth = channels.len() * taps;
     let to = to.wrapping_add(channels.start * taps * maps);
-    let largest = strips.positions();
+    let largest = layout.positions();
     let panels = maps.div_ceil(wide);
     let mut batch = List::with_capacity(0);
-    scratch::with(strips.room() + panels * wide * largest, |memory: &mut [T]| {
-        let (planes, transposed) = memory.split_at_mut(strips.room());
+    scratch::with(layout.capacity() + panels * wide * largest, |memory: &mut [T]| {
+        let (planes, transposed) = memory.split_at_mut(layout.capacity());
         let transposed = Shared::new(transposed.as_mut_ptr());
         let first = blocks.start;
         for i in blocks {
             stop::poll();
-            let block = &strips.block(i);
+            let block = &layout.block(i);
             let width = block.columns.len();
             let mut n = 0;
             batch.clear();
@@ -106,9 +106,9 @@ unsafe fn nchw<T: Float>(
                 };
                 // Rows that follow each other are packed together: image, first position, how many, and where to.
                 let mut run = (block.images.start, 0, 0, 0);
-                strips.each_row(block, |image, row, column, at| {
+                layout.each_row(block, |image, row, column, at| {
                     batch.push((at as isize, (n * wide) as isize));
-                    let position = row * strips.width() + column;
+                    let position = row * layout.width() + column;
                     if run.2 > 0 && run.0 == image && run.1 + run.2 == position {
                         run.2 += width;
                     } else {
@@ -123,13 +123,13 @@ unsafe fn nchw<T: Float>(
                         .x
                         .add(image * inputs.image + group * inputs.group + channels.start * inputs.channel)
                 };
-                let a = if strips.in_place {
-                    of(block.images.start).add(strips.origin(block))
+                let a = if layout.in_place {
+                    of(block.images.start).add(layout.origin(block))
                 } else {
                     for (image, i) in block.images.clone().enumerate() {
                         let (to, channels, area) = (planes.as_mut_ptr(), channels.len(), inputs.channel);
-                        (isa::kernels::<T>().lay_out)(&ImageLayout {
-                            strips,
+                        (isa::kernels::<T>().pack_image)(&PackImage {
+                            layout,
                             block,
                             image,
                             from: of(i),
@@ -146,7 +146,7 @@ unsafe fn nchw<T: Float>(
                     k: width,
                     a: MatrixOperand { p: a, row: 0, col: 1 },
                     b: Panels { p: transposed.get(), row: wide, next: wide * largest },
-                    table: Table::OfLeft(&strips.table),
+                    table: Table::OfLeft(&layout.table),
                     batch: &batch,
                     c: to,
                     c_row: maps,
@@ -169,7 +169,7 @@ unsafe fn nhwc<T: Float>(
 ) {
     let (g, inputs) = (gradient.g, gradient.g.inputs());
     let (maps, depth) = (g.maps / g.group, inputs.channels * g.taps());
-    let row = apart(depth);
+    let row = padded_stride(depth);
     scratch::with(steps.part(0).len() * row + SLACK, |matrix: &mut [T]| {
         let first = blocks.start;
         for i in blocks {
@@ -179,7 +179,7 @@ unsafe fn nhwc<T: Float>(
             unsafe {
                 let gy = gradient.gy(image, group, positions.start);
                 let k = positions.len();
-                (isa::kernels::<T>().unfold)(&Unfold {
+                (isa::kernels::<T>().im2row)(&Im2Row {
                     window,
                     from: gradient.x.add(image * inputs.image + group * inputs.group),
                     channels: inputs.channels,

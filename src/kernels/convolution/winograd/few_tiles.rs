@@ -6,7 +6,7 @@ use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
 use super::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
-use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
 use crate::kernels::convolution::select::has_few_tiles;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
@@ -16,7 +16,7 @@ use crate::kernels::{Float, scratch};
 
 impl<T: Float> Winograd<'_, T> {
     /// Whether this is the quicker way.
-    pub(super) fn is_of_few_tiles(&self) -> bool {
+    pub(super) fn has_few_tiles(&self) -> bool {
         let tiles = Tiles::all(self.g.images, self.size).most;
         let panels = self.targets.channels.div_ceil(kernels::<T>().panel()) * self.g.group;
         has_few_tiles(tiles, self.targets.channels, panels)
@@ -35,7 +35,7 @@ impl<T: Float> Winograd<'_, T> {
         let (images, rows) = tiles.block(0);
         let (wide, sources, of_source) =
             (kernels::<T>().panel(), self.source.array.channels, whole::<T>(self.source.array.channels));
-        let inputs = apart(tiles.most * of_source);
+        let inputs = padded_stride(tiles.most * of_source);
         let strip =
             ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
         let memory = Workspace::<T>::new(self.g.group * PRODUCTS * inputs)?;
@@ -84,8 +84,9 @@ impl<T: Float> Winograd<'_, T> {
         let (lent, kept) = kept.unzip();
         let made = lent.as_ref().is_some_and(|(_, made)| *made);
         let lent = lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms()));
-        let factor = lent.as_ref().map_or(apart(sources * wide), |(_, of)| of.factor);
-        let (own, outputs) = (if lent.is_some() { 0 } else { PRODUCTS * factor }, apart(tiles.most * wide));
+        let factor = lent.as_ref().map_or(padded_stride(sources * wide), |(_, of)| of.factor);
+        let (own, outputs) =
+            (if lent.is_some() { 0 } else { PRODUCTS * factor }, padded_stride(tiles.most * wide));
         let panels = self.targets.channels.div_ceil(wide);
         parallel(self.g.group * panels, |task| {
             let (group, first) = (task / panels, task % panels * wide);

@@ -14,9 +14,9 @@ use std::ops::Range;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::convolution::geometry::{Geometry, Images};
-use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
 use crate::kernels::convolution::isa;
-use crate::kernels::convolution::weight::Known;
+use crate::kernels::convolution::weight::WeightCache;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
@@ -200,7 +200,7 @@ impl<'a, T: Float> Winograd<'a, T> {
     ///
     /// # Safety
     /// The arrays are there, and nobody else uses the target meanwhile.
-    pub(super) unsafe fn run(&self, known: Known<'_>) -> Result<bool, OutOfMemory> {
+    pub(super) unsafe fn run(&self, known: WeightCache<'_>) -> Result<bool, OutOfMemory> {
         let of = self.transforms();
         let Transforms { factor, panel, group } = of;
         let way = [size_of::<T>(), self.g.channels, self.g.group];
@@ -208,7 +208,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         // The scales of sources come behind the weights.
         let (behind, n_scales) = (self.g.group * group, self.g.group * sources);
         let kept = known.and_then(|(name, kept)| Some((kept.lend::<T>(name, way, behind + n_scales)?, kept)));
-        if self.is_of_few_tiles() {
+        if self.has_few_tiles() {
             let own = if kept.is_none() { Some(Workspace::<T>::new(n_scales)?) } else { None };
             let (scales, made) = match (&kept, &own) {
                 (Some(((memory, made), _)), _) => (memory.ptr().wrapping_add(behind), *made),
@@ -263,7 +263,7 @@ impl<'a, T: Float> Winograd<'a, T> {
     pub(super) fn transforms(&self) -> Transforms {
         let wide = kernels::<T>().panel();
         let panel = self.source.array.channels * wide;
-        let factor = apart(self.targets.channels.div_ceil(wide) * panel);
+        let factor = padded_stride(self.targets.channels.div_ceil(wide) * panel);
         Transforms { factor, panel, group: PRODUCTS * factor }
     }
 
@@ -311,7 +311,8 @@ impl<'a, T: Float> Winograd<'a, T> {
         let wide = kernels::<T>().panel();
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
         let (of_source, of_target) = (whole::<T>(sources), whole::<T>(targets));
-        let (inputs, outputs) = (apart(tiles.most * of_source), apart(tiles.most * of_target));
+        let (inputs, outputs) =
+            (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
         // The strip serves the pixels of both sides.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
         scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {

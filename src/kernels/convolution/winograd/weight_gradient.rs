@@ -8,7 +8,7 @@ use super::{CHAIN, Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::convolution::geometry::Geometry;
-use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, apart};
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
 use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
@@ -31,7 +31,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
-    let (sums, directly) = (apart(channels * of_map), 9 * channels * of_map);
+    let (sums, directly) = (padded_stride(channels * of_map), 9 * channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let tasks = parts.parts() * g.group;
@@ -46,7 +46,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
         let (part, group) = (task / g.group, task % g.group);
         let to = partial.get().wrapping_add(task * PRODUCTS * sums);
         let (inputs, outputs) =
-            (apart(tiles.most * of_channel), apart(tiles.most * maps.next_multiple_of(wide)));
+            (padded_stride(tiles.most * of_channel), padded_stride(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
         let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
         scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {

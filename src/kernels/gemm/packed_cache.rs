@@ -48,10 +48,10 @@ pub(super) unsafe fn packed<T: Float>(
         return None;
     }
     let depth = if is_packed { depth(k) } else { plain_depth(k) };
-    let room = room::<T>(n, k)?;
+    let size = packed_size::<T>(n, k)?;
     // The output and the gradient of the input use the matrix in different orientations. Its number of rows follows
     // from the array.
-    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], room)?;
+    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], size)?;
     if !lent.is_made() {
         // SAFETY: guaranteed by the caller, and the buffer holds all columns of all blocks.
         unsafe { pack((n, k), depth, b, lent.ptr()) };
@@ -61,14 +61,14 @@ pub(super) unsafe fn packed<T: Float>(
 }
 
 /// The number of elements of a packed matrix of `k` rows, unless it is too large.
-pub(super) fn room<T: Float>(n: usize, k: usize) -> Option<usize> {
-    Some(n.next_multiple_of(kernels::<T>().panel()) * k).filter(|room| room * size_of::<T>() <= LARGEST)
+pub(super) fn packed_size<T: Float>(n: usize, k: usize) -> Option<usize> {
+    Some(n.next_multiple_of(kernels::<T>().panel()) * k).filter(|size| size * size_of::<T>() <= LARGEST)
 }
 
 /// Packs a whole right matrix, in blocks of `depth` rows, one after the other.
 ///
 /// # Safety
-/// The matrix must be valid, and `to` must have space for [`room`] elements.
+/// The matrix must be valid, and `to` must have space for [`packed_size`] elements.
 pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), depth: usize, b: MatrixOperand<T>, to: *mut T) {
     let MatrixOperand { p, row, col } = b;
     let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());

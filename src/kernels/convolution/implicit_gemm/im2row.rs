@@ -10,7 +10,7 @@ use crate::kernels::simd::Vector;
 /// An order to unfold some positions of an image: element (tap, channel) of position `i` goes to
 /// `to[i apart + tap channels + channel]`. Padding becomes zeros.
 /// What lies between the rows is overwritten, and up to [`SLACK`] elements behind the last one.
-pub(in crate::kernels) struct Unfold<'a, T> {
+pub(in crate::kernels) struct Im2Row<'a, T> {
     pub(in super::super) window: &'a Window,
     /// The first channel of the image.
     pub(in super::super) from: *const T,
@@ -22,7 +22,7 @@ pub(in crate::kernels) struct Unfold<'a, T> {
     pub(in super::super) apart: usize,
 }
 
-impl<T: Float> Unfold<'_, T> {
+impl<T: Float> Im2Row<'_, T> {
     /// Unfolds.
     ///
     /// # Safety

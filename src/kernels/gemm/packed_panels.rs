@@ -8,14 +8,14 @@ use crate::kernels::Float;
 
 impl<T: Float> Panels<T> {
     /// The number of elements of a packed right matrix of `k` rows and `n` columns.
-    pub(in crate::kernels) fn room(k: usize, n: usize) -> usize {
+    pub(in crate::kernels) fn size(k: usize, n: usize) -> usize {
         n.next_multiple_of(kernels::<T>().panel()) * k
     }
 
     /// Packs a right matrix of `k` rows and `n` columns.
     ///
     /// # Safety
-    /// The matrix must be valid, and `to` must have space for [`Panels::room`] elements.
+    /// The matrix must be valid, and `to` must have space for [`Panels::size`] elements.
     pub(in crate::kernels) unsafe fn pack(from: MatrixOperand<T>, k: usize, n: usize, to: *mut T) {
         let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
         for j in (0..n).step_by(wide) {
