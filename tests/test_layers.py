@@ -24,6 +24,7 @@ CRATE = {
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
     *[
+        "index",
         "channels",
         "broadcast",
         "strided",

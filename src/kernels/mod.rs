@@ -8,6 +8,7 @@ mod dual;
 mod elementary;
 mod epilogue;
 pub mod gemm;
+mod index;
 pub mod integer;
 pub mod map;
 pub mod normalization;

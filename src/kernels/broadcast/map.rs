@@ -165,7 +165,7 @@ impl BroadcastLayout {
         accumulate: bool,
         f: impl Fn(usize, usize, usize) -> T + Sync + Copy,
     ) {
-        let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
+        let (by_a, by_b) = (self.last.a() != 0, self.last.b() != 0);
         self.pieces(&|rows, columns| {
             vectorised(
                 #[inline(always)]
@@ -227,7 +227,7 @@ impl BroadcastLayout {
     ) {
         let n = self.last.n;
         let (a, b) = (Shared::read_only(a), Shared::read_only(b));
-        if self.outer.is_empty() && self.last.a == 1 && self.last.b == 1 {
+        if self.outer.is_empty() && self.last.a() == 1 && self.last.b() == 1 {
             return threads::ranges(n, GRAIN, |range| {
                 // Arrays that are not read may be dangling.
                 let [a, b] = [a, b].map(|of| of.get().wrapping_add(range.start));
@@ -235,7 +235,8 @@ impl BroadcastLayout {
             });
         }
         let axes = || self.outer.iter().chain([&self.last]);
-        let (a_whole, b_whole) = (axes().all(|axis| axis.a == axis.y), axes().all(|axis| axis.b == axis.y));
+        let (a_whole, b_whole) =
+            (axes().all(|axis| axis.a() == axis.y()), axes().all(|axis| axis.b() == axis.y()));
         // Short rows are combined into one tile, where they are repeated in a buffer.
         let together = (TILE / n.max(1)).max(1);
         self.pieces(&|rows, columns| {
@@ -253,8 +254,8 @@ impl BroadcastLayout {
                     if together == 1 {
                         for c in columns.clone().step_by(TILE) {
                             let n = TILE.min(columns.end - c);
-                            let a = broadcast_row(a.get().add(ia), self.last.a, c, n, buffer_a);
-                            let b = broadcast_row(b.get().add(ib), self.last.b, c, n, buffer_b);
+                            let a = broadcast_row(a.get().add(ia), self.last.a(), c, n, buffer_a);
+                            let b = broadcast_row(b.get().add(ib), self.last.b(), c, n, buffer_b);
                             tile(iy + c, a, b, n);
                         }
                     } else {
@@ -262,10 +263,10 @@ impl BroadcastLayout {
                             start = [ia, ib, iy];
                         }
                         if !a_whole {
-                            copy_row(a.get().add(ia), self.last.a, n, buffer_a.add(filled));
+                            copy_row(a.get().add(ia), self.last.a(), n, buffer_a.add(filled));
                         }
                         if !b_whole {
-                            copy_row(b.get().add(ib), self.last.b, n, buffer_b.add(filled));
+                            copy_row(b.get().add(ib), self.last.b(), n, buffer_b.add(filled));
                         }
                         filled += n;
                         if filled + n > TILE || row == last {

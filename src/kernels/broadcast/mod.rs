@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 pub(super) use sums::{along as sum_along, sum_of};
 
+use super::index::{IndexAxes, IndexAxis, merged, walk};
 use super::map::GRAIN;
 use super::scratch::Zeros;
 use super::simd::vectorised;
@@ -24,13 +25,28 @@ const GROUPS: usize = 64;
 /// The smallest number of elements per sum for which a group has separate sums.
 const LEAST: usize = 16;
 
-/// An axis of the result of broadcasting, with its stride in each array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PairAxis {
-    n: usize,
-    a: usize,
-    b: usize,
-    y: usize,
+/// An axis of the result of broadcasting, with its stride in `a`, `b` and `y`.
+type PairAxis = IndexAxis<3>;
+
+impl PairAxis {
+    const fn of(n: usize, a: usize, b: usize, y: usize) -> Self {
+        Self { n, strides: [a, b, y] }
+    }
+
+    #[inline(always)]
+    fn a(&self) -> usize {
+        self.strides[0]
+    }
+
+    #[inline(always)]
+    fn b(&self) -> usize {
+        self.strides[1]
+    }
+
+    #[inline(always)]
+    fn y(&self) -> usize {
+        self.strides[2]
+    }
 }
 
 /// Elements that are repeated cyclically: element `i` of the whole corresponds to element `i / together % period`.
@@ -64,7 +80,7 @@ impl Cycle {
 /// along axes that it lacks. Along the last axis `a` and `b` are contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
 pub struct BroadcastLayout {
-    outer: SmallVec<[PairAxis; 3]>,
+    outer: IndexAxes<3>,
     last: PairAxis,
     /// The indices of the first elements of `a`, `b` and `y`.
     first: [usize; 3],
@@ -90,7 +106,7 @@ impl BroadcastLayout {
     /// The broadcast of arrays of shapes `a` and `b`, which [`BroadcastLayout::shape`] accepts.
     pub fn new(a: &Shape, b: &Shape) -> Self {
         if a == b {
-            let last = PairAxis { n: a.size(), a: 1, b: 1, y: 1 };
+            let last = PairAxis::of(a.size(), 1, 1, 1);
             return Self { outer: SmallVec::new(), last, first: [0; 3] };
         }
         let n = a.ndim().max(b.ndim());
@@ -127,29 +143,19 @@ impl BroadcastLayout {
 
     /// Lengths and strides, without axes of length one, and with contiguous axes merged.
     fn merged(axes: impl Iterator<Item = (usize, usize, usize)>) -> Self {
-        let mut all: SmallVec<[PairAxis; 3]> = SmallVec::new();
-        for (n, a, b) in axes.filter(|axis| axis.0 != 1) {
-            match all.last_mut() {
-                Some(last) if last.a == a * n && last.b == b * n => {
-                    *last = PairAxis { n: last.n * n, a, b, y: 0 }
-                }
-                _ => all.push(PairAxis { n, a, b, y: 0 }),
-            }
-        }
+        let mut all: IndexAxes<3> = axes.map(|(n, a, b)| PairAxis::of(n, a, b, 0)).collect();
         let mut y = 1;
         for axis in all.iter_mut().rev() {
-            (axis.y, y) = (y, y * axis.n);
+            (axis.strides[2], y) = (y, y * axis.n);
         }
-        let last = all.pop().unwrap_or(PairAxis { n: 1, a: 1, b: 1, y: 1 });
+        let mut all = merged(all);
+        let last = all.pop().unwrap_or(PairAxis::of(1, 1, 1, 1));
         Self { outer: all, last, first: [0; 3] }
     }
 
     /// The same broadcast with `a` and `b` swapped.
     pub fn swapped(mut self) -> Self {
-        self.outer
-            .iter_mut()
-            .chain([&mut self.last])
-            .for_each(|axis| std::mem::swap(&mut axis.a, &mut axis.b));
+        self.outer.iter_mut().chain([&mut self.last]).for_each(|axis| axis.strides.swap(0, 1));
         self.first.swap(0, 1);
         self
     }
@@ -161,23 +167,23 @@ impl BroadcastLayout {
 
     /// True for `a`, and for `b`, if its element changes along the last axis.
     pub(super) fn last_varies(&self) -> (bool, bool) {
-        (self.last.a != 0, self.last.b != 0)
+        (self.last.a() != 0, self.last.b() != 0)
     }
 
     /// True if each element of `a` always corresponds to the same element of `b`.
     pub(super) fn is_same(&self) -> bool {
-        self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.b)
+        self.outer.iter().chain([&self.last]).all(|axis| axis.a() == axis.b())
     }
 
     /// The number of adjacent elements with the same element of `a`, if `a` is traversed in a [`Cycle`], and `b` with
     /// it.
     pub(super) fn cycle(&self) -> Option<usize> {
-        let together = if self.last.a == 0 { self.last.n } else { 1 };
-        let fits = match (&self.outer[..], self.last.a) {
+        let together = if self.last.a() == 0 { self.last.n } else { 1 };
+        let fits = match (&self.outer[..], self.last.a()) {
             ([], 0 | 1) => true,
-            ([one], 0) => one.a == 1,
-            ([one], 1) => one.a == 0,
-            ([many, one], 0) => many.a == 0 && one.a == 1,
+            ([one], 0) => one.a() == 1,
+            ([one], 1) => one.a() == 0,
+            ([many, one], 0) => many.a() == 0 && one.a() == 1,
             _ => false,
         };
         (fits && self.is_same()).then_some(together)
@@ -186,14 +192,14 @@ impl BroadcastLayout {
     /// The number of elements of `a` per line, and how often each is repeated. Only if an element of `a` is repeated
     /// along the last axis, and the next elements correspond to the next one of `a`.
     pub(super) fn repeats(&self) -> Option<[usize; 2]> {
-        let at = self.outer.last().filter(|axis| axis.a == 1 && self.last.a == 0)?;
+        let at = self.outer.last().filter(|axis| axis.a() == 1 && self.last.a() == 0)?;
         Some([at.n, self.last.n])
     }
 
     /// The first elements of the lines of [`BroadcastLayout::repeats`].
     pub(super) fn lines(mut self) -> Self {
         self.outer.pop();
-        self.last = PairAxis { n: 1, a: 0, b: 0, y: 0 };
+        self.last = PairAxis::of(1, 0, 0, 0);
         self
     }
 
@@ -210,66 +216,25 @@ impl BroadcastLayout {
     /// True if all indices are within arrays of these lengths.
     pub fn fits(&self, lengths: [usize; 3]) -> bool {
         let axes = || self.outer.iter().chain([&self.last]);
-        let steps = |axis: &PairAxis| [axis.a, axis.b, axis.y];
-        let end = |k: usize| self.first[k] + axes().map(|axis| (axis.n - 1) * steps(axis)[k]).sum::<usize>();
+        let end = |k: usize| self.first[k] + axes().map(|axis| (axis.n - 1) * axis.strides[k]).sum::<usize>();
         self.size() == 0 || (0..3).all(|k| end(k) < lengths[k])
     }
 
     /// True if `a` is not broadcast: each of its elements is used once.
     pub fn a_is_whole(&self) -> bool {
-        self.outer.iter().chain([&self.last]).all(|axis| axis.a == axis.y)
-    }
-
-    /// The first elements of a row.
-    fn row(&self, mut i: usize) -> [usize; 3] {
-        let mut first = self.first;
-        for axis in self.outer.iter().rev() {
-            let at = i % axis.n;
-            i /= axis.n;
-            first = [first[0] + at * axis.a, first[1] + at * axis.b, first[2] + at * axis.y];
-        }
-        first
+        self.outer.iter().chain([&self.last]).all(|axis| axis.a() == axis.y())
     }
 
     /// Calls `row(a, b, y)` with the first indices of each row.
     #[inline(always)]
     pub(super) fn walk(&self, rows: Range<usize>, mut row: impl FnMut(usize, usize, usize)) {
-        if rows.is_empty() {
-            return;
-        }
-        let (inner, outer) = match self.outer.split_last() {
-            Some((inner, outer)) => (*inner, outer),
-            None => (PairAxis { n: 1, a: 0, b: 0, y: 0 }, &[][..]),
-        };
-        let mut skip = rows.start % inner.n;
-        let [mut a, mut b, mut y] = self.row(rows.start - skip);
-        let mut at: SmallVec<[usize; 3]> = SmallVec::from_elem(0, outer.len());
-        let mut first = rows.start / inner.n;
-        for (at, axis) in at.iter_mut().zip(outer).rev() {
-            *at = first % axis.n;
-            first /= axis.n;
-        }
-        let mut left = rows.len();
-        loop {
-            let n = (inner.n - skip).min(left);
-            for i in skip..skip + n {
-                row(a + i * inner.a, b + i * inner.b, y + i * inner.y);
-            }
-            left -= n;
-            if left == 0 {
-                return;
-            }
-            skip = 0;
-            for (at, axis) in at.iter_mut().zip(outer).rev() {
-                *at += 1;
-                (a, b, y) = (a + axis.a, b + axis.b, y + axis.y);
-                if *at < axis.n {
-                    break;
-                }
-                (a, b, y) = (a - axis.a * axis.n, b - axis.b * axis.n, y - axis.y * axis.n);
-                *at = 0;
-            }
-        }
+        walk(
+            &self.outer,
+            self.first,
+            rows,
+            #[inline(always)]
+            |[a, b, y]| row(a, b, y),
+        );
     }
 
     /// The index of the first element of `a` that is used.
@@ -280,15 +245,15 @@ impl BroadcastLayout {
     /// The part of the broadcast in a range of an outer axis.
     fn slab(&self, axis: usize, range: &Range<usize>) -> Self {
         let mut slab = self.clone();
-        let PairAxis { a, b, y, .. } = self.outer[axis];
+        let strides = self.outer[axis].strides;
         slab.outer[axis].n = range.len();
-        slab.first = [(0, a), (1, b), (2, y)].map(|(i, step)| self.first[i] + range.start * step);
+        slab.first = std::array::from_fn(|i| self.first[i] + range.start * strides[i]);
         slab
     }
 
     /// The axis along which parts have separate elements of `a`, and the number of its elements that fits the cache.
     fn slabs_along(&self) -> Option<(usize, usize)> {
-        let axis = self.outer.iter().position(|axis| axis.a != 0).filter(|_| self.size() > GRAIN)?;
+        let axis = self.outer.iter().position(|axis| axis.a() != 0).filter(|_| self.size() > GRAIN)?;
         Some((axis, (SLAB / (self.size() / self.outer[axis].n)).max(1)))
     }
 
@@ -352,7 +317,7 @@ impl BroadcastLayout {
     /// Calls `f(a, b, y)` with the indices of corresponding elements. `f` must be `#[inline(always)]`.
     #[inline(always)]
     pub fn each(&self, f: impl Fn(usize, usize, usize) + Sync + Copy) {
-        let (by_a, by_b) = (self.last.a != 0, self.last.b != 0);
+        let (by_a, by_b) = (self.last.a() != 0, self.last.b() != 0);
         self.pieces(&|rows, columns| {
             vectorised(
                 #[inline(always)]

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::{BroadcastLayout, PairAxis};
 use crate::kernels::Float;
+use crate::kernels::index::indices;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
@@ -77,7 +78,7 @@ impl BroadcastLayout {
                     #[inline(always)]
                     // SAFETY: the indices are within `x`, and there is a sum for each element of `a`.
                     move || unsafe {
-                        if part.last.a == 0 {
+                        if part.last.a() == 0 {
                             part.walk(
                                 rows,
                                 #[inline(always)]
@@ -116,11 +117,11 @@ impl BroadcastLayout {
                 .outer
                 .iter()
                 .chain([&self.last])
-                .filter(|axis| axis.a != 0)
+                .filter(|axis| axis.a() != 0)
                 .map(|axis| axis.n)
                 .product();
         }
-        1 + self.outer.iter().chain([&self.last]).map(|axis| (axis.n - 1) * axis.a).sum::<usize>()
+        1 + self.outer.iter().chain([&self.last]).map(|axis| (axis.n - 1) * axis.a()).sum::<usize>()
     }
 
     /// Calls `add(part, rows, columns, sums)` such that each element is added to its sum once.
@@ -131,7 +132,7 @@ impl BroadcastLayout {
             return add(self, 0..rows, 0..n, to);
         }
         // Parts of the first axis that have separate sums.
-        if let Some(first) = self.outer.first().filter(|axis| axis.a != 0 && axis.n >= 8) {
+        if let Some(first) = self.outer.first().filter(|axis| axis.a() != 0 && axis.n >= 8) {
             let grain = (GRAIN / (total / first.n)).max(1);
             return threads::ranges(first.n, grain, |range| {
                 let slab = self.slab(0, &range);
@@ -181,7 +182,7 @@ impl BroadcastLayout {
         to: [*mut f64; K],
         f: impl Fn(usize, usize, usize) -> [S; K] + Sync + Copy,
     ) {
-        let (by_a, by_b, base) = (self.last.a != 0, self.last.b != 0, self.first[0]);
+        let (by_a, by_b, base) = (self.last.a() != 0, self.last.b() != 0, self.first[0]);
         if !by_a {
             self.walk(
                 rows,
@@ -208,12 +209,11 @@ impl BroadcastLayout {
             return;
         }
         // Consecutive rows that add to the same sums are processed together.
-        let below = self.outer.last().filter(|axis| axis.a == 0).copied();
-        let PairAxis { n: height, b: down_b, y: down_y, .. } =
-            below.unwrap_or(PairAxis { n: 1, a: 0, b: 0, y: 0 });
+        let below = self.outer.last().filter(|axis| axis.a() == 0).copied();
+        let PairAxis { n: height, strides: [_, down_b, down_y] } = below.unwrap_or(PairAxis::ONE);
         let mut row = rows.start;
         while row < rows.end {
-            let [a, b, y] = self.row(row);
+            let [a, b, y] = indices(&self.outer, self.first, row);
             let together = (height - row % height).min(rows.end - row) >= TOGETHER;
             let (columns, at) = (columns.clone(), a - base);
             match (together, by_b) {
