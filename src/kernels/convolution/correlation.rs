@@ -1,4 +1,4 @@
-//! The sums that make up convolution: positions by channels and taps, and their gradient by the weight.
+//! The operands of the sums of a convolution: the output or the gradient of the input, and the gradient of the weight.
 
 use super::descriptor::Descriptor;
 use super::geometry::{Geometry, Images};
@@ -6,7 +6,8 @@ use super::window::Window;
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 
-/// `target[k, o] = sum over c, t of w[k, c, t] source[c, what o sees through t]`, for each image and group.
+/// `target[k, o] = sum over c, t of w[k, c, t] source[c, position of tap t at o]`, for each image and group. Source
+/// and target are the input and the output, or for the gradient of the input, the other way round.
 pub(super) struct Correlation<'a, T> {
     pub(super) g: &'a Geometry,
     pub(super) descriptor: &'a Descriptor,
@@ -15,12 +16,12 @@ pub(super) struct Correlation<'a, T> {
     pub(super) target: *mut T,
     pub(super) targets: Images,
     pub(super) weight: *const T,
-    /// Whether sources are the channels of the weight, as in a convolution, or its maps.
+    /// True if sources are input channels: for the output.
     pub(super) forward: bool,
     pub(super) epilogue: Epilogue<'a, T>,
 }
 
-// SAFETY: only addresses; those who use them promise that they may.
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
 unsafe impl<T> Sync for Correlation<'_, T> {}
 
 impl<T: Float> Correlation<'_, T> {
@@ -32,7 +33,7 @@ impl<T: Float> Correlation<'_, T> {
         self.sources.channels * self.window().taps.len()
     }
 
-    /// Where channel `channel` of a group starts.
+    /// The first element of a source channel.
     pub(super) fn source(&self, image: usize, group: usize, channel: usize) -> *const T {
         let s = &self.sources;
         self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
@@ -43,18 +44,18 @@ impl<T: Float> Correlation<'_, T> {
         self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
     }
 
-    /// The bias of the targets of a group from `first` on.
+    /// The bias of the target channels of a group from `first` on.
     pub(super) fn bias(&self, group: usize, first: usize) -> Option<&'_ [T]> {
         self.epilogue.row_bias.map(|b| &b[group * self.targets.channels + first..])
     }
 
-    /// What is done to the sums of a target of a group.
+    /// The epilogue of a target channel.
     pub(super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
         Epilogue { row_bias: self.bias(group, target), ..self.epilogue }
     }
 }
 
-/// The gradient of the weight of each group from the input and the gradient of the output.
+/// The gradient of the weight from the input and the gradient of the output.
 pub(super) struct WeightGradient<'a, T> {
     pub(super) g: &'a Geometry,
     pub(super) x: *const T,
@@ -63,7 +64,7 @@ pub(super) struct WeightGradient<'a, T> {
     pub(super) accumulate: bool,
 }
 
-// SAFETY: only addresses; those who use them promise that they may.
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
 unsafe impl<T> Sync for WeightGradient<'_, T> {}
 
 impl<T: Float> WeightGradient<'_, T> {

@@ -1,5 +1,5 @@
-//! What a sum of a convolution knows before it starts, from the geometry alone: which elements meet, and how they are laid
-//! out. Each thread keeps that of the sums that it started last, as the same ones come again in each step of a training.
+//! Data that follow from the geometry of a convolution alone: positions of taps, and layouts of packed data. Each
+//! thread caches the most recent descriptors, because a training step repeats them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
 use super::window::Window;
 
-/// Sums whose tables a thread keeps, and numbers in all of them together.
+/// The largest number of cached descriptors of a thread, and of numbers in all of them.
 const MOST: usize = 128;
 const NUMBERS: usize = 1 << 18;
 
-/// Which of the three sums.
+/// One of the three sums of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
     Output,
@@ -23,18 +23,18 @@ pub(super) enum Pass {
     WeightGradient,
 }
 
-/// A window, and how what it sees is laid out.
+/// A window and the layouts of the data that it reads.
 pub(super) struct Descriptor {
     pub(super) window: Window,
-    /// For channels that are first; none where there is nothing to sum up.
+    /// For channels first and implicit GEMM.
     pub(super) layout: Option<PlaneLayout>,
-    /// For channels that are groups of their own, and first, of one or two axes: what is seen of each.
+    /// For depthwise convolution, channels first, of one or two axes.
     pub(super) plane: Option<Plane>,
-    /// The same for sums at few positions in a row.
+    /// The same for narrow rows.
     pub(super) lanes: Option<PaddedPlane>,
 }
 
-/// Those of a sum: the gradient of an input has a window for each residue of the stride.
+/// The descriptors of a sum. The gradient of the input has one for each phase of the stride.
 pub(super) struct Descriptors {
     pub(super) each: Vec<Descriptor>,
 }
@@ -47,7 +47,7 @@ impl Descriptors {
 
 impl Descriptor {
     fn new(g: &Geometry, of: Pass, window: Window) -> Self {
-        // Sums that stay in registers are few where each tap has its own.
+        // The gradient of the weight holds a sum for each tap in registers, so blocks of taps are smaller.
         let most = if of == Pass::WeightGradient { 3 } else { 5 };
         let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let has_layout = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
@@ -61,7 +61,7 @@ impl Descriptor {
         Self { window, layout, plane, lanes }
     }
 
-    /// The numbers in the lists that may be long.
+    /// The size of the lists that may be long.
     fn numbers(&self) -> usize {
         let of_layout = self.layout.as_ref().map_or(0, |s| s.table.len());
         let of_lanes = self.lanes.as_ref().map_or(0, PaddedPlane::numbers);
@@ -69,7 +69,7 @@ impl Descriptor {
     }
 }
 
-/// What a thread keeps.
+/// The descriptors that a thread caches.
 struct DescriptorCache {
     sums: Vec<(Geometry, Pass, Arc<Descriptors>)>,
     numbers: usize,
@@ -85,7 +85,7 @@ pub(in crate::kernels) fn begin_thread() {
 }
 
 impl Geometry {
-    /// The tables of a sum.
+    /// Returns the descriptors of a sum, from the cache of this thread if possible.
     pub(super) fn descriptors(&self, of: Pass) -> Arc<Descriptors> {
         let is_it = |(g, sum, _): &&(Self, Pass, Arc<Descriptors>)| *sum == of && g == self;
         let kept = CACHE.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
@@ -99,7 +99,7 @@ impl Geometry {
         let all = Arc::new(Descriptors::new(self, of, windows));
         let numbers = all.each.iter().map(Descriptor::numbers).sum::<usize>();
         if numbers <= NUMBERS {
-            // A thread that ends keeps nothing.
+            // A thread that is ending has no cache.
             let _ = CACHE.try_with(|kept| {
                 let mut kept = kept.borrow_mut();
                 if kept.sums.len() == MOST || kept.numbers + numbers > NUMBERS {

@@ -1,5 +1,5 @@
-//! Convolution at few positions: one product for all images, whose rows are what positions see, by the transposed weight.
-//! That stays packed from run to run, where to pack it would take longer than the product.
+//! Convolution at few positions: one product of the patches of all images, a row for each position, and the transposed
+//! weight. The packed weight is cached.
 
 use super::geometry::Geometry;
 use super::implicit_gemm::packed_planes::SLACK;
@@ -12,13 +12,13 @@ use crate::kernels::gemm::{Matrix, MatrixMut, gemm_then, kernels};
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, ranges, row_ranges_mut};
 
-/// Elements that a thread lays out at a time.
+/// The number of elements that a thread copies at a time.
 const GRAIN: usize = 1 << 13;
-/// A place beyond all images.
+/// The index of padding.
 const OUTSIDE: usize = usize::MAX;
 
 impl Geometry {
-    /// Lays out what positions see, a row of channels and taps each.
+    /// Writes the patch of each position, a row of channels and taps.
     fn gather<T: Float>(&self, x: &[T], seen: &mut [T]) {
         let (positions, taps, area, places) = (self.positions(), self.taps(), self.area(), self.places());
         let (terms, image) = (self.channels * taps, self.channels * area);
@@ -35,7 +35,7 @@ impl Geometry {
         });
     }
 
-    /// Moves sums, a row of maps for each position, into the planes of the output.
+    /// Transposes sums, a row of output channels for each position, into the planes of the output.
     fn scatter<T: Float>(&self, sums: &[T], y: &mut [T], end: Epilogue<'_, T>) {
         let (positions, maps, wide) = (self.positions(), self.maps, kernels::<T>().panel());
         assert!(
@@ -64,7 +64,7 @@ impl Geometry {
         });
     }
 
-    /// For each position, where in a plane of the input each tap lies.
+    /// For each position and tap, its index in a plane of the input, or [`OUTSIDE`].
     fn places(&self) -> List<usize> {
         let mut places = List::with_capacity(self.positions() * self.taps());
         for position in 0..self.positions() {

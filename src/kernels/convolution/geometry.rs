@@ -2,17 +2,17 @@
 
 use smallvec::SmallVec;
 
-/// Lengths or steps along spatial axes.
+/// Lengths or strides of the spatial axes.
 pub type Spatial = SmallVec<[usize; 3]>;
 
-/// The sizes of a convolution. Each channel of the input has its own group of weights and outputs.
+/// The shape of a convolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Geometry {
     pub images: usize,
-    /// Channels of the input, of all groups.
+    /// Input channels of all groups.
     pub channels: usize,
-    /// Channels of the output, of all groups.
+    /// Output channels of all groups.
     pub maps: usize,
     pub group: usize,
     pub input: Spatial,
@@ -21,7 +21,7 @@ pub struct Geometry {
     pub pad: Spatial,
     pub stride: Spatial,
     pub dilation: Spatial,
-    /// Whether channels are the last axis of the input, the weight and the output rather than the one before space.
+    /// True if the channels of the input, the weight and the output are the last axis (NHWC), not before space (NCHW).
     pub channel_last: bool,
 }
 
@@ -35,7 +35,7 @@ impl Geometry {
     pub(in crate::kernels) fn positions(&self) -> usize {
         self.output.iter().product()
     }
-    /// Every access stands on this.
+    /// Panics unless the arrays have these sizes. The safety of every access relies on it.
     pub(super) fn check(&self, x: usize, w: usize, y: usize) {
         let (channels, maps) = (self.channels / self.group, self.maps / self.group);
         let fits = x == self.images * self.channels * self.area()
@@ -48,19 +48,19 @@ impl Geometry {
         self.channels == self.group && self.group > 1
     }
 
-    /// True if inputs and outputs are one pixel each, so that images are rows of channels.
+    /// True if the input and the output of each image are one pixel, so that images are rows of channels.
     pub(super) fn is_one_pixel(&self) -> bool {
         let is_one = self.area() == 1 && self.taps() == 1 && self.positions() == 1;
         is_one && self.pad.iter().all(|pad| *pad == 0)
     }
 
-    /// Whether each group has one channel and one map, and channels are last.
+    /// True if each group has one input and one output channel, and channels are last.
     pub(super) fn is_pixelwise(&self) -> bool {
         self.is_depthwise() && self.channel_last && self.maps == self.group
     }
 }
 
-/// An array of images: channels of one group, and how far apart things are.
+/// The strides of an array of images, and the number of channels in a group.
 #[derive(Clone, Copy)]
 pub(super) struct Images {
     pub(super) channels: usize,
@@ -85,7 +85,7 @@ impl Geometry {
         self.array(self.maps, self.positions())
     }
 
-    /// The distance of weights of neighbouring maps, channels and taps.
+    /// The strides of a weight along output channels, input channels and taps.
     pub(super) fn weight_strides(&self) -> (usize, usize, usize) {
         let (channels, taps) = (self.channels / self.group, self.taps());
         if self.channel_last { (channels * taps, 1, channels) } else { (channels * taps, taps, 1) }

@@ -1,4 +1,4 @@
-//! The kernels of convolution beside those of products: for each, an order to carry out in the registers of this machine.
+//! Tables of the kernels of convolution, one for each instruction set, selected at run time.
 
 use super::depthwise::narrow::NarrowSum;
 use super::depthwise::pixel_sums::{PixelDots, PixelSum};
@@ -12,33 +12,34 @@ use super::winograd::transforms::{ToPlanes, Transform, WeightTransform};
 use crate::kernels::Float;
 use crate::kernels::simd::tables;
 
-/// Kernels of one set of instructions. Each needs these, and the memory that its order names.
+/// Kernels compiled for one instruction set. Calling one requires that instruction set, and the memory that its
+/// argument names.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Lays out an image: see [`PackImage`].
+    /// See [`PackImage`].
     pub(super) pack_image: unsafe fn(&PackImage<'_, T>),
-    /// Copies what positions see: see [`TapRows`].
+    /// See [`TapRows`].
     pub(super) tap_rows: unsafe fn(&TapRows<'_, T>),
-    /// Sums over the taps of a plane: see [`SlidingSum`].
+    /// See [`SlidingSum`].
     pub(super) sliding_sum: unsafe fn(&SlidingSum<'_, T>),
-    /// Sums over the taps of small planes: see [`NarrowSum`].
+    /// See [`NarrowSum`].
     pub(super) narrow_sum: unsafe fn(&NarrowSum<'_, T>),
-    /// Writes such sums with gaps: see [`InterleaveWindows`].
+    /// See [`InterleaveWindows`].
     pub(super) interleave: unsafe fn(&InterleaveWindows<'_, T>),
-    /// Products of planes: see [`PlaneDots`].
+    /// See [`PlaneDots`].
     pub(super) plane_dots: unsafe fn(&PlaneDots<'_, T>),
-    /// Sums over the taps of pixels: see [`PixelSum`].
+    /// See [`PixelSum`].
     pub(super) pixel_sum: unsafe fn(&PixelSum<'_, T>),
-    /// Products of pixels: see [`PixelDots`].
+    /// See [`PixelDots`].
     pub(super) pixel_dots: unsafe fn(&PixelDots<'_, T>),
-    /// Transforms an image, or back: see [`Transform`].
+    /// See [`Transform`].
     pub(super) transform: unsafe fn(&Transform<T>),
-    /// Transforms weights, or their gradients back: see [`WeightTransform`].
+    /// See [`WeightTransform`].
     pub(super) transform_weights: unsafe fn(&WeightTransform<T>),
-    /// Moves pixels into planes: see [`ToPlanes`].
+    /// See [`ToPlanes`].
     pub(super) to_planes: unsafe fn(&ToPlanes<'_, T>),
-    /// Unfolds an image: see [`Im2Row`].
+    /// See [`Im2Row`].
     pub(super) im2row: unsafe fn(&Im2Row<'_, T>),
-    /// Adds up squares over channels: see [`PixelEnergies`].
+    /// See [`PixelEnergies`].
     pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
 }
 
@@ -47,7 +48,7 @@ macro_rules! make {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn pack_image(order: &PackImage<'_, $t>) {
-                // SAFETY: the function has the instructions; the memory is the caller's promise. So below.
+                // SAFETY: the function has the instruction set; the caller guarantees the memory. Same below.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?

@@ -1,7 +1,7 @@
-//! The three sums over `x[c, o * stride + t * dilation - pad] * w[k, c, t] * gy[k, o]` that make up convolution: the
-//! one over inputs is its output, and the other two are its gradients. Deconvolution is the same with the names moved.
+//! Convolution: the output and both gradients. Each is a sum over `x[c, o * stride + t * dilation - pad] * w[k, c, t]
+//! * gy[k, o]`. Deconvolution is the same with other names.
 //!
-//! The sums are products of matrices, of blocks of an image that are laid out in the cache.
+//! [`select`](select::select) chooses the algorithm of each sum.
 
 mod correlation;
 mod depthwise;
@@ -35,13 +35,13 @@ pub use weight::{CachedWeight, DerivedCache, Weight};
 use winograd::Winograd;
 use winograd::uneven::have_one_sign;
 
-/// Elements that a thread sets to zero at a time.
+/// The number of elements that a thread sets to zero at a time.
 const ZEROS: usize = 1 << 15;
 
 /// Computes the output.
 ///
 /// # Errors
-/// There is no memory for what is packed.
+/// [`OutOfMemory`] if packed data cannot be allocated.
 pub fn forward<'w, T: Float>(
     g: &Geometry,
     x: &[T],
@@ -85,10 +85,10 @@ pub fn forward<'w, T: Float>(
     unsafe { run(&sum, method, &descriptors) }
 }
 
-/// Computes the sums of a window, or with [`Method::DepthwiseNchw`] those of all windows.
+/// Computes the sums of one window. [`Method::DepthwiseNchw`] computes those of all windows.
 ///
 /// # Safety
-/// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
 unsafe fn run<T: Float>(
     sum: &Correlation<'_, T>,
     method: Method,
@@ -97,7 +97,7 @@ unsafe fn run<T: Float>(
     if sum.window().positions() == 0 || sum.targets.channels == 0 || sum.g.images == 0 {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match method {
             Method::DepthwiseNchw => depthwise::nchw::run(sum, descriptors),
@@ -108,7 +108,7 @@ unsafe fn run<T: Float>(
     Ok(())
 }
 
-/// Computes the gradient of the input, or the output of a deconvolution, which is the same sum.
+/// Computes the gradient of the input, which is also the output of a deconvolution.
 ///
 /// # Errors
 /// As [`forward`].
@@ -122,7 +122,7 @@ pub fn input_gradient<'w, T: Float>(
     let w = w.into();
     g.check(gx.len(), w.values.len(), gy.len());
     if g.stride.iter().any(|s| *s > 1) {
-        // What is written with gaps has no rows that could be finished before all is there.
+        // Windows write with gaps, so no row is complete before all windows are done.
         spread_gradient(g, gy, w, gx, Epilogue { tail: Tail::NOTHING, ..epilogue })?;
         epilogue.tail.finish_all(gx);
         return Ok(());
@@ -159,7 +159,7 @@ fn spread_gradient<T: Float>(
         _ => {}
     }
     let (descriptors, to) = (g.descriptors(Pass::InputGradient), Shared::new(gx.as_mut_ptr()));
-    // Elements that no tap reaches.
+    // True for elements that no tap reaches.
     let is_left_out =
         |descriptor: &&Descriptor| epilogue.row_bias.is_none() && descriptor.window.taps.is_empty();
     if !epilogue.accumulate && descriptors.each.iter().any(|descriptor| is_left_out(&descriptor)) {
@@ -189,7 +189,7 @@ fn spread_gradient<T: Float>(
     Ok(())
 }
 
-/// Writes the gradient of the weight, or adds it to `gw` where `accumulate` is set.
+/// Writes the gradient of the weight, or adds it to `gw` if `accumulate` is set.
 ///
 /// # Errors
 /// As [`forward`].
@@ -208,7 +208,7 @@ pub fn weight_gradient<T: Float>(
     }
     g.check(x.len(), gw.len(), gy.len());
     let mut method = select::<T>(g, Pass::WeightGradient, false, true);
-    // Numbers of one sign must give gradients of one sign.
+    // The rounding errors of Winograd's algorithm must not change the sign of a gradient.
     if method == Method::Winograd && have_one_sign(gy) && have_one_sign(x) {
         method = select::<T>(g, Pass::WeightGradient, false, false);
     }

@@ -1,6 +1,6 @@
 //! Chooses the algorithm for each sum of a convolution. All thresholds of the choice are in this file.
 //!
-//! Where a constant has no other reason, it was chosen by timing, and there is no record of the timings.
+//! A constant without another reason was chosen by timing, and no record of the timings exists.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -15,17 +15,17 @@ use crate::kernels::threads::num_threads;
 /// How convolutions are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// As is quickest for the shape.
+    /// The fastest algorithm for the shape.
     Auto,
-    /// One multiplication for each that the definition has.
+    /// The products of the definition, without Winograd's algorithm.
     Direct,
-    /// Winograd's F(4, 3) wherever it can be: for kernels of 3 x 3 that move by one.
+    /// Winograd's F(4, 3) wherever it applies: 3 x 3 kernels with stride 1.
     Winograd,
 }
 
 static ALGORITHM: AtomicU8 = AtomicU8::new(Algorithm::Auto as u8);
 
-/// How convolutions are computed from now on, in all threads.
+/// Sets how convolutions are computed, for all threads.
 pub fn set_algorithm(algorithm: Algorithm) {
     ALGORITHM.store(algorithm as u8, Ordering::Relaxed);
 }
@@ -62,11 +62,11 @@ pub(super) enum Method {
 pub(super) const WINOGRAD_CHANNELS: usize = 24;
 /// The same for the gradient of the weight.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
-/// The fewest tiles of all images that are worth the transform of the weights.
+/// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
-/// The most tiles of all images for which transformed weights, four times as long as the weights, are cached.
+/// The most tiles of all images for which transformed weights are cached. They are four times as large as the weights.
 const CACHED_TILES: usize = 12;
-/// The most tiles of all images that one block holds, so that threads share out targets instead.
+/// The most tiles of all images that are put into one block, so that threads divide the targets instead of the tiles.
 const FEW_TILES: usize = 12;
 /// The most elements in the partial sums of a gradient of the weight.
 const WINOGRAD_PARTIAL: usize = 2 << 20;
@@ -84,9 +84,9 @@ const ROWS_OF_SMALL_WEIGHT: usize = 64;
 const FEW_POSITIONS: usize = 9;
 /// The same for a weight of at least [`UNCACHED_WEIGHT`]: packed, it is read from memory in one stream.
 const FEW_POSITIONS_OF_UNCACHED: usize = 16;
-/// Elements of a weight that is rarely in the second cache.
+/// Elements of a weight that is rarely in the second-level cache.
 const UNCACHED_WEIGHT: usize = 1 << 17;
-/// The most positions of an image that leave a tile of Winograd's algorithm partly empty.
+/// The most positions of an image that do not fill a tile of Winograd's algorithm.
 const FEW_POSITIONS_OF_TILE: usize = 4;
 /// The fewest elements of a weight for which one product for all images is faster, and those of a large weight.
 const LEAST_WEIGHT: usize = 1 << 12;
@@ -163,7 +163,7 @@ pub fn caches_weight<T: Float>(g: &Geometry) -> bool {
     takes_winograd::<T>(g, WINOGRAD_CHANNELS) && tiles(g) <= CACHED_TILES
 }
 
-/// True if Winograd's algorithm puts all tiles into one block, and threads share out panels of targets.
+/// True if all tiles form one block, and threads divide the panels of targets.
 pub(super) fn has_few_tiles(tiles: usize, targets: usize, panels: usize) -> bool {
     tiles <= FEW_TILES || 2 * tiles <= targets && panels >= num_threads()
 }

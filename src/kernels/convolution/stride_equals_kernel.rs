@@ -1,5 +1,5 @@
-//! The gradient of the input of a convolution whose kernel is as large as its stride, without padding, which is a
-//! deconvolution that makes a patch of its own of each position: one product for all taps, whose results take turns.
+//! The gradient of the input of a convolution without padding whose kernel is as large as its stride, or the same
+//! deconvolution. Patches do not overlap: one product computes all taps, and its results are interleaved.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
 
-/// Results that are computed before they are moved: they stay in the second cache.
+/// The number of results in a block, which stay in the second-level cache until they are stored.
 const RESULTS: usize = 1 << 16;
 
-/// Sizes of the products, and where their results go.
+/// The geometry, and the windows that results are stored to.
 pub(super) struct StrideEqualsKernel<'a> {
     g: &'a Geometry,
     descriptors: Arc<Descriptors>,
@@ -48,7 +48,7 @@ impl<'a> StrideEqualsKernel<'a> {
         });
     }
 
-    /// The patches of some rows of positions.
+    /// Computes the patches of some rows of positions.
     unsafe fn rows<T: Float>(
         &self,
         [image, group]: [usize; 2],

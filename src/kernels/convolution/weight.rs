@@ -1,14 +1,14 @@
-//! The weight of a convolution, and what is cached with it.
+//! The weight of a convolution, and data derived from it that are cached.
 
 pub use crate::array::DerivedCache;
 use crate::array::Lasting;
 
-/// What a function keeps of its weight for the sum that gives its output, and for the gradient of its input.
+/// Transformed weights that a function caches.
 #[derive(Default)]
 pub struct CachedWeight {
-    /// For the output.
+    /// For its output.
     pub forward: DerivedCache,
-    /// For the gradient.
+    /// For the gradient of its input.
     pub backward: DerivedCache,
 }
 
@@ -19,16 +19,16 @@ pub struct Weight<'a, T> {
     pub(super) lasting: Option<Lasting<'a>>,
 }
 
-/// The name of the values of a weight, and what its function keeps of them.
+/// The fingerprint of a weight, and the cache of its function.
 pub(super) type WeightCache<'a> = Option<(u64, &'a mut DerivedCache)>;
 
 impl<'a, T> Weight<'a, T> {
-    /// A weight by name, of which the function may keep what it makes of it.
+    /// A weight with its fingerprint. Its transformed form is cached in `kept`.
     pub fn cached(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
         Self { values, known: Some((name, kept)), lasting: None }
     }
 
-    /// The same weight, which is all of an array: it may be kept packed with the array.
+    /// The same weight as a whole array, with which its packed form is cached.
     pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
         Self { lasting, ..self }
     }

@@ -1,4 +1,4 @@
-//! Convolution of each channel with kernels of its own.
+//! Depthwise convolution: each channel has kernels of its own.
 
 pub(super) mod narrow;
 pub(super) mod nchw;

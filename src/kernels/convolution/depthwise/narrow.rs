@@ -1,5 +1,5 @@
-//! Convolution of each channel with one kernel of its own where rows of positions are shorter than a register, channels
-//! first: planes of as many channels as a register has lanes become pixels, so that a register holds one position of each.
+//! Depthwise convolution of short rows, channels first. Planes of as many channels as a register has lanes are
+//! transposed to pixels, so that a register holds one position of each channel.
 
 use crate::kernels::Float;
 use crate::kernels::convolution::select::is_narrow;
@@ -8,24 +8,24 @@ use crate::kernels::convolution::winograd::transforms::ToPlanes;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 
-/// Positions whose sums are in registers together.
+/// The number of positions whose sums are in registers at once.
 const TOGETHER: usize = 8;
 
-/// A tap: where the first position sees it, in pixels; and which of the weights it is.
+/// A tap: the pixel that the first position reads, and the index of its weight.
 type PaddedTap = (usize, usize);
 
-/// Where the pixels of a plane lie in one with all the padding that positions see, and what positions see there.
+/// The layout of a plane with its padding, and the pixels that positions read.
 pub(in super::super) struct PaddedPlane {
-    /// Pixels, padding included.
+    /// The number of pixels, including padding.
     pub(super) pixels: usize,
-    /// For each element of the source, its pixel.
+    /// The pixel of each source element.
     pub(super) places: Vec<usize>,
-    /// For each position, the pixel that its taps are counted from.
+    /// The pixel from which the taps of each position are counted.
     pub(super) starts: Vec<usize>,
     taps: Vec<PaddedTap>,
 }
 
-/// Elements of an axis before those of the source, and all of them.
+/// The padding before an axis, and its length with padding.
 fn padded(axis: &WindowAxis) -> (usize, usize) {
     let (least, most) = axis.offsets.iter().fold((0, 0), |(a, b), o| (a.min(*o), b.max(*o)));
     let before = least.unsigned_abs();
@@ -34,7 +34,7 @@ fn padded(axis: &WindowAxis) -> (usize, usize) {
 }
 
 impl PaddedPlane {
-    /// `None` for windows of more than two axes or long rows, and where there are positions between those of the target.
+    /// `None` for windows of more than two axes, with long rows, or that do not cover the target.
     pub(in super::super) fn new(window: &Window) -> Option<Self> {
         let (rows, columns) = match &window.axes[..] {
             [columns] => (WindowAxis::of_one(), columns),
@@ -61,27 +61,27 @@ impl PaddedPlane {
         })
     }
 
-    /// The numbers in the lists that may be long.
+    /// The size of the lists that may be long.
     pub(in super::super) fn numbers(&self) -> usize {
         self.places.len() + self.starts.len()
     }
 
-    /// Elements of memory for registers of `lanes` numbers, where a kernel has `weights`.
+    /// The number of elements of scratch memory for registers of `lanes` numbers and kernels of `weights` elements.
     pub(super) fn capacity(&self, lanes: usize, weights: usize) -> usize {
         (self.pixels + self.starts.len() + weights) * lanes
     }
 }
 
-/// An order to sum up the taps of planes that follow each other, as many as a register has lanes or fewer.
+/// Sums over the taps of up to a register of adjacent planes.
 pub(in crate::kernels) struct NarrowSum<'a, T> {
     pub(super) plane: &'a PaddedPlane,
     pub(super) planes: usize,
-    /// Elements of a kernel.
+    /// The number of elements of a kernel.
     pub(super) elements: usize,
     pub(super) from: *const T,
     pub(super) weights: *const T,
     pub(super) to: *mut T,
-    /// The pixels, of which those of padding are zero; behind them is room for sums and weights.
+    /// Scratch memory for the pixels, whose padding must be zero, the sums and the weights.
     pub(super) memory: *mut T,
     pub(super) end: Epilogue<'a, T>,
 }
@@ -90,14 +90,14 @@ impl<T: Float> NarrowSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let PaddedPlane { pixels, places, starts, taps } = self.plane;
         let (memory, n) = (self.memory, starts.len());
         let sums = memory.wrapping_add(pixels * V::WIDTH);
         let weights = sums.wrapping_add(n * V::WIDTH);
-        // SAFETY: the caller's promise; places, starts and taps lie among the pixels.
+        // SAFETY: guaranteed by the caller, and places, starts and taps lie among the pixels.
         unsafe {
             each_column::<V>(self.from, places.len(), self.planes, places.len(), |i, v| {
                 v.store(memory.add(places[i] * V::WIDTH));
@@ -127,7 +127,7 @@ impl<T: Float> NarrowSum<'_, T> {
     }
 }
 
-/// The sums of the next `P` positions, which see the first of the pixels from `starts` on.
+/// Computes the sums of the next `P` positions.
 #[inline(always)]
 unsafe fn some<V: Vector, const P: usize>(
     [pixels, weights]: [*const V::T; 2],
@@ -135,7 +135,7 @@ unsafe fn some<V: Vector, const P: usize>(
     taps: &[PaddedTap],
     to: *mut V::T,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let from: [*const V::T; P] = std::array::from_fn(|i| pixels.add(starts[i] * V::WIDTH));
         let mut sums = [V::zero(); P];
@@ -151,8 +151,7 @@ unsafe fn some<V: Vector, const P: usize>(
     }
 }
 
-/// Hands out a register for each of the first `k` columns of up to `V::WIDTH` rows, which are `apart`; zeros for rows
-/// that are not there.
+/// Calls `put` with each of the first `k` columns of up to `V::WIDTH` rows that are `apart`. Missing rows are zero.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // counts from the compiler, so that the square stays in registers
 unsafe fn each_column<V: Vector>(
@@ -163,7 +162,7 @@ unsafe fn each_column<V: Vector>(
     mut put: impl FnMut(usize, V),
 ) {
     for first in (0..k).step_by(V::WIDTH) {
-        // SAFETY: the caller's promise; the mask keeps within the rows.
+        // SAFETY: guaranteed by the caller, and the mask keeps within the rows.
         unsafe {
             let (mut v, mask) = ([V::zero(); 16], V::first(k - first));
             for i in 0..V::WIDTH {

@@ -1,4 +1,4 @@
-//! Convolution of each channel with kernels of its own, channels first: one plane after the other.
+//! Depthwise convolution, channels first, plane by plane.
 
 use std::ops::Range;
 
@@ -15,19 +15,19 @@ use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, scratch};
 
-/// Elements of planes that a thread takes at a time.
+/// The number of elements that a thread processes at a time.
 const GRAIN: usize = 1 << 13;
-/// Elements of planes that are summed up before others go over them: they stay in the first cache.
+/// The number of elements that all taps are summed for at a time, so that the sums stay in the first-level cache.
 const BLOCK: usize = 4 << 10;
-/// Positions whose products are summed up together.
+/// The number of positions in a partial sum of the gradient of the weight.
 const PRODUCTS: usize = 1 << 10;
 
 /// Computes the sums of all windows of a convolution with one channel in each group, channels first.
 ///
 /// # Safety
-/// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
 pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, descriptors: &Descriptors) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match &descriptors.each[..] {
             [Descriptor { window, lanes: Some(plane), .. }] if fills_lanes::<T>(sum.g, window) => {
@@ -38,12 +38,13 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, descripto
     }
 }
 
-/// Channels first, all windows.
+/// Computes the sums of rows, for all windows.
 unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Descriptor]) {
     let g = sum.g;
     let (sources, targets) = (sum.sources.channels, sum.targets.channels);
     let most = g.area().max(g.positions()) * sources.max(targets);
-    // Windows whose targets take turns along rows; and planes at a time, which follow each other.
+    // The number of windows whose targets are interleaved along rows, and of adjacent planes that are processed
+    // together.
     let turns = all[0].window.apart.min(g.input[g.input.len() - 1]);
     let together = if sources == 1 && targets == 1 { (BLOCK / most.max(1)).max(1) } else { 1 };
     ranges(g.images * g.group, GRAIN / most.max(1), |some| {
@@ -62,7 +63,7 @@ unsafe fn slide<T: Float>(sum: &Correlation<'_, T>, all: &[Descriptor]) {
     });
 }
 
-/// Sums of as many groups from one on, for one target of each.
+/// Computes one target of `n` groups, for windows that are interleaved.
 unsafe fn slide_planes<T: Float>(
     sum: &Correlation<'_, T>,
     descriptors: &[Descriptor],
@@ -72,7 +73,7 @@ unsafe fn slide_planes<T: Float>(
     let w = &descriptors[0].window;
     let blocks =
         descriptors.iter().map(|t| t.plane.as_ref().map_or(0, |plane| plane.blocks.len())).sum::<usize>();
-    // Elements that no tap reaches are what they are, but for a bias.
+    // Elements that no tap reaches change only if there is a bias.
     if blocks == 0 && sum.epilogue.row_bias.is_none() {
         return;
     }
@@ -83,7 +84,7 @@ unsafe fn slide_planes<T: Float>(
     let planes = PlaneSteps { n, from: sum.sources.group, to: sum.targets.group, taps: sum.g.taps() };
     for start in (0..height).step_by(each) {
         let rows = start..(start + each).min(height);
-        // SAFETY: the caller's promise; the tables were chosen for this machine, and there is room for the sums.
+        // SAFETY: guaranteed by the caller, and the tables were chosen for this machine, and the memory holds the sums.
         unsafe {
             if w.apart == 1 && blocks > 0 {
                 let to = to.add(w.targets[start]);
@@ -126,7 +127,7 @@ unsafe fn slide_planes<T: Float>(
     }
 }
 
-/// Some rows of the sums of a window, block by block of the taps of one source after the other.
+/// Computes some rows of the sums of a window, for each source and block of taps.
 unsafe fn sum_rows<T: Float>(
     sum: &Correlation<'_, T>,
     descriptor: &Descriptor,
@@ -158,13 +159,13 @@ unsafe fn sum_rows<T: Float>(
                     ..end
                 },
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { (isa::kernels::<T>().sliding_sum)(&slide) };
         }
     }
 }
 
-/// One channel and one map in each group, and rows shorter than a register: a register holds one position of each channel.
+/// Computes short rows, for one input and one output channel in each group.
 unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
     let (g, lanes) = (sum.g, kernels::<T>().panel() / 2);
     let (parts, most) = (g.group.div_ceil(lanes), plane.places.len().max(plane.starts.len()));
@@ -175,7 +176,7 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
                 let (image, first) = (i / parts, i % parts * lanes);
                 let planes = lanes.min(g.group - first);
                 let to = sum.target(image, first, 0);
-                // SAFETY: the table was chosen for this machine, each task has its own targets, and there is room.
+                // SAFETY: the table was chosen for this machine, each task has its own targets, and the memory is large enough.
                 unsafe {
                     (isa::kernels::<T>().narrow_sum)(&NarrowSum {
                         plane,
@@ -198,7 +199,7 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
 /// Computes the gradient of the weight of a convolution with one channel in each group, channels first.
 ///
 /// # Safety
-/// The arrays have the sizes of the geometry, and nothing else uses the gradient meanwhile.
+/// The arrays must have the sizes of the geometry, and nothing else may use the gradient meanwhile.
 pub(in super::super) unsafe fn weight_gradient<T: Float>(
     gradient: &WeightGradient<'_, T>,
     descriptor: &Descriptor,
@@ -209,7 +210,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let (maps, taps) = (g.maps / g.group, g.taps());
     let lanes = kernels.panel() / 2;
     let grain = (GRAIN / (g.area() * g.images)).max(1);
-    // Images whose products are summed up before they are joined to others: many where there are few products.
+    // The number of images in a partial sum, which is larger for small planes.
     let together = (PRODUCTS / g.positions()).max(1);
     ranges(g.group, grain, |channels| {
         scratch::with(maps * taps * LANES, |sums: &mut [T]| {
@@ -219,7 +220,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
                     (0..g.images).step_by(together).flat_map(|n| (0..maps).map(move |m| (n, m)))
                 {
                     let of_map = image * g.maps + channel * maps + map;
-                    // SAFETY: the arrays are there, and so is a register for each tap of a map.
+                    // SAFETY: the arrays are valid, and so is a register for each tap of a map.
                     unsafe {
                         (isa::kernels::<T>().plane_dots)(&PlaneDots {
                             sees,

@@ -1,4 +1,4 @@
-//! Convolution of each channel with one kernel of its own, channels last.
+//! Depthwise convolution with one kernel for each channel, channels last.
 
 use super::pixel_sums::{PixelDots, PixelSum, taps_of_row};
 use super::plane::LANES;
@@ -10,22 +10,22 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel, ranges};
 use crate::kernels::{Float, scratch};
 
-/// Elements of the target that a thread takes at a time.
+/// The number of target elements that a thread computes at a time.
 const GRAIN: usize = 1 << 13;
-/// Rows of positions whose products are summed up before they are joined to others.
+/// The number of rows in a partial sum of the gradient of the weight.
 const ROWS: usize = 64;
 
 /// Computes the sums of a convolution with one channel and one map in each group, channels last.
 ///
 /// # Safety
-/// As [`Correlation::run`].
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
 pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) {
     let (g, w, n) = (sum.g, sum.window(), sum.g.group);
     let rows = w.targets.len();
     scratch::with(w.taps.len() * n, |weights: &mut [T]| {
         for (weights, tap) in weights.chunks_exact_mut(n).zip(&w.taps) {
             for (c, to) in weights.iter_mut().enumerate() {
-                // SAFETY: the weights are there.
+                // SAFETY: the weights are valid.
                 *to = unsafe { *sum.weight.add(c * g.taps() + tap) };
             }
         }
@@ -44,7 +44,7 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) {
                     to: sum.target(image, 0, 0).wrapping_add(w.targets[row] * n),
                     end: sum.epilogue,
                 };
-                // SAFETY: each row has its own targets; the rest is the caller's promise.
+                // SAFETY: each row has its own targets; the rest is guaranteed by the caller.
                 unsafe {
                     (isa::kernels::<T>().pixel_sum)(&pixels);
                     sum.epilogue.tail.finish(pixels.to, 0, 1, w.width * n);
@@ -57,7 +57,7 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) {
 /// Computes the gradient of a convolution with one channel and one map in each group, channels last.
 ///
 /// # Safety
-/// As [`WeightGradient::run`].
+/// The arrays must have the sizes of the geometry, and nothing else may use the gradient meanwhile.
 pub(in super::super) unsafe fn weight_gradient<T: Float>(gradient: &WeightGradient<'_, T>, w: &Window) {
     let (g, gw) = (gradient.g, Shared::new(gradient.gw));
     let (n, taps, rows, wide) = (g.group, g.taps(), w.targets.len(), kernels::<T>().panel() / 2);
@@ -83,7 +83,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(gradient: &WeightGradie
                     taps: &of_row,
                     sums: sums.as_mut_ptr(),
                 };
-                // SAFETY: there is room for the sums; the rest is the caller's promise.
+                // SAFETY: the memory holds the sums; the rest is guaranteed by the caller.
                 unsafe { (isa::kernels::<T>().pixel_dots)(&dots) };
                 if i % ROWS == ROWS - 1 || i + 1 == g.images * rows {
                     total.iter_mut().zip(&*sums).for_each(|(t, s)| *t = *t + *s);

@@ -1,5 +1,4 @@
-//! Convolution of each channel with one kernel of its own, channels last: sums over the taps of a pixel, a register of
-//! channels at a time.
+//! Kernels of depthwise convolution, channels last: sums over the taps of pixels, a register of channels at a time.
 
 use super::plane::LANES;
 use crate::kernels::Float;
@@ -8,15 +7,15 @@ use crate::kernels::epilogue::Epilogue;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 
-/// Pixels that are summed up together where every tap lies on the image.
+/// The number of pixels that are computed at once if all taps are within the image.
 const TOGETHER: usize = 4;
-/// Taps whose sums are kept in registers together.
+/// The number of taps whose sums are in registers at once.
 const TAPS: usize = 9;
 
-/// Where a tap lies in the source, from the first position of a row; and which of the weights it is.
+/// A tap: its offset from the first position of a row, and the index of its weight.
 type PixelTap = (isize, usize);
 
-/// The taps of a row of positions on rows of the image, by column of the kernel first.
+/// Finds the taps of a row of positions that are in rows of the image, column by column of the kernel.
 pub(super) fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut List<PixelTap>) {
     to.clear();
     for (i, column) in w.columns.iter().enumerate() {
@@ -28,23 +27,24 @@ pub(super) fn taps_of_row(w: &Window, row: usize, pixel: usize, to: &mut List<Pi
     }
 }
 
-/// The positions of a row that see every column of the kernel on the image.
+/// The positions of a row for which every column of the kernel is within the image.
 fn inside(w: &Window) -> (usize, usize) {
     let start = w.columns.iter().map(|c| c.start).max().unwrap_or(0);
     let end = w.columns.iter().map(|c| c.end).min().unwrap_or(0);
     (start, end.max(start))
 }
 
-/// An order to sum up the taps of a row of positions: `to[o apart + c] = sum over taps of weights[t, c] x[...]`.
+/// Sums over the taps of a row of positions: `to[o apart + c] = sum over taps t of weights[t, c] x[position of t at o,
+/// c]`.
 pub(in crate::kernels) struct PixelSum<'a, T> {
     pub(super) window: &'a Window,
     pub(super) from: *const T,
-    /// Distance of pixels, which is the number of channels.
+    /// The number of channels, which is the distance of pixels.
     pub(super) channels: usize,
     pub(super) taps: &'a [PixelTap],
     pub(super) weights: *const T,
     pub(super) to: *mut T,
-    /// With a bias for each channel.
+    /// The epilogue, with a bias for each channel.
     pub(super) end: Epilogue<'a, T>,
 }
 
@@ -52,13 +52,13 @@ impl<T: Float> PixelSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let w = self.window;
         let (start, end) = inside(w);
         let whole = end - (end - start) % TOGETHER;
-        // SAFETY: the caller's promise; positions between `start` and `end` see all taps.
+        // SAFETY: guaranteed by the caller, and positions between `start` and `end` see all taps.
         unsafe {
             for o in (0..start).chain(whole..w.width) {
                 let mut taps = List::with_capacity(self.taps.len());
@@ -76,7 +76,7 @@ impl<T: Float> PixelSum<'_, T> {
         }
     }
 
-    /// `P` positions from `o` on that all see these taps.
+    /// Computes `P` positions from `o` on, for which all these taps are within the image.
     #[inline(always)]
     unsafe fn some<V: Vector<T = T>, const P: usize>(&self, o: usize, taps: &[PixelTap]) {
         let (step, apart) = (self.window.step * self.channels, self.window.apart * self.channels);
@@ -108,13 +108,13 @@ impl<T: Float> PixelSum<'_, T> {
     }
 }
 
-/// An order to add to `sums[t]`, a register of channels each, the products of a row of `gy` with what tap `t` sees.
+/// Adds to `sums[t]`, a register of channels, the products of a row of `gy` and the elements of `x` at tap `t`.
 pub(in crate::kernels) struct PixelDots<'a, T> {
     pub(super) window: &'a Window,
     pub(super) x: *const T,
     pub(super) gy: *const T,
     pub(super) channels: usize,
-    /// Of this register of channels, how many there are.
+    /// The number of channels in the register.
     pub(super) lanes: usize,
     pub(super) taps: &'a [PixelTap],
     pub(super) sums: *mut T,
@@ -133,7 +133,7 @@ impl<T: Float> PixelDots<'_, T> {
         unsafe {
             let mask = V::first(self.lanes);
             for taps in self.taps.chunks(TAPS) {
-                // The last of several chunks sees some taps twice rather than having code of its own.
+                // The last chunk repeats some taps, so that it needs no code of its own.
                 let at: [isize; TAPS] = std::array::from_fn(|t| taps[t % taps.len()].0);
                 let mut parts = [V::zero(); TAPS];
                 for o in start..end {

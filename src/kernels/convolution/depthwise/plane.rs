@@ -1,5 +1,5 @@
-//! One plane of an image and what positions see of it through the taps of a kernel, read where it lies: lanes that see
-//! padding are masked, and rows of padding are left out. What depthwise convolution is made of.
+//! The rows of a plane that positions read through the taps of a kernel, in place. Lanes in the padding are masked,
+//! and rows of padding are skipped.
 
 use smallvec::SmallVec;
 
@@ -7,10 +7,10 @@ use crate::kernels::Float;
 use crate::kernels::convolution::window::{Column, Window, WindowAxis};
 use crate::kernels::simd::Vector;
 
-/// Numbers in the longest register.
+/// The number of lanes of the longest register.
 pub(super) const LANES: usize = 16;
 
-/// Rows and columns of taps that are taken together: of so many, for as many registers.
+/// The size of a block of taps along an axis with `n` left, at most `most`, for which a loop is compiled.
 fn together(n: usize, most: usize) -> usize {
     match n {
         0..=3 => n,
@@ -20,44 +20,45 @@ fn together(n: usize, most: usize) -> usize {
     .min(most)
 }
 
-/// Rows of positions that are taken together.
+/// The number of rows of positions that are computed at once.
 pub(super) const TALL: usize = 4;
-/// A step along rows that is none of those that registers know.
+/// A step for which no loop is compiled.
 pub(super) const ANY: usize = 0;
 
-/// Taps that are taken together: their rows see, from the same position, rows of the source that follow each other.
+/// A block of taps. From the same position, its rows read consecutive rows of the source.
 pub(in super::super) struct TapBlock {
-    /// The row of the source that the first row of positions sees first.
+    /// The source row that the first row of positions reads through the first row of taps.
     pub(in super::super) offset: isize,
     pub(in super::super) rows: usize,
-    /// The first column of the window, and how many there are.
+    /// The first column of the window, and the number of columns.
     pub(in super::super) column: usize,
     pub(in super::super) columns: usize,
-    /// The element of the kernel that is the first tap.
+    /// The kernel element of the first tap.
     pub(in super::super) element: isize,
 }
 
 impl TapBlock {
-    /// How many columns a loop in registers `V` takes that was compiled for `C`: so many, or, if it counts at run time, the block's.
+    /// The number of columns for a loop that was compiled for `C`: `C`, or that of the block if the loop counts at run
+    /// time.
     #[inline(always)]
     pub(super) fn columns_in<V: Vector, const C: usize>(&self) -> usize {
         if V::IS_PORTABLE { self.columns.min(C) } else { C }
     }
 }
 
-/// What the rows of positions of a window see.
+/// The rows of the source that rows of positions read.
 pub(in super::super) struct Plane {
-    /// Rows of the source, and the step from one row of positions to the next.
+    /// The number of source rows, and the step between rows of positions.
     pub(in super::super) rows: usize,
     pub(in super::super) step: usize,
     pub(in super::super) blocks: SmallVec<[TapBlock; 4]>,
-    /// From an element of the kernel to that which sees the next row of the source, and to the next tap of a row.
+    /// The distances of kernel elements for the next row and the next column.
     pub(super) next_row: isize,
     pub(super) next_column: isize,
 }
 
 impl Plane {
-    /// Blocks of up to `most` rows and columns of taps. `None` for windows of more than two axes.
+    /// Divides the taps into blocks of up to `most` rows and columns. `None` for windows of more than two axes.
     pub(in super::super) fn new(window: &Window, most: usize) -> Option<Self> {
         let (rows, columns) = match &window.axes[..] {
             [columns] => (WindowAxis::of_one(), columns),
@@ -69,7 +70,7 @@ impl Plane {
             |row: usize, column: usize| window.taps.get(row * n + column).map_or(0, |t| *t as isize);
         let mut order: SmallVec<[usize; 8]> = (0..rows.offsets.len()).collect();
         order.sort_by_key(|row| rows.offsets[*row]);
-        // Kernels know how far rows of positions are apart where it is as far as columns are.
+        // Loops are compiled for equal steps along rows and columns.
         let is_regular = rows.step == columns.step;
         let wide = if columns.step <= 2 { most } else { 1 };
         let tall = if is_regular { wide } else { 1 };
@@ -93,40 +94,39 @@ impl Plane {
         Some(Self { rows: rows.len, step: rows.step, blocks, next_row, next_column })
     }
 
-    /// From the first tap of a block, in elements of the kernel, to that of a row and a column.
+    /// The distance of the kernel element of a tap from that of the first tap of its block.
     #[inline(always)]
     pub(in super::super) fn tap(&self, row: usize, column: usize) -> isize {
         row as isize * self.next_row + column as isize * self.next_column
     }
 
-    /// How many rows of the source `m` rows of positions see through `R` rows of taps, how many of them a row of positions is
-    /// on from the one before, and how far they are apart: those of one row of taps as far as may be; several rows of taps
-    /// see all in between, too.
+    /// For `m` rows of positions and `R` rows of taps: the number of source rows that they read, the number of source
+    /// rows between two rows of positions, and the distance of those source rows.
     #[inline(always)]
     pub(in super::super) fn seen<const STEP: usize, const R: usize>(&self, m: usize) -> [usize; 3] {
         if R == 1 { [m, 1, self.step] } else { [(m - 1) * STEP + R, STEP, 1] }
     }
 }
 
-/// What a register of positions sees through a tap of a row, `STEP` elements apart.
+/// The elements that a register of positions reads through a tap, `STEP` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<V: Vector, const STEP: usize> {
-    /// The element that the first lane sees, and the lanes that do see one.
+    /// The index of the element for the first lane, and the range of lanes within the row.
     at: isize,
     start: usize,
     end: usize,
     step: usize,
-    /// Elements in the first register of them, and in the second where they are twice as many.
+    /// The masks of the one or two registers that are loaded.
     masks: [V::Mask; 2],
-    /// Whether all lanes see an element, and the registers that are read lie on the row.
+    /// True if all lanes, and all loaded registers, are within the row.
     whole: bool,
 }
 
 impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
-    /// Those of all columns of a block from position `j` on, and whether all of them are whole.
+    /// The lanes of each column of a block from position `j` on, and whether all are whole.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so are the columns. So below.
+    /// The instruction set of `V` must be available, and the columns must exist. Same below.
     #[inline(always)]
     pub(in super::super) unsafe fn of<const C: usize>(
         window: &Window,
@@ -135,13 +135,13 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
     ) -> ([Self; C], bool) {
         let last = block.columns_in::<V, C>() - 1;
         let column = |c: usize| window.columns[block.column + c.min(last)];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let lanes = std::array::from_fn(|c| unsafe { Self::new(window, column(c), j) });
         let whole = lanes.iter().all(|lanes: &Self| lanes.whole);
         (lanes, whole)
     }
 
-    /// The element that the first lane sees.
+    /// The index of the element for the first lane.
     #[inline(always)]
     pub(in super::super) fn at(&self) -> isize {
         self.at
@@ -154,7 +154,7 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
         let at = (j * window.step) as isize + column.offset;
         let (first, last) = if STEP == 2 { (2 * start, (2 * end).saturating_sub(1)) } else { (start, end) };
         let whole = end - start == V::WIDTH && at + (STEP * V::WIDTH) as isize <= window.length as isize;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let masks = unsafe {
             let beyond = |element: usize| element.saturating_sub(V::WIDTH);
             [V::between(first, last), V::between(beyond(first), beyond(last))]
@@ -162,14 +162,14 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
         Self { at, start, end, step: window.step, masks, whole }
     }
 
-    /// What is seen in a row of the source, zeros where that is nothing; all lanes see something if `WHOLE` is set.
+    /// Loads the elements of a source row, with zeros for padding. `WHOLE` requires that all lanes are within the row.
     ///
     /// # Safety
-    /// The row is there.
+    /// The row must be valid.
     #[inline(always)]
     pub(in super::super) unsafe fn load<const WHOLE: bool>(&self, row: *const V::T) -> V {
         let from = row.wrapping_offset(self.at);
-        // SAFETY: the caller's promise; masks keep within the row.
+        // SAFETY: guaranteed by the caller, and masks keep within the row.
         unsafe {
             let load = |i: usize| {
                 let from = from.wrapping_add(i * V::WIDTH);

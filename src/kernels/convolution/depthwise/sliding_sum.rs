@@ -1,4 +1,5 @@
-//! Sums over the taps of a plane, a register of columns in a few rows at a time.
+//! Kernels of depthwise convolution, channels first: sums over the taps of a plane, a register of columns in a few
+//! rows at a time.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 
-/// Planes that follow each other: how many, and how far those of sources, of targets and kernels are apart.
+/// The number of adjacent planes, and the distances of their sources, targets and kernels.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PlaneSteps {
     pub(in super::super) n: usize,
@@ -18,16 +19,16 @@ pub(in super::super) struct PlaneSteps {
     pub(in super::super) taps: usize,
 }
 
-/// An order to sum up a block of taps in rows of positions of some planes.
+/// Sums over a block of taps, for some rows of positions of some planes.
 pub(in crate::kernels) struct SlidingSum<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
     pub(in super::super) block: &'a TapBlock,
     pub(in super::super) rows: Range<usize>,
     pub(in super::super) planes: PlaneSteps,
-    /// The kernel and the source.
+    /// The first kernel and the first source.
     pub(in super::super) weights: *const T,
     pub(in super::super) from: *const T,
-    /// Where the first of the rows goes, and the distance of the next.
+    /// The destination of the first row, and the distance of the next.
     pub(in super::super) to: *mut T,
     pub(super) to_row: usize,
     pub(in super::super) end: Epilogue<'a, T>,
@@ -37,10 +38,10 @@ impl<T: Float> SlidingSum<'_, T> {
     /// Computes the sums.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe {
             match self.sees.1.step {
                 1 => self.block::<V, 1>(),
@@ -122,7 +123,7 @@ impl<T: Float> SlidingSum<'_, T> {
             unsafe {
                 let mut sums = [V::zero(); TALL];
                 for y in 0..n {
-                    // Planes follow each other: the next one comes from further away than the machine looks ahead.
+                    // Prefetches the next plane, which is too far away for the hardware prefetcher.
                     let next = from.wrapping_add(self.planes.from).wrapping_offset(lanes[0].at());
                     (0..STEP.max(1)).for_each(|i| V::prefetch(next.wrapping_add(i * V::WIDTH)));
                     if ((first + (y * apart) as isize) as usize) < plane.rows {
@@ -148,13 +149,13 @@ impl<T: Float> SlidingSum<'_, T> {
     }
 }
 
-/// An order to write sums of several windows, whose targets take turns along rows of planes.
+/// Stores the sums of several windows, whose targets are interleaved along rows.
 pub(in crate::kernels) struct InterleaveWindows<'a, T> {
     pub(in super::super) descriptors: &'a [Descriptor],
     pub(in super::super) rows: Range<usize>,
-    /// How many planes, and how far those of targets are apart; sums of a plane follow those of another.
+    /// The planes. The sums of different planes are contiguous.
     pub(in super::super) planes: PlaneSteps,
-    /// The sums of these rows of the first window, and how far on those of the next are.
+    /// The sums of the first window, and the distance to those of the next.
     pub(in super::super) from: *const T,
     pub(in super::super) apart: usize,
     pub(in super::super) to: *mut T,
@@ -162,16 +163,16 @@ pub(in crate::kernels) struct InterleaveWindows<'a, T> {
 }
 
 impl<T: Float> InterleaveWindows<'_, T> {
-    /// Writes the sums.
+    /// Stores the sums.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let places = (0..self.planes.n).flat_map(|p| self.rows.clone().map(move |row| (p, row)));
         for (i, (p, row)) in places.enumerate() {
             let (to, end) = (self.to.wrapping_add(p * self.planes.to), self.end.part(p, 0));
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 if let [a, b] = self.descriptors {
                     self.weave::<V>([&a.window, &b.window], i, to.add(a.window.targets[row]), end);
@@ -189,7 +190,7 @@ impl<T: Float> InterleaveWindows<'_, T> {
         }
     }
 
-    /// Writes row `i` of two windows.
+    /// Stores row `i` of two windows.
     #[inline(always)]
     unsafe fn weave<V: Vector<T = T>>(
         &self,

@@ -1,4 +1,5 @@
-//! Products of a plane with what the taps of a kernel see of another: the gradient of a kernel that has a plane to itself.
+//! The kernel of the gradient of a depthwise weight, channels first: for each tap, the product of a plane of the
+//! output gradient and the elements of the input at that tap.
 
 use std::ops::Range;
 
@@ -7,14 +8,14 @@ use crate::kernels::Float;
 use crate::kernels::convolution::window::Window;
 use crate::kernels::simd::Vector;
 
-/// Rows whose columns are seen one register after the other while they stay in the first cache.
+/// The number of rows that are processed register by register, so that they stay in the first-level cache.
 const TOGETHER: usize = 32;
 
-/// An order to add to register `t` of `sums` the products of rows of `gy` with what tap `t` sees of `x`, in some images.
+/// Adds to register `t` of `sums` the products of rows of `gy` and the elements of `x` at tap `t`, over some images.
 pub(in crate::kernels) struct PlaneDots<'a, T> {
     pub(super) sees: (&'a Plane, &'a Window),
     pub(in super::super) images: usize,
-    /// How far the planes of images are apart.
+    /// The distances of the planes of two images.
     pub(super) x_image: usize,
     pub(super) gy_image: usize,
     pub(in super::super) x: *const T,
@@ -26,10 +27,10 @@ impl<T: Float> PlaneDots<'_, T> {
     /// Adds the products.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe {
             for block in &self.sees.0.blocks {
                 match self.sees.1.step {

@@ -1,5 +1,4 @@
-//! How the positions of a block are arranged as columns of products: row by row, with what lies between rows, or without gaps.
-//! Knows what each costs; computes nothing.
+//! Chooses which positions of a block become the columns of a product, by estimated cost.
 
 use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, padded_stride};
 use super::tap_rows::TapRows;
@@ -7,51 +6,52 @@ use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::gemm::kernels;
 
-/// What it costs to move a row of results, beside a third of a tile's step.
+/// The cost of storing a row of results again, where a step of a wide tile costs 3.
 const MOVING: usize = 36;
-/// Elements of a right matrix that the first cache has room for, beside those of the left one.
+/// Elements of a right matrix that fit the first-level cache beside the left one.
 const NEAR: usize = 1 << 12;
 
-/// In what order positions are columns.
+/// The order of positions as columns of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnOrder {
-    /// Each row is a product of its own.
+    /// One product for each row.
     ByRow,
-    /// As they lie in planes, with what lies between rows.
+    /// All elements of the packed planes, including those between rows, whose results are discarded.
     WithGaps,
-    /// Row after row, of copies of the planes.
+    /// Rows without gaps, copied from the packed planes.
     CopiedFromPlanes,
-    /// Row after row, of copies of the image.
+    /// Rows without gaps, copied from the image.
     CopiedFromImage,
 }
 
-/// How the positions of a block are arranged.
+/// The columns of the products of a block.
 pub(super) struct ColumnPlan {
     pub(in super::super) columns: ColumnOrder,
-    /// Whether results are written where they belong.
+    /// True if the products write to the target directly.
     pub(in super::super) direct: bool,
-    /// Columns of all products of a row or, if rows are taken together, of the block.
+    /// The number of columns of a row, or of the block if rows are combined.
     pub(in super::super) n: usize,
-    /// Columns of a product.
+    /// The most columns of one product.
     pub(in super::super) each: usize,
-    /// How far lines of copies, and of results, are apart.
+    /// The distance between rows of copies and rows of results.
     pub(super) stride: usize,
 }
 
 impl ColumnOrder {
-    /// Whether rows follow each other without gaps.
+    /// True if rows are copied, so that there are no gaps between them.
     pub(super) fn are_copied(self) -> bool {
         matches!(self, Self::CopiedFromPlanes | Self::CopiedFromImage)
     }
 }
 
-/// What columns of a product cost: a narrow tile two thirds of a wide one, as it loads more for each product.
+/// The cost of `n` columns of a product. A narrow tile costs 2 and a wide one 3, because it loads more for each
+/// multiplication.
 fn tiles<T: Float>(n: usize) -> usize {
     let wide = kernels::<T>().panel();
     n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
 }
 
-/// The arrangement of a block for so many targets.
+/// Chooses the columns for a block and this number of targets.
 pub(super) fn plan_columns<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
@@ -59,17 +59,17 @@ pub(super) fn plan_columns<T: Float>(
     targets: usize,
 ) -> ColumnPlan {
     let (w, depth) = (sum.window(), sum.depth());
-    // Positions are taken row by row, or together with what lies between rows if that makes fewer tiles. Then results
-    // have to be moved to where they belong, unless whole rows of positions follow each other.
+    // Rows are separate, or combined with the gaps between them if that makes fewer tiles. Results with gaps have to
+    // be stored again.
     let (width, all) = (block.columns.len(), layout.len(block));
     let n_rows = block.images.len() * block.rows.len() * w.inner;
     let moved = if w.whole { MOVING * n_rows } else { 0 };
     let by_row_costs = n_rows * tiles::<T>(width) * depth;
     let all_costs = tiles::<T>(all) * depth + moved;
-    // With steps copies come straight from the image, if whole rows are taken.
+    // With a step, complete rows are copied from the image directly.
     let from_image = TapRows::<T>::fit(w) && width == w.width;
-    // Short rows are laid out once more without gaps where enough is computed of them. Where each element is seen through one
-    // tap, what comes straight is laid out like that at first; longer steps gain by it even if there are as many tiles.
+    // A copy without gaps pays for short rows and many targets. If no element is read through two taps, the copy
+    // replaces packing. It then pays for long steps even with the same number of tiles.
     let once = from_image && layout.has_plane_for_each_tap();
     let heights = targets.div_ceil(kernels::<T>().tallest());
     let is_block_whole = w.whole && block.images.len() == 1 && width == w.width && !sum.epilogue.accumulate;
@@ -92,7 +92,7 @@ pub(super) fn plan_columns<T: Float>(
         ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
         ColumnOrder::CopiedFromPlanes | ColumnOrder::CopiedFromImage => (n_rows * width, is_block_whole),
     };
-    // What is copied no more often than it was to be laid out stays in the first cache while all targets come by.
+    // Such copies are used in parts that stay in the first-level cache for all targets.
     let panel = kernels::<T>().panel();
     let near = (NEAR / (layout.chunk * w.taps.len()).max(1) / panel).max(1) * panel;
     let each = if copied && once { near.min(n) } else { n };

@@ -1,4 +1,4 @@
-//! Copies what some positions see of an image, channels last, into a matrix that fits a cache, a row a position.
+//! Copies the patches of some positions to the rows of a matrix in the cache (im2col), channels last.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use crate::kernels::Float;
 use crate::kernels::convolution::window::{OUTSIDE, Window};
 use crate::kernels::simd::Vector;
 
-/// An order to unfold some positions of an image: element (tap, channel) of position `i` goes to
-/// `to[i apart + tap channels + channel]`. Padding becomes zeros.
-/// What lies between the rows is overwritten, and up to [`SLACK`] elements behind the last one.
+/// Copies patches: element (tap, channel) of position `i` goes to `to[i apart + tap channels + channel]`. Padding
+/// becomes zeros. Elements between the rows are overwritten, and up to [`SLACK`](super::packed_planes::SLACK) elements
+/// after the last one.
 pub(in crate::kernels) struct Im2Row<'a, T> {
     pub(in super::super) window: &'a Window,
     /// The first channel of the image.
     pub(in super::super) from: *const T,
     pub(in super::super) channels: usize,
-    /// Distance of neighbours in the image.
+    /// The distance of neighbouring pixels in the image.
     pub(in super::super) pixel: usize,
     pub(in super::super) positions: Range<usize>,
     pub(in super::super) to: *mut T,
@@ -23,10 +23,10 @@ pub(in crate::kernels) struct Im2Row<'a, T> {
 }
 
 impl<T: Float> Im2Row<'_, T> {
-    /// Unfolds.
+    /// Copies the patches.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let w = self.window;
@@ -36,7 +36,7 @@ impl<T: Float> Im2Row<'_, T> {
             let (row, first) = (start / w.width, start % w.width);
             let n = (w.width - first).min(end - start);
             let bases = &w.bases[row * w.outer..][..w.outer];
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 self.row::<V>(bases, first, n, at);
             }
@@ -45,7 +45,7 @@ impl<T: Float> Im2Row<'_, T> {
         }
     }
 
-    /// The positions from `first` in a row.
+    /// Copies the patches of `n` positions of a row.
     #[inline(always)]
     unsafe fn row<V: Vector<T = T>>(&self, bases: &[isize], first: usize, n: usize, at: usize) {
         let w = self.window;
@@ -54,7 +54,7 @@ impl<T: Float> Im2Row<'_, T> {
             for base in bases {
                 for column in &w.columns {
                     let o = first + i;
-                    // SAFETY: the caller's promise; positions `start` to `end` lie on the image.
+                    // SAFETY: guaranteed by the caller, and positions `start` to `end` lie on the image.
                     unsafe {
                         if *base == OUTSIDE || o < column.start || o >= column.end {
                             clear::<V>(to, self.channels);

@@ -1,5 +1,5 @@
-//! Sums over channels and taps, block by block: what a block of positions sees is laid out in the cache, and one product
-//! gives its results. Blocks are cut by shape alone.
+//! Convolution by implicit GEMM: blocks of the input are packed in the cache, and a matrix product computes each block
+//! of results. The division into blocks depends on the shape only.
 
 pub(super) mod blocking;
 mod column_order;
@@ -19,7 +19,8 @@ use crate::kernels::gemm::{ColumnsToPack, kernels};
 use crate::kernels::threads::{Shared, parallel};
 use packed_planes::SLACK;
 
-/// Weights as a product wants them: a left matrix of targets by sources and taps, or the same in panels as a right one.
+/// Weights in the layout of the products: a left matrix of targets by sources and taps, or with channels last, the
+/// right matrix in panels.
 pub(super) struct Weights<T> {
     pub(super) p: *const T,
     pub(super) group: usize,
@@ -32,10 +33,10 @@ unsafe impl<T> Sync for Weights<T> {}
 /// Computes the sums of a window.
 ///
 /// # Safety
-/// The arrays have the sizes of the geometry, and nothing else uses the target meanwhile.
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
 pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOfMemory> {
     let weights = pack_weights(sum)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match &sum.descriptor.layout {
             Some(layout) => nchw::run(sum, &weights, layout),
@@ -63,7 +64,7 @@ fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfM
         let (from, first) = (from.get().cast_const().wrapping_add(i / panels * of_group), i % panels * wide);
         let to = to.get().wrapping_add(i / panels * group + first * depth);
         let from = from.wrapping_add(first * target);
-        // SAFETY: the weights are there, and there is room for all panels.
+        // SAFETY: the weights are valid, and the memory holds all panels.
         unsafe {
             if !g.channel_last {
                 for s in 0..sources {

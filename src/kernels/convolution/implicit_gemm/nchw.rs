@@ -1,5 +1,4 @@
-//! Sums over channels and taps, channels first: a block of positions is packed into planes in the cache, and one product gives
-//! its results.
+//! Implicit GEMM, channels first: a product of the weights and packed planes for each block of positions.
 
 use std::ops::Range;
 
@@ -17,14 +16,14 @@ use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels,
 use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, ranges};
 
-/// Tasks beyond this number are taken several at a time.
+/// The number of tasks beyond which a thread takes several at a time.
 const MANY: usize = 128;
 
-/// Channels first: a left matrix of weights, a right one with a column a position, read from strips.
+/// Computes the sums. The left matrix holds the weights, and the right one has a column for each position, read from
+/// packed planes.
 pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>, layout: &PlaneLayout) {
     let g = sum.g;
-    // Where there are few positions, each task has a part of the targets
-    // (few of them, as each lays out the positions anew).
+    // With few positions, tasks divide the targets, too. They are few, because each packs the positions again.
     let many = sum.targets.channels / (2 * kernels::<T>().panel());
     let wanted = tasks(g, sum.window(), sum.sources, sum.targets);
     let parts = (wanted / (layout.blocks() * g.group)).min(many.min(2).max(many / 2));
@@ -40,10 +39,10 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
     });
 }
 
-/// Lays out some channels of a group.
+/// Packs some channels of a group.
 ///
 /// # Safety
-/// There is [`PlaneLayout::capacity`] for them.
+/// `planes` must hold [`PlaneLayout::capacity`] elements.
 unsafe fn pack_images<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
@@ -55,17 +54,17 @@ unsafe fn pack_images<T: Float>(
     for (image, i) in block.images.clone().enumerate() {
         let (from, area) = (sum.source(i, group, channels.start), sum.sources.channel);
         let (channels, to) = (channels.len(), planes.as_mut_ptr());
-        // SAFETY: the table was chosen for this machine, and there is room.
+        // SAFETY: the table was chosen for this machine, and the memory is large enough.
         unsafe {
             (isa::kernels::<T>().pack_image)(&PackImage { layout, block, image, from, channels, area, to });
         };
     }
 }
 
-/// Copies what the positions of a block see of some channels of a group, to lines that are `apart`.
+/// Copies the elements that the positions of a block read from some channels, to rows that are `apart`.
 ///
 /// # Safety
-/// There is room for it.
+/// `to` must have space for the rows.
 unsafe fn tap_rows<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
@@ -87,7 +86,7 @@ unsafe fn tap_rows<T: Float>(
         to,
         apart,
     };
-    // SAFETY: the table was chosen for this machine, and the images are there.
+    // SAFETY: the table was chosen for this machine, and the images are valid.
     unsafe { (isa::kernels::<T>().tap_rows)(&order) };
 }
 
@@ -119,7 +118,7 @@ unsafe fn sum_block<T: Float>(
                 sum.source(block.images.start, group, first).wrapping_add(layout.origin(block))
             } else {
                 if !from_image {
-                    // SAFETY: there is room for a chunk.
+                    // SAFETY: the memory holds a chunk.
                     unsafe { pack_images(sum, layout, block, group, first..first + channels, planes) };
                 }
                 planes.as_ptr()
@@ -129,7 +128,7 @@ unsafe fn sum_block<T: Float>(
             let (mut b, mut b_row, mut table) = (b, 0, Table::OfRight(&layout.table));
             if copied {
                 let to = together.as_mut_ptr();
-                // SAFETY: the rows lie in the images or in the planes; there is room for all, and for what is copied too
+                // SAFETY: the rows lie in the images or in the planes; the memory holds all, and for what is copied too
                 // much.
                 unsafe {
                     if from_image {
@@ -164,7 +163,7 @@ unsafe fn sum_block<T: Float>(
                         tail: sum.epilogue.tail.in_registers(direct && i + 1 == chunks),
                     },
                 };
-                // SAFETY: the table keeps within the planes; the rest is the caller's promise.
+                // SAFETY: the table keeps within the planes; the rest is guaranteed by the caller.
                 unsafe { product.run() };
             };
             if columns == ColumnOrder::ByRow {

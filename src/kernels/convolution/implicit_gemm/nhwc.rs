@@ -1,4 +1,4 @@
-//! Sums over channels and taps, channels last: a matrix with a row a position is unfolded in the cache, block by block.
+//! Implicit GEMM, channels last: a product of the patches of a block of positions and the weights.
 
 use std::ops::Range;
 
@@ -12,12 +12,13 @@ use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels,
 use crate::kernels::threads::parallel;
 use crate::kernels::{Float, scratch};
 
-/// Elements of an unfolded block, and positions in it: half of a small second cache.
+/// The number of elements in the patches of a block, half of a small second-level cache, and the limits for the number
+/// of positions.
 const BLOCK: usize = 48 << 10;
 const LEAST: usize = 64;
 const MOST: usize = 512;
 
-/// Channels last: a left matrix with a row a position, a right one of weights.
+/// Computes the sums. The left matrix has a row for each position.
 pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>) {
     let (g, w, depth) = (sum.g, sum.window(), sum.depth());
     let n = (BLOCK / depth.max(1)).clamp(LEAST, MOST).min(w.positions());
@@ -49,7 +50,7 @@ unsafe fn block<T: Float>(
         } else {
             (results.as_mut_ptr(), targets)
         };
-        // SAFETY: there is room for the matrix and the results; the rest is the caller's promise.
+        // SAFETY: the memory holds the matrix and the results; the rest is guaranteed by the caller.
         unsafe {
             (isa::kernels::<T>().im2row)(&Im2Row {
                 window,
@@ -80,7 +81,7 @@ unsafe fn block<T: Float>(
             .run();
         }
         if direct {
-            // SAFETY: these pixels were just written, and are of this task alone.
+            // SAFETY: these pixels were just written, and belong to this task alone.
             return unsafe { sum.epilogue.tail.finish(c, c_row, n, targets) };
         }
         let end = Epilogue { row_bias: None, ..sum.end(group, 0) }; // the product has added it

@@ -1,6 +1,6 @@
-//! A block of an image as planes in which every tap of a kernel sees rows of neighbours: padded, and taken apart by the
-//! residues of the stride. A product reads them through a table that tells where each channel and tap starts, so that
-//! nothing is copied more than once.
+//! Packs a block of the padded input into planes, one for each phase of the stride, so that every tap reads contiguous
+//! rows (implicit im2col). A product reads them through a table with the start of each channel and tap, so no element
+//! is copied twice.
 
 use std::ops::Range;
 
@@ -9,57 +9,60 @@ use smallvec::SmallVec;
 use crate::kernels::Float;
 use crate::kernels::convolution::window::WindowAxis;
 use crate::kernels::gemm::EvenSplit;
+use crate::kernels::index::{IndexAxes, IndexAxis, walk};
 use crate::kernels::scratch::List;
 use crate::kernels::simd::{Vector, vectorised};
 
-/// Elements that a copy may write beyond its end at most.
+/// The most elements that a copy may write beyond its end.
 pub(in super::super) const SLACK: usize = 16;
-/// Elements of the planes of a block: a part of a small second cache.
+/// The number of elements in the planes of a block, a part of a small second-level cache.
 const BLOCK: usize = 48 << 10;
-/// Positions in a block, padding between them included: more of them where there are few channels. And in a row of one.
+/// The number of positions in a block, including padding between them, which is larger for few channels, and in one of
+/// its rows.
 const POSITIONS: usize = 384;
 const MOST_POSITIONS: usize = 4096;
 const ROW: usize = 512;
-/// Columns of a narrow tile.
+/// The number of columns of a narrow tile.
 const WIDE: usize = 16;
-/// Rows of the products of a block.
+/// The most rows of the right matrix of a block.
 const DEPTH: usize = 1024;
 
-/// The distance between rows of `n` elements in memory of their own: room for what a copy writes too much, and an odd
-/// number of cache lines, so that rows do not compete for the same places of a cache.
+/// The distance between rows of `n` elements in scratch memory. It has space for the excess of a copy, and is an odd
+/// number of cache lines, so that rows do not map to the same cache sets.
 pub(in super::super) fn padded_stride(n: usize) -> usize {
     ((n + SLACK).div_ceil(SLACK) | 1) * SLACK
 }
 
-/// How blocks of images are laid out. Along each axis, element `e` of a plane with residue `r` is element
-/// `(e + least) step + r` of the image, `least` counted from the first position of the block.
+/// The layout of blocks of images. Along each axis, element `e` of a plane with residue `r` is element `(e + least)
+/// step + r` of the image. `least` counts from the first position of the block.
 pub(in super::super) struct PlaneLayout {
     axes: SmallVec<[WindowAxis; 3]>,
     least: SmallVec<[isize; 3]>,
-    /// Elements of a plane along each axis, and how far neighbours are apart.
+    /// The lengths and strides of a plane.
     pub(super) extents: SmallVec<[usize; 3]>,
     strides: SmallVec<[usize; 3]>,
-    /// The residues of each plane.
+    /// The residues modulo the stride of each plane.
     planes: Vec<SmallVec<[usize; 3]>>,
-    /// Elements of a plane of one image, of one of all images of a block, and of all planes of a channel.
+    /// The number of elements in a plane of one image, in a plane of all images of a block, and in all planes of a
+    /// channel.
     plane: usize,
     of_images: usize,
     channel: usize,
-    /// For each channel of a chunk and each tap, where the first position sees it.
+    /// For each channel of a chunk and each tap, the index of the element that the first position reads.
     pub(in super::super) table: Vec<isize>,
-    /// Channels at a time.
+    /// The number of channels that are packed at a time.
     pub(super) chunk: usize,
     pub(in super::super) images: EvenSplit,
     pub(in super::super) rows: EvenSplit,
     pub(in super::super) columns: EvenSplit,
-    /// Whether images are read where they are.
+    /// True if images are read in place.
     pub(super) in_place: bool,
 }
 
-/// A tap: for each axis its residue, and the element of the plane that the first position sees.
+/// A tap: for each axis its residue, and the plane element that the first position reads.
 type PlaneTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
 
-/// Some images, some positions along the first axis and some along the last.
+/// A block: ranges of images, of positions along the first axis, and along the last.
 #[derive(Clone)]
 pub(in super::super) struct PlaneBlock {
     pub(in super::super) images: Range<usize>,
@@ -68,8 +71,8 @@ pub(in super::super) struct PlaneBlock {
 }
 
 impl PlaneLayout {
-    /// Blocks for images of `channels`, at most `chunk` of which are read at a time: as many as are `wanted`, or more.
-    /// Images are read together if `together` is set, or if they are too small to fill a register.
+    /// A layout for images of `channels`, of which at most `chunk` are packed at a time, with at least `wanted` blocks
+    /// if possible. A block combines images if `together` is set, or if they are too small to fill a register.
     pub(in super::super) fn new(
         axes: &[WindowAxis],
         images: usize,
@@ -92,7 +95,7 @@ impl PlaneLayout {
         };
         let least: SmallVec<[isize; 3]> = axes.iter().map(|a| bounds(a).0).collect();
         let more: SmallVec<[usize; 3]> = axes.iter().map(|a| (bounds(a).1 - bounds(a).0) as usize).collect();
-        // Taps of each axis as (residue, element), then all of them together.
+        // The taps as (residue, element), axis by axis.
         let mut taps: Vec<PlaneTap> = vec![PlaneTap::default()];
         for (a, least) in axes.iter().zip(&least) {
             let of_axis: Vec<_> = a.offsets.iter().map(|o| place(a, *o)).collect();
@@ -136,8 +139,8 @@ impl PlaneLayout {
             axes.iter().zip(&more).map(|(a, m)| a.positions + m).collect();
         extents[0] = rows_each + more[0];
         extents[last] = columns_each + more[last];
-        // Nothing is padded or taken apart: the image is its own strip, unless it is too large for a cache or its planes
-        // compete for places there.
+        // Without padding and stride, the image can be read in place, unless it is too large for a cache or its planes
+        // map to the same cache sets.
         let fits = |(a, (least, more)): (&WindowAxis, (&isize, &usize))| {
             a.step == 1 && *least >= 0 && *least as usize + a.positions + more <= a.len
         };
@@ -196,28 +199,28 @@ impl PlaneLayout {
         }
     }
 
-    /// Whether each tap has a plane of its own: no element of an image is seen through two of them.
+    /// True if each tap has a plane of its own, so that no element is read through two taps.
     pub(super) fn has_plane_for_each_tap(&self) -> bool {
         self.planes.len() * self.chunk == self.table.len()
     }
 
-    /// Positions along the last axis.
+    /// The number of positions along the last axis.
     pub(in super::super) fn width(&self) -> usize {
         self.axes[self.axes.len() - 1].positions
     }
 
-    /// Positions of the largest block, without what lies between them.
+    /// The number of positions of the largest block, without gaps.
     pub(in super::super) fn positions(&self) -> usize {
         let inner: usize = self.axes[1..self.axes.len() - 1].iter().map(|a| a.positions).product();
         self.images.part(0).len() * self.rows.part(0).len() * inner * self.columns.part(0).len()
     }
 
-    /// Elements of memory for a chunk of a block.
+    /// The number of elements of scratch memory for a chunk of a block.
     pub(in super::super) fn capacity(&self) -> usize {
         if self.in_place { 0 } else { self.chunk * self.channel + SLACK }
     }
 
-    /// From the first position of a block to behind the last one, with what lies between them.
+    /// The number of elements from the first to the last position of a block, including gaps.
     pub(in super::super) fn len(&self, block: &PlaneBlock) -> usize {
         let last = self.axes.len() - 1;
         let end = |i: usize| match i {
@@ -230,37 +233,39 @@ impl PlaneLayout {
             + 1
     }
 
-    /// Calls `f(image, row of positions in the window, first column, start in the block)` for each row of a block.
+    /// Calls `f(image, row in the window, first column, start in the block)` for each row of a block.
     pub(super) fn each_row(&self, block: &PlaneBlock, mut f: impl FnMut(usize, usize, usize, usize)) {
         let last = self.axes.len() - 1;
         let inner = &self.axes[1..last];
         let across: usize = inner.iter().map(|a| a.positions).product();
+        let axes: IndexAxes<1> = inner
+            .iter()
+            .zip(&self.strides[1..last])
+            .map(|(axis, stride)| IndexAxis { n: axis.positions, strides: [*stride] })
+            .collect();
         for (i, image) in block.images.clone().enumerate() {
             for (r, row) in block.rows.clone().enumerate() {
-                for o in 0..across {
-                    let (mut rest, mut at) = (o, i * self.plane + r * self.strides[0]);
-                    for (axis, stride) in inner.iter().zip(&self.strides[1..last]).rev() {
-                        at += rest % axis.positions * stride;
-                        rest /= axis.positions;
-                    }
-                    f(image, row * across + o, block.columns.start, at);
-                }
+                let mut position = row * across;
+                walk(&axes, [i * self.plane + r * self.strides[0]], 0..across, |[at]| {
+                    f(image, position, block.columns.start, at);
+                    position += 1;
+                });
             }
         }
     }
 
-    /// Where the rows of a block start.
+    /// The start of each row in a block.
     pub(in super::super) fn row_starts(&self, block: &PlaneBlock) -> List<usize> {
         let mut starts = List::with_capacity(64);
         self.each_row(block, |_, _, _, at| starts.push(at));
         starts
     }
 
-    /// Copies what the first `k` of channels and taps see from rows of `width` positions, row after row without gaps, to
-    /// lines that are `apart`.
+    /// Copies the elements that the first `k` channels and taps read for rows of `width` positions, without gaps
+    /// between rows, to lines that are `apart`.
     ///
     /// # Safety
-    /// The rows are there, [`SLACK`] is the most of a row, and so many elements are there behind each.
+    /// The rows must be valid and at most [`SLACK`] long, with as many readable elements after each.
     pub(super) unsafe fn copy_rows<T: Copy>(
         &self,
         k: usize,
@@ -275,7 +280,7 @@ impl PlaneLayout {
             || {
                 for (i, at) in self.table[..k].iter().enumerate() {
                     for (row, start) in starts.iter().enumerate() {
-                        // SAFETY: the caller's promise; what is copied too much is overwritten by the next row.
+                        // SAFETY: guaranteed by the caller, and what is copied too much is overwritten by the next row.
                         unsafe {
                             let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
                             let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
@@ -287,7 +292,7 @@ impl PlaneLayout {
         );
     }
 
-    /// Where the first position of a block lies in an image that is read in place.
+    /// The index of the first position of a block in an image that is read in place.
     pub(super) fn origin(&self, block: &PlaneBlock) -> usize {
         let last = self.axes.len() - 1;
         let least: usize = self.least.iter().zip(&self.strides).map(|(l, s)| *l as usize * s).sum();
@@ -295,11 +300,11 @@ impl PlaneLayout {
     }
 }
 
-/// An order to lay out one image of a block, of some channels.
+/// Packs some channels of one image of a block.
 pub(in crate::kernels) struct PackImage<'a, T> {
     pub(in super::super) layout: &'a PlaneLayout,
     pub(in super::super) block: &'a PlaneBlock,
-    /// Which image of the block it is, and its first channel.
+    /// The number of the image in the block, and its first channel.
     pub(in super::super) image: usize,
     pub(in super::super) from: *const T,
     pub(in super::super) channels: usize,
@@ -308,10 +313,11 @@ pub(in crate::kernels) struct PackImage<'a, T> {
 }
 
 impl<T: Float> PackImage<'_, T> {
-    /// Lays out the image.
+    /// Packs the image.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory: [`PlaneLayout::capacity`] for a chunk.
+    /// The instruction set of `V` must be available, and `to` must hold [`PlaneLayout::capacity`] elements for a
+    /// chunk.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let s = self.layout;
@@ -320,7 +326,7 @@ impl<T: Float> PackImage<'_, T> {
         let (least, width) = (s.least[last] + self.block.columns.start as isize, s.extents[last]);
         let rows = s.plane / width;
         for (p, residues) in s.planes.iter().enumerate() {
-            // Elements `start` to `end` of a row lie on the image.
+            // Elements `start` to `end` of a row are within the image, the others are padding.
             let limit = |v: isize| (v.max(0) as usize).div_ceil(axis.step).min(width);
             let from = least * axis.step as isize + residues[last] as isize;
             let (start, end) = (limit(-from), limit(axis.len as isize - from));
@@ -344,7 +350,7 @@ impl<T: Float> PackImage<'_, T> {
                     place[i] = 0;
                 }
                 let at = p * s.of_images + self.image * s.plane + row * width;
-                // SAFETY: the caller's promise; what is read lies on the image.
+                // SAFETY: guaranteed by the caller, and what is read lies on the image.
                 unsafe {
                     for c in 0..self.channels {
                         let to = self.to.add(c * s.channel + at);
@@ -364,19 +370,19 @@ impl<T: Float> PackImage<'_, T> {
     }
 }
 
-/// Writes `n` zeros and less than a register more.
+/// Writes `n` zeros, and up to a register more.
 #[inline(always)]
 pub(in super::super) unsafe fn clear<V: Vector>(to: *mut V::T, n: usize) {
     for j in (0..n).step_by(V::WIDTH) {
-        // SAFETY: the caller has the instructions and the memory.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::zero().store(to.add(j)) };
     }
 }
 
-/// Copies `n` elements that lie `step` apart, and writes less than a register more.
+/// Copies `n` elements that are `step` apart, and writes up to a register more.
 #[inline(always)]
 pub(super) unsafe fn copy<V: Vector>(from: *const V::T, step: usize, n: usize, to: *mut V::T) {
-    // SAFETY: the caller has the instructions and the memory; masks keep within what is read.
+    // SAFETY: guaranteed by the caller; masks keep within what is read.
     unsafe {
         match step {
             1 => {
@@ -389,7 +395,7 @@ pub(super) unsafe fn copy<V: Vector>(from: *const V::T, step: usize, n: usize, t
                 }
             }
             2 => {
-                // Those whose second register lies on the row, too.
+                // Registers whose second half is within the row.
                 let whole = n.saturating_sub(1) / V::WIDTH * V::WIDTH;
                 for j in (0..whole).step_by(V::WIDTH) {
                     let from = from.add(2 * j);

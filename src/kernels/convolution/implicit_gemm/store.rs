@@ -1,4 +1,4 @@
-//! Where sums over channels and taps go: results that lie apart from each other or in other rows than those computed.
+//! Stores sums whose layout differs from that of the target.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
 
-/// The end of the sums of a plane, whose bias comes before what is there.
+/// The epilogue of a plane. The bias is added before the previous value.
 impl<T: Float> Epilogue<'_, T> {
-    /// Writes the first `n` numbers of a register, or all.
+    /// Stores up to `n` numbers of a register.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in super::super) unsafe fn store<V: Vector<T = T>>(self, v: V, to: *mut T, n: usize) {
-        // SAFETY: the caller's promise; the mask keeps within the targets.
+        // SAFETY: guaranteed by the caller, and the mask keeps within the targets.
         unsafe {
             let (mut v, mask) = (v, V::first(n));
             if let Some(bias) = self.row_bias {
@@ -31,14 +31,14 @@ impl<T: Float> Epilogue<'_, T> {
         }
     }
 
-    /// Writes numbers to elements that lie `apart`.
+    /// Stores numbers to elements that are `apart`.
     ///
     /// # Safety
-    /// The memory is there.
+    /// The elements must be valid.
     #[inline(always)]
     pub(in super::super) unsafe fn store_strided(self, from: &[T], to: *mut T, apart: usize) {
         let (accumulate, activation) = (self.accumulate, self.tail.activation);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let bias = self.row_bias.map_or(T::ZERO, |bias| *bias.get_unchecked(0));
             if apart == 1 {
@@ -59,8 +59,8 @@ impl<T: Float> Epilogue<'_, T> {
     }
 }
 
-/// Moves results to where they belong. Those of neighbouring targets are `row` apart, and positions lie as in strips or,
-/// `copied`, without gaps.
+/// Stores results in the target. Results of neighbouring targets are `row` apart. Positions are in the order of the
+/// packed planes, or without gaps if `copied`.
 pub(super) unsafe fn store_results<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
@@ -80,7 +80,7 @@ pub(super) unsafe fn store_results<T: Float>(
             || {
                 for (i, target) in targets.clone().enumerate() {
                     let to = sum.target(image, group, target).wrapping_add(first);
-                    // SAFETY: the caller's promise.
+                    // SAFETY: guaranteed by the caller.
                     unsafe {
                         let from = std::slice::from_raw_parts(results.add(i * row + at), width);
                         sum.end(group, target).store_strided(from, to, w.apart);
@@ -91,7 +91,7 @@ pub(super) unsafe fn store_results<T: Float>(
     });
 }
 
-/// Takes results that were just written through what follows; positions that lie together are one row.
+/// Applies the tail of the epilogue to stored results. Contiguous rows are processed as one.
 pub(super) fn finish_rows<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
@@ -110,17 +110,17 @@ pub(super) fn finish_rows<T: Float>(
     });
     for (image, range) in together {
         let at = sum.target(image, group, targets.start).wrapping_add(range.start);
-        // SAFETY: these are elements of the target that are of this task alone.
+        // SAFETY: these are elements of the target that belong to this task alone.
         unsafe { sum.epilogue.tail.finish(at, sum.targets.channel, targets.len(), range.len()) };
     }
 }
 
-/// Hands elements that lie `apart`, and as many numbers, to `store` one by one.
+/// Calls `store` for each number and its element, which are `apart`.
 #[inline(always)]
 unsafe fn each_strided<T: Float>(from: &[T], to: *mut T, apart: usize, store: impl Fn(&mut T, T)) {
-    // The usual distance is known to the compiler.
+    // The most common distance is a constant.
     let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         of_two.iter().enumerate().for_each(|(i, v)| store(&mut *to.add(i * 2), *v));
         of_any.iter().enumerate().for_each(|(i, v)| store(&mut *to.add(i * apart), *v));

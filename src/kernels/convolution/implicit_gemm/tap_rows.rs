@@ -1,18 +1,18 @@
-//! What positions in short rows see of an image, channels first: a row for each channel and tap, as a product reads them.
+//! Copies the elements that short rows of positions read, channels first: a row of the right matrix for each channel
+//! and tap.
 
 use crate::kernels::Float;
 use crate::kernels::convolution::window::{OUTSIDE, Window};
 use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 
-/// An order to copy what rows of positions see of some channels: position `p` of row `i` goes to
-/// `to[(channel taps + tap) apart + i width + p]`. Padding becomes zeros.
-/// What lies behind a row is overwritten, up to a register.
+/// Copies rows: the element for position `p` of row `i` goes to `to[(channel taps + tap) apart + i width + p]`.
+/// Padding becomes zeros. Up to a register after each row is overwritten.
 pub(in crate::kernels) struct TapRows<'a, T> {
     pub(in super::super) window: &'a Window,
-    /// Which row of positions each is, and of which image.
+    /// The image and the number of each row of positions.
     pub(in super::super) rows: &'a [(usize, usize)],
-    /// The first channel of the first image, and how far channels and images lie apart.
+    /// The first channel of the first image, and the distances of channels and of images.
     pub(in super::super) from: *const T,
     pub(in super::super) area: usize,
     pub(in super::super) image: usize,
@@ -22,7 +22,7 @@ pub(in crate::kernels) struct TapRows<'a, T> {
 }
 
 impl<T: Float> TapRows<'_, T> {
-    /// Whether rows that a window sees are copied so: where steps would leave most of the copies by planes unread.
+    /// True for steps at which most elements of packed planes would not be read.
     pub(super) fn fit(window: &Window) -> bool {
         matches!(window.step, 2 | 4)
     }
@@ -30,10 +30,10 @@ impl<T: Float> TapRows<'_, T> {
     /// Copies the rows.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory; the window [fits](Self::fit).
+    /// The instruction set of `V` and the memory must be available, and the window must [fit](Self::fit).
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self.window.step {
                 2 => self.copy::<V, 2>(),
@@ -50,10 +50,10 @@ impl<T: Float> TapRows<'_, T> {
         for channel in 0..self.channels {
             for starts in starts.chunks_exact(self.rows.len()) {
                 for column in &w.columns {
-                    // From the last register of rows on: what one writes too much, those before it write again.
+                    // The last registers are written first. The excess of each is overwritten by those before.
                     for first in (0..w.width).step_by(V::WIDTH).rev() {
                         let offset = column.offset + (first * STEP) as isize;
-                        // SAFETY: the caller has the instructions and the memory; masks keep within a row of the image.
+                        // SAFETY: guaranteed by the caller; masks keep within a row of the image.
                         unsafe {
                             let from = self.from.add(channel * self.area).wrapping_offset(offset);
                             let masks: [V::Mask; STEP] = std::array::from_fn(|i| {
@@ -85,7 +85,7 @@ impl<T: Float> TapRows<'_, T> {
         }
     }
 
-    /// For each tap along the outer axes and each row, where in a channel the row of the image begins, or [`OUTSIDE`].
+    /// For each tap along the outer axes and each row: the start of the image row within a channel, or [`OUTSIDE`].
     fn starts(&self) -> List<isize> {
         let w = self.window;
         let mut starts = List::with_capacity(w.outer * self.rows.len());

@@ -1,5 +1,5 @@
-//! The gradient of the weight: for each channel and tap, the sum over positions of what is seen times the gradient of
-//! the output. Images are summed up in a few parts, chosen by shape, that are added in order at the end.
+//! The gradient of the weight by implicit GEMM: a product of packed inputs and gradients of the output. Images are
+//! summed in a few parts, which depend on the shape only and are added in order.
 
 use std::ops::Range;
 
@@ -19,18 +19,18 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
-/// Elements of an unfolded block, and positions in it.
+/// The number of elements in the patches of a block, and the limits for the number of positions.
 const BLOCK: usize = 48 << 10;
 const LEAST: usize = 64;
 const MOST: usize = 512;
-/// Tasks that are wanted, so that threads end together; and elements of partial sums that are worth it.
+/// The wanted number of tasks, so that threads finish together, and the most elements in partial sums.
 const TASKS: usize = 16;
 const PARTIAL: usize = 1 << 20;
 
 /// Computes the gradient.
 ///
 /// # Safety
-/// The arrays are there, and nobody else uses the gradient meanwhile.
+/// The arrays must be valid, and nothing else may use the gradient meanwhile.
 pub(in super::super) unsafe fn run<T: Float>(
     gradient: &WeightGradient<'_, T>,
     descriptor: &Descriptor,
@@ -38,7 +38,7 @@ pub(in super::super) unsafe fn run<T: Float>(
     let g = gradient.g;
     let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
     let sums = channels * taps * maps;
-    // Blocks are summed up in a few parts.
+    // Blocks are summed in a few parts.
     let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
     let steps = EvenSplit::new(g.positions(), g.positions().div_ceil(n));
     let (chunks, blocks) = match &descriptor.layout {
@@ -63,12 +63,13 @@ pub(in super::super) unsafe fn run<T: Float>(
             }
         }
     });
-    // SAFETY: the sums are there.
+    // SAFETY: the sums are valid.
     unsafe { add_up(gradient, parts.parts(), partial) };
     Ok(())
 }
 
-/// Channels first: sums of (channel, tap) by maps, from strips of the input and the transposed gradient.
+/// Channels first: sums of (channel, tap) by output channels, from packed planes of the input and the transposed
+/// gradient.
 unsafe fn nchw<T: Float>(
     gradient: &WeightGradient<'_, T>,
     layout: &PlaneLayout,
@@ -94,7 +95,7 @@ unsafe fn nchw<T: Float>(
             let width = block.columns.len();
             let mut n = 0;
             batch.clear();
-            // SAFETY: there is room for the planes and the transposed gradient; the rest is the caller's promise.
+            // SAFETY: the memory holds the planes and the transposed gradient; the rest is guaranteed by the caller.
             unsafe {
                 let pack = |(image, position, k, at): (usize, usize, usize, usize)| {
                     for map in (0..maps).step_by(wide) {
@@ -104,7 +105,7 @@ unsafe fn nchw<T: Float>(
                         (kernels.pack_columns)(&ColumnsToPack { from, row: 1, col, k, n, to });
                     }
                 };
-                // Rows that follow each other are packed together: image, first position, how many, and where to.
+                // Contiguous rows are packed together: image, first position, length, and destination.
                 let mut run = (block.images.start, 0, 0, 0);
                 layout.each_row(block, |image, row, column, at| {
                     batch.push((at as isize, (n * wide) as isize));
@@ -158,7 +159,7 @@ unsafe fn nchw<T: Float>(
     });
 }
 
-/// Channels last: sums of maps by (tap, channel), from the gradient as it lies and the unfolded input.
+/// Channels last: sums of output channels by (tap, channel), from the gradient in place and patches of the input.
 unsafe fn nhwc<T: Float>(
     gradient: &WeightGradient<'_, T>,
     window: &Window,
@@ -206,14 +207,14 @@ unsafe fn nhwc<T: Float>(
     });
 }
 
-/// Adds the parts in order, and what the gradient holds if it is to be kept.
+/// Adds the parts in order, and the previous gradient if it accumulates.
 unsafe fn add_up<T: Float>(gradient: &WeightGradient<'_, T>, parts: usize, partial: Shared<T>) {
     let g = gradient.g;
     let (maps, wide) = (g.maps / g.group, kernels::<T>().panel());
     let depth = g.channels / g.group * g.taps();
     let sums = maps * depth;
     let gw = Shared::new(gradient.gw);
-    // Rows of the partial sums in a piece of work.
+    // The rows of the partial sums that a task adds up.
     let (rows, len) = if g.channel_last { (maps, depth) } else { (depth, maps) };
     let pieces = rows.div_ceil(wide);
     parallel(g.group * pieces, |i| {

@@ -1,5 +1,5 @@
-//! Winograd's way where there are few tiles: the transformed weights are far more than all else then, so that each thread
-//! makes those of some targets and uses them while they are in its cache. The sums are those of blocks of tiles.
+//! Winograd's algorithm for few tiles. The transformed weights are then most of the data, so each thread transforms
+//! those of some targets and uses them while they are in its cache. The sums are the same as for many tiles.
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
@@ -15,7 +15,7 @@ use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
 
 impl<T: Float> Winograd<'_, T> {
-    /// Whether this is the quicker way.
+    /// True if this variant is faster.
     pub(super) fn has_few_tiles(&self) -> bool {
         let tiles = Tiles::all(self.g.images, self.size).most;
         let panels = self.targets.channels.div_ceil(kernels::<T>().panel()) * self.g.group;
@@ -25,7 +25,7 @@ impl<T: Float> Winograd<'_, T> {
     /// Computes the convolution.
     ///
     /// # Safety
-    /// The arrays are there, and nobody else uses the target meanwhile.
+    /// The arrays must be valid, and nothing else may use the target meanwhile.
     pub(super) unsafe fn run_by_panels(
         &self,
         kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,
@@ -66,7 +66,7 @@ impl<T: Float> Winograd<'_, T> {
                 let scales = scales.get().cast_const().wrapping_add(group * sources);
                 let flags = flags_of(group, image);
                 self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-                // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
+                // SAFETY: the memory holds the pixels of an image, and for its factors, which are its own.
                 unsafe {
                     factors(
                         &self.source,
@@ -80,7 +80,7 @@ impl<T: Float> Winograd<'_, T> {
                 }
             });
         });
-        // Weights that are kept lie in memory for all.
+        // Cached weights are in memory that all tasks share.
         let (lent, kept) = kept.unzip();
         let made = lent.as_ref().is_some_and(|(_, made)| *made);
         let lent = lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms()));
@@ -98,9 +98,9 @@ impl<T: Float> Winograd<'_, T> {
                     memory.get().wrapping_add(group * of.group + first / wide * of.panel)
                 });
                 let p = p.wrapping_add(own);
-                // Results are asked for by target, of which this memory has those of one panel.
+                // Results are addressed by target, but this memory holds one panel.
                 let m = Factors { p, factor: outputs, tile: wide, panel: 0 };
-                // SAFETY: there is room for all, and each task has its own targets.
+                // SAFETY: the memory holds all, and each task has its own targets.
                 unsafe {
                     for source in if made { 0..0 } else { 0..sources } {
                         self.transform_weights((group, source), targets.clone(), weights, factor, 0);

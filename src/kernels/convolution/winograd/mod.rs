@@ -1,6 +1,6 @@
-//! Winograd's way to convolve with 3 x 3 taps that move by one: tiles of 4 x 4 outputs from 36 products instead of 144,
-//! at the price of more rounding. Tiles that would round too much are computed directly, see [`uneven`](super::uneven). Blocks
-//! of tiles are transformed in the cache; the products are sums over channels.
+//! Winograd's algorithm for 3 x 3 kernels with stride 1: a tile of 4 x 4 outputs takes 36 products instead of 144,
+//! with larger rounding errors. Tiles whose errors would be too large are computed directly, see [`uneven`]. Blocks of
+//! tiles are transformed in the cache.
 
 pub(super) mod energies;
 pub(super) mod few_tiles;
@@ -25,7 +25,7 @@ use crate::kernels::{Float, scratch};
 use tiles::Tiles;
 use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
 
-/// Images of planes that are seen through a window shifted by `pad`.
+/// Planes of images, read through a window that is shifted by `pad`.
 #[derive(Clone, Copy)]
 pub(super) struct SourcePlanes<T> {
     pub(super) p: *const T,
@@ -35,8 +35,8 @@ pub(super) struct SourcePlanes<T> {
     pub(super) pad: (isize, isize),
 }
 
-/// Factors of the tiles of a block: the first one of the first tile, and the distance of factors and of tiles. Channels
-/// lie in panels that are `panel` apart.
+/// Transformed tiles of a block: 36 factors for each tile and channel. `factor` and `tile` are the distances of
+/// factors and of tiles. Panels of channels are `panel` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Factors<T> {
     pub(super) p: *mut T,
@@ -49,34 +49,34 @@ impl<T: Float> Factors<T> {
     /// Sets the factors of some channels of a tile to zero.
     ///
     /// # Safety
-    /// The factors are there, and are of the caller alone.
+    /// The factors must be valid, and nothing else may use them meanwhile.
     pub(super) unsafe fn clear(&self, tile: usize, channels: usize) {
         let wide = kernels::<T>().panel();
         for (q, first) in (0..PRODUCTS).flat_map(|q| (0..channels).step_by(wide).map(move |c| (q, c))) {
             let at = first / wide * self.panel + q * self.factor + tile * self.tile;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.p.add(at).write_bytes(0, wide.min(channels - first)) };
         }
     }
 }
 
-/// The distance of factors of transformed weights, of panels of targets, and of groups.
+/// The layout of transformed weights: the distances of factors, of panels of targets, and of groups.
 pub(super) struct Transforms {
     pub(super) factor: usize,
     pub(super) panel: usize,
     pub(super) group: usize,
 }
 
-/// The most channels, or tiles, whose products are added up before they are added to the sum of those before.
+/// The most products that are added sequentially before the sum is added to the previous one, for accuracy.
 pub(super) const CHAIN: usize = 16;
 
-/// Channels rounded up to whole registers.
+/// Rounds a number of channels up to whole registers.
 pub(super) fn whole<T: Float>(channels: usize) -> usize {
     channels.next_multiple_of(kernels::<T>().panel() / 2)
 }
 
-/// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
-/// the pixels of one image and panel.
+/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some images, into factors. `strip` is
+/// scratch memory for the pixels of one image and panel.
 pub(super) unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
@@ -92,7 +92,7 @@ pub(super) unsafe fn factors<T: Float>(
         let channels = wide.min(of.array.channels - first);
         for (i, image) in images.clone().enumerate() {
             let at = image * of.array.image + group * of.array.group + first * of.array.channel;
-            // Pixels of padding are zeros, the others come channel by channel.
+            // Pixels in the padding are zero. The others are transposed channel by channel.
             let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
             let (start, end) = (start.min(width), end.clamp(start.min(width), width));
             for r in 0..height {
@@ -129,27 +129,27 @@ pub(super) unsafe fn factors<T: Float>(
                     factor: to.factor,
                     tile: to.tile,
                 };
-                // SAFETY: the table was chosen for this machine; there is room for the factors.
+                // SAFETY: the table was chosen for this machine; the memory holds the factors.
                 unsafe { (isa::kernels::<T>().transform)(&transform) };
             }
         }
     }
 }
 
-/// A convolution with 3 x 3 taps that move by one, or the gradient of its input, which is another.
+/// A convolution with 3 x 3 kernels and stride 1, or the gradient of its input, which is one, too.
 pub(super) struct Winograd<'a, T> {
     pub(super) g: &'a Geometry,
     pub(super) source: SourcePlanes<T>,
     target: *mut T,
     pub(super) targets: Images,
-    /// Height and width of the target.
+    /// The height and width of the target.
     pub(super) size: (usize, usize),
     pub(super) weight: *const T,
     pub(super) forward: bool,
     epilogue: Epilogue<'a, T>,
 }
 
-// SAFETY: only addresses; those who use them promise that they may.
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
 unsafe impl<T> Sync for Winograd<'_, T> {}
 
 impl Geometry {
@@ -196,16 +196,17 @@ impl<'a, T: Float> Winograd<'a, T> {
         Self { g, source, target: gx, targets, size, weight: w, forward: false, epilogue }
     }
 
-    /// Computes the convolution. False if nothing was done, as the weights must go the direct way.
+    /// Computes the convolution. Returns false, and computes nothing, if the weights would cause large rounding
+    /// errors.
     ///
     /// # Safety
-    /// The arrays are there, and nobody else uses the target meanwhile.
+    /// The arrays must be valid, and nothing else may use the target meanwhile.
     pub(super) unsafe fn run(&self, known: WeightCache<'_>) -> Result<bool, OutOfMemory> {
         let of = self.transforms();
         let Transforms { factor, panel, group } = of;
         let way = [size_of::<T>(), self.g.channels, self.g.group];
         let (sources, targets) = (self.source.array.channels, self.targets.channels);
-        // The scales of sources come behind the weights.
+        // The scales of sources are stored after the weights.
         let (behind, n_scales) = (self.g.group * group, self.g.group * sources);
         let kept = known.and_then(|(name, kept)| Some((kept.lend::<T>(name, way, behind + n_scales)?, kept)));
         if self.has_few_tiles() {
@@ -214,7 +215,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 (Some(((memory, made), _)), _) => (memory.ptr().wrapping_add(behind), *made),
                 (None, own) => (own.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr), false),
             };
-            // SAFETY: the caller's promise; there is room for the scales.
+            // SAFETY: guaranteed by the caller, and the memory holds the scales.
             return unsafe {
                 if !made && !self.weigh(scales) {
                     return Ok(false);
@@ -259,7 +260,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         Ok(true)
     }
 
-    /// How transformed weights lie in memory that has room for all.
+    /// The layout of all transformed weights.
     pub(super) fn transforms(&self) -> Transforms {
         let wide = kernels::<T>().panel();
         let panel = self.source.array.channels * wide;
@@ -267,10 +268,10 @@ impl<'a, T: Float> Winograd<'a, T> {
         Transforms { factor, panel, group: PRODUCTS * factor }
     }
 
-    /// Transforms the weights of a source and of some targets, of which the first is the first of a panel.
+    /// Transforms the weights of a source and some targets, from the first of a panel on.
     ///
     /// # Safety
-    /// There is room for the factors from `to` on.
+    /// `to` must have space for the factors.
     pub(super) unsafe fn transform_weights(
         &self,
         (group, source): (usize, usize),
@@ -295,7 +296,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 factor,
                 back: None,
             };
-            // SAFETY: the table was chosen for this machine; the weights are there, and the caller has room.
+            // SAFETY: the table was chosen for this machine; the weights are valid, and the caller has room.
             unsafe { (isa::kernels::<T>().transform_weights)(&transform) };
         }
     }
@@ -313,7 +314,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (of_source, of_target) = (whole::<T>(sources), whole::<T>(targets));
         let (inputs, outputs) =
             (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
-        // The strip serves the pixels of both sides.
+        // The pixels of inputs and outputs use the same scratch memory.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
         scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
             let strip_at = memory.as_mut_ptr();
@@ -326,7 +327,7 @@ impl<'a, T: Float> Winograd<'a, T> {
             for (image, flags) in images.clone().zip(flags.chunks_exact_mut(of_image)) {
                 self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
             }
-            // SAFETY: there is room for all; the rest is the caller's promise.
+            // SAFETY: the memory holds all; the rest is guaranteed by the caller.
             unsafe {
                 factors(
                     &self.source,
@@ -362,7 +363,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         });
     }
 
-    /// From the products of some rows of tiles to a panel of channels of the target. The tiles that are flagged are
+    /// Transforms products to outputs, for some rows of tiles and a panel of target channels. Flagged tiles are
     /// computed directly.
     pub(super) unsafe fn results(
         &self,
@@ -424,7 +425,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         }
         let t = &self.targets;
         let at = image * t.image + group * t.group + first * t.channel + start * width;
-        // SAFETY: these rows of the target were just written, and are of this task alone.
+        // SAFETY: these rows of the target were just written, and belong to this task alone.
         unsafe {
             let n = (end - start) * width;
             self.epilogue.tail.finish(self.target.add(at), t.channel, channels, n);

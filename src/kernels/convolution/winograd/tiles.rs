@@ -1,27 +1,28 @@
-//! The tiles of Winograd's way over images, and the blocks that they are taken in.
+//! Divides images into tiles of Winograd's algorithm, and these into blocks.
 
 use std::ops::Range;
 
 use super::transforms::{OUT, PRODUCTS};
 use crate::kernels::gemm::EvenSplit;
 
-/// Tiles in a block: fewer where their factors and products would leave the second cache, but enough for the weights.
+/// The limits for the number of tiles in a block, and the number of its factors and products that fit the second-level
+/// cache. More tiles use the weights better.
 const MOST: usize = 48;
 const LEAST: usize = 12;
 const BLOCK: usize = 512 << 10;
 
-/// Tiles over the target, and the blocks that they are taken in.
+/// The tiles over the target, divided into blocks.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tiles {
     pub(in super::super) across: usize,
     pub(in super::super) images: EvenSplit,
     pub(in super::super) rows: EvenSplit,
-    /// In the largest block.
+    /// The number of tiles in the largest block.
     pub(in super::super) most: usize,
 }
 
 impl Tiles {
-    /// Blocks that fit the cache, and of which each of so many `threads` has as many as the others.
+    /// Blocks that fit the cache and divide evenly among this number of threads.
     pub(in super::super) fn new(
         images: usize,
         (height, width): (usize, usize),
@@ -34,7 +35,7 @@ impl Tiles {
         let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
         let even = |parts: usize, most: usize| parts.next_multiple_of(threads).min(most.max(parts));
         let parts = even(images.div_ceil(together), images);
-        // A single image is shared out by its rows.
+        // A single image is divided by rows.
         let rows = if parts == 1 { EvenSplit::new(down, even(rows.parts(), down)) } else { rows };
         let images = EvenSplit::new(images, parts);
         Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }

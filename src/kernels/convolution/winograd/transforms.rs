@@ -1,23 +1,22 @@
-//! The transforms of Winograd's way to convolve with 3 x 3 taps, four by four outputs at a time, each on a register of
-//! channels: `y = A' ((G w G') * (B' x B)) A`, and its gradient by `w`. Knows registers; knows no images.
+//! The transforms of Winograd's F(4, 3) in two dimensions, on a register of channels: `y = A' ((G w G') * (B' x B))
+//! A`, and its gradient by `w`. Knows registers, not images.
 //!
-//! The polynomials are interpolated at 0, 3/2, -3/2, 2/3, -2/3 and infinity. Of all points 0, a, -a, b, -b and infinity
-//! these give close to the least error: its root mean square is 2.3 times less than with 0, 1, -1, 2, -2 and infinity, and
-//! in the corners of a tile, where it is largest, 4.4 times less. The rows of `A` and `B` are scaled such that their numbers are
-//! exact; their scale is in `G`.
+//! The interpolation points are 0, 3/2, -3/2, 2/3, -2/3 and infinity. They are close to the best points of the form 0,
+//! a, -a, b, -b and infinity. Their rounding error is less than half of that of the common points 0, 1, -1, 2, -2 and
+//! infinity. The rows of `A` and `B` are scaled so that their numbers are exact. The inverse scale is in `G`.
 
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
-/// Outputs and inputs of a tile along an axis.
+/// The numbers of outputs and of inputs of a tile along an axis.
 pub(in super::super) const OUT: usize = 4;
 pub(super) const IN: usize = 6;
-/// Products for a tile.
+/// The number of products of a tile.
 pub(in super::super) const PRODUCTS: usize = IN * IN;
 const TAPS: usize = 9;
 
-/// Scales of the rows of `G`: of 0 and infinity, and of the four points between them.
+/// The scales of the rows of `G`, for 0 and infinity and for the other four points.
 const END: f64 = 4.0 / 9.0;
 const MIDDLE: f64 = 32.0 / 585.0;
 
@@ -29,8 +28,8 @@ pub(in super::super) struct PixelGrid<T> {
     pub(in super::super) column: usize,
 }
 
-/// A square of `$a` x `$a` registers loaded from a grid, with `$f` applied to its columns, then to the rows of what comes
-/// out, `$b` x `$b`. Loops rather than closures, which would not have the instructions of the function around them.
+/// Loads `$a` x `$a` registers from a grid, applies `$f` to the columns and then to the rows of the result, and
+/// returns `$b` x `$b` registers. Uses loops, since closures would not inherit the target features of the function.
 macro_rules! square {
     ($f:ident, $a:expr, $b:expr, $from:expr) => {{
         let mut columns = [[V::zero(); $b]; $a];
@@ -63,17 +62,17 @@ impl<T> PixelGrid<T> {
     unsafe fn store<V: Vector<T = T>, const N: usize>(&self, v: [[V; N]; N]) {
         for (i, row) in v.into_iter().enumerate() {
             for (j, v) in row.into_iter().enumerate() {
-                // SAFETY: the caller has the instructions and the memory.
+                // SAFETY: guaranteed by the caller.
                 unsafe { v.store(self.at(i, j)) };
             }
         }
     }
 }
 
-/// Arithmetic on registers within a function that has the instructions.
+/// Arithmetic on registers, for functions with the instruction set.
 #[inline(always)]
 unsafe fn scaled<V: Vector>(v: V, by: f64) -> V {
-    // SAFETY: the caller has the instructions. So below.
+    // SAFETY: the caller guarantees the instruction set. So below.
     unsafe { v.mul_add(V::all(V::T::all(by)), V::zero()) }
 }
 #[inline(always)]
@@ -163,7 +162,7 @@ unsafe fn weight_gradient<V: Vector>(m: [V; IN]) -> [V; 3] {
     }
 }
 
-/// What is done to a register of channels of a tile.
+/// A transform of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum TransformStep {
     /// `B' x B`: 6 x 6 of the input to 36 factors.
@@ -174,25 +173,25 @@ pub(in super::super) enum TransformStep {
     OutputGradient,
 }
 
-/// An order to transform a row of tiles: tile `t` is `t OUT` columns further in the image and `t` rows in each factor.
+/// Transforms a row of tiles. Tile `t` is `t OUT` columns further in the image, and `t` rows in each factor.
 pub(in crate::kernels) struct Transform<T> {
     pub(in super::super) step: TransformStep,
     pub(in super::super) tiles: usize,
-    /// Registers of channels are taken until there are as many channels.
+    /// The number of channels, in whole registers.
     pub(in super::super) channels: usize,
-    /// The first pixel of the first tile; neighbouring channels are neighbours.
+    /// The first pixel of the first tile. Channels are contiguous.
     pub(in super::super) image: PixelGrid<T>,
-    /// The first factor: `factor` apart for one another and `tile` for neighbouring tiles.
+    /// The first factor. Factors are `factor` apart, and tiles are `tile` apart.
     pub(super) factors: *mut T,
     pub(super) factor: usize,
     pub(super) tile: usize,
 }
 
 impl<T: Float> Transform<T> {
-    /// Transforms.
+    /// Computes the transform.
     ///
     /// # Safety
-    /// The instructions of `V` are there, and so is the memory.
+    /// The instruction set of `V` and the memory must be available.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         for t in 0..self.tiles {
@@ -201,7 +200,7 @@ impl<T: Float> Transform<T> {
                 let image = PixelGrid { p: self.image.p.wrapping_add(t * OUT * column + c), row, column };
                 let p = self.factors.wrapping_add(t * self.tile + c);
                 let factors = PixelGrid { p, row: IN * self.factor, column: self.factor };
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     match self.step {
                         TransformStep::Input => factors.store(square!(input, IN, IN, image)),
@@ -216,30 +215,30 @@ impl<T: Float> Transform<T> {
     }
 }
 
-/// An order to transform the weights between one source and up to a register of targets, or their gradient back.
+/// Transforms the weights of one source and up to a register of targets, or transforms their gradient back.
 pub(in crate::kernels) struct WeightTransform<T> {
-    /// The nine weights of the first target, one after the other; those of the next are `apart`.
+    /// The nine weights of the first target. Those of the next target are `apart`.
     pub(in super::super) weights: *mut T,
     pub(in super::super) apart: usize,
     pub(in super::super) targets: usize,
-    /// Whether they are taken from the last to the first.
+    /// True if the weights are reversed.
     pub(super) flipped: bool,
-    /// The first of 36 factors, each a register of targets, `factor` apart.
+    /// The first of 36 factors, which are registers of targets and `factor` apart.
     pub(super) factors: *mut T,
     pub(super) factor: usize,
-    /// From factors to weights, which are overwritten or added to.
+    /// Transforms factors back to weights, and adds them if true. None transforms weights to factors.
     pub(in super::super) back: Option<bool>,
 }
 
 impl<T: Float> WeightTransform<T> {
-    /// Transforms.
+    /// Computes the transform.
     ///
     /// # Safety
     /// As [`Transform::run`].
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         let factors = PixelGrid { p: self.factors, row: IN * self.factor, column: self.factor };
-        // SAFETY: the caller's promise; masks keep within the weights.
+        // SAFETY: guaranteed by the caller, and masks keep within the weights.
         unsafe {
             let mut taps = [V::zero(); TAPS];
             if let Some(accumulate) = self.back {
@@ -301,21 +300,21 @@ impl<T: Float> WeightTransform<T> {
     }
 }
 
-/// An order to move pixels of up to a panel of channels back into planes, with a bias for each.
+/// Transposes pixels of up to a panel of channels into planes, with a bias for each channel.
 pub(in crate::kernels) struct ToPlanes<'a, T> {
-    /// The first pixel; neighbours are `pixel` apart, and whole registers of channels can be read.
+    /// The first pixel. Pixels are `pixel` apart, and whole registers of channels must be readable.
     pub(in super::super) from: *const T,
     pub(in super::super) pixel: usize,
     pub(in super::super) pixels: usize,
     pub(in super::super) channels: usize,
     pub(in super::super) to: *mut T,
     pub(in super::super) plane: usize,
-    /// With a bias for each channel.
+    /// The epilogue, with a bias for each channel.
     pub(in super::super) end: Epilogue<'a, T>,
 }
 
 impl<T: Float> ToPlanes<'_, T> {
-    /// Moves the pixels.
+    /// Transposes the pixels.
     ///
     /// # Safety
     /// As [`Transform::run`].
@@ -324,7 +323,7 @@ impl<T: Float> ToPlanes<'_, T> {
         for first in (0..self.channels).step_by(V::WIDTH) {
             for pixel in (0..self.pixels).step_by(V::WIDTH) {
                 let n = V::WIDTH.min(self.pixels - pixel);
-                // SAFETY: the caller's promise; masks keep within the planes.
+                // SAFETY: guaranteed by the caller, and masks keep within the planes.
                 unsafe {
                     let (mut v, mask) = ([V::zero(); 16], V::first(n));
                     for (i, v) in v.iter_mut().enumerate().take(n) {

@@ -1,5 +1,5 @@
-//! The gradient of the weight in Winograd's way: 36 sums over tiles for each channel and map, in parts that are added in
-//! order.
+//! The gradient of the weight with Winograd's algorithm: 36 sums over tiles for each pair of channels, in parts that
+//! are added in order.
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
@@ -16,10 +16,10 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
-/// Computes the gradient of the weight, in so many parts.
+/// Computes the gradient of the weight in up to `parts` partial sums.
 ///
 /// # Safety
-/// The arrays are there, and nobody else uses the gradient meanwhile.
+/// The arrays must be valid, and nothing else may use the gradient meanwhile.
 pub(in super::super) unsafe fn weight_gradient<T: Float>(
     g: &Geometry,
     parts: usize,
@@ -37,7 +37,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let tasks = parts.parts() * g.group;
     let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
     let partial = Shared::new(memory.ptr());
-    // The direct sums of uneven tiles, where there are any.
+    // The direct sums of uneven tiles, if any.
     let direct = Shared::new(memory.ptr().wrapping_add(tasks * PRODUCTS * sums));
     let (are_uneven, scales) = (List::repeat(false, tasks), even_scales::<T>(channels.max(maps)));
     let uneven = Shared::new(are_uneven.as_ptr().cast_mut());
@@ -65,7 +65,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
                 stop::poll();
                 let (images, rows) = tiles.block(i);
                 let block = (&images, &rows);
-                // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
+                // SAFETY: the memory holds all, and each task has its own sums; the rest is guaranteed by the caller.
                 unsafe {
                     factors(&x, (TransformStep::Input, IN), tiles.across, block, group, strip_at, v);
                     factors(
