@@ -498,7 +498,7 @@ impl<T: Float> Mask<'_, T> {
         }
     }
 
-    /// Adds the gradients of a tile to those of the mask.
+    /// Adds the gradients of a tile to the gradient of the mask.
     fn take_in(&self, tile: ScoreTile, slopes: &[T], to: &mut [T]) {
         for r in 0..tile.queries {
             let at = self.firsts[tile.head] + (tile.query + r) * self.row + tile.key * self.column;

@@ -54,7 +54,7 @@ pub fn sorted<T: Float>(x: &[T], n: usize, inner: usize, reverse: bool, from: &m
     });
 }
 
-/// Which elements of a line are selected.
+/// The selected elements of a line.
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// Number of elements.
@@ -102,7 +102,7 @@ impl Choice {
         });
     }
 
-    /// What elements are compared by.
+    /// The key by which elements are compared.
     #[inline(always)]
     fn size<T: Float>(self, v: T) -> T {
         if self.abs { v.abs() } else { v }
@@ -114,7 +114,7 @@ impl Choice {
         if self.largest { self.size(v) } else { -self.size(v) }
     }
 
-    /// Writes how high the highest element is of each column; says whether all are numbers, without which nobody knows.
+    /// Writes the largest height in each column. Returns false, with undefined heights, if there is a NaN.
     fn highest<T: Float>(self, x: &[T], highest: &mut [T]) -> bool {
         highest.fill(T::NEG_INFINITY);
         vectorised(

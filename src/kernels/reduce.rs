@@ -35,7 +35,7 @@ pub trait Fold<T> {
     fn join(&self, a: Self::Part, b: Self::Part) -> Self::Part;
 }
 
-/// An array seen as `outer` blocks of `n` rows of `inner` elements, of which the rows are folded.
+/// An array as `outer` blocks of `n` rows of `inner` elements. The rows are reduced.
 pub struct ReducedRows<'a, T: Float> {
     x: RowElements<'a, T>,
     outer: usize,
@@ -218,7 +218,8 @@ pub fn sums<T: Float>(
     sums
 }
 
-/// Writes to `y`, or adds, `of` the sums of `x` over the axes along which the shape `to` has length one, or which it lacks.
+/// Writes or adds to `y` the sums of `x`, mapped by `of`, over the axes that the shape `to` lacks, or along which it
+/// has length one.
 pub fn sum_to<T: Float>(
     x: &[T],
     shape: &Shape,

@@ -1,7 +1,7 @@
 //! Copies of rows between two arrays, with arbitrary offsets for each row. Knows slices and threads, not shapes.
 //!
-//! What is written several times is written in the order of the rows, whatever the number of threads. Elements that very many
-//! float32 rows are added to are summed up in float64.
+//! Elements that are written several times are written in the order of the rows, for any number of threads. Elements
+//! to which very many float32 rows are added are summed in float64.
 
 use std::ops::Range;
 
@@ -45,8 +45,8 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         });
     }
 
-    /// Writes the rows, or adds them, one after the other: the last one stays where several meet. Rows of `y` that meet are the
-    /// same.
+    /// Writes or adds the rows in order, so the last row wins if several have the same destination. Destinations are
+    /// equal or disjoint.
     pub fn put_in_order<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let len = y.len();
         let find = || Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i));
@@ -74,7 +74,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         });
     }
 
-    /// Adds the rows one after the other, on this thread.
+    /// Adds the rows in order, on this thread.
     pub fn add_here<T: Float>(&self, x: &[T], y: &mut [T]) {
         let len = y.len();
         if let Some(crowded) = Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i)) {
@@ -87,10 +87,10 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         }
     }
 
-    /// Adds columns of the rows, those that are crowded in float64.
+    /// Adds some columns of the rows. Crowded rows are summed in float64.
     ///
     /// # Safety
-    /// `y` holds as many elements, and no other thread uses these columns.
+    /// `y` must have `len` elements, and no other thread may use these columns.
     unsafe fn add_crowded<T: Float>(
         &self,
         x: &[T],
@@ -124,25 +124,25 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
     }
 }
 
-/// Rows that are added to the same place one after the other before rounding errors matter: with more, sums run in float64.
+/// The number of rows that are added to one destination before rounding errors matter. Beyond it, sums run in float64.
 pub const MANY: usize = 1 << 12;
 
-/// Rows of an array that more than [`MANY`] others may be added to.
+/// Destination rows to which more than [`MANY`] rows may be added.
 struct Crowded {
-    /// How many are added to rows of the same hash.
+    /// The number of additions for each hash of a row.
     counts: List<u32>,
     shift: u32,
-    /// Where these rows begin, in order.
+    /// The sorted starts of these rows.
     rows: Vec<usize>,
 }
 
 impl Crowded {
-    /// Those among rows of `n` elements of an array of `len`, to which row `i` is added at `to(i)`.
+    /// Finds the crowded rows of `n` elements in an array of `len`, to which row `i` is added at `to(i)`.
     fn find<T>(count: usize, len: usize, n: usize, to: impl Fn(usize) -> usize) -> Option<Self> {
         if count <= MANY || n == 0 || size_of::<T>() == size_of::<f64>() {
             return None;
         }
-        // Several rows may share a count, so that there are few counts even for a long array.
+        // Several rows share a count, so that even a long array has few counts.
         let counts = (len / n).clamp(1, (count / 1024).max(1 << 16)).next_power_of_two();
         let shift = 64 - counts.trailing_zeros().max(1);
         let mut all = Self { counts: List::repeat(0, counts.max(2)), shift, rows: Vec::new() };
@@ -153,7 +153,7 @@ impl Crowded {
         if all.counts.iter().all(|count| *count as usize <= MANY) {
             return None;
         }
-        // Sorted and stripped of doubles now and then: there may be many additions to few rows.
+        // Sorted and deduplicated now and then, because few rows may have many additions.
         for i in 0..count {
             let to = to(i);
             if all.is_crowded(to) {
@@ -180,7 +180,7 @@ impl Crowded {
         self.counts[self.slot(to)] as usize > MANY
     }
 
-    /// Which of the rows begins at `to`.
+    /// The number of the crowded row that begins at `to`.
     #[inline(always)]
     fn place(&self, to: usize) -> Option<usize> {
         if self.is_crowded(to) { self.rows.binary_search(&to).ok() } else { None }

@@ -58,7 +58,7 @@ unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Ea
     while start < block.n {
         let n = TILE.min(block.n - start);
         let first = block.first + start;
-        // SAFETY: the tile lies within the lines, by the caller's promise, and in the room. So below.
+        // SAFETY: the caller guarantees that the tile is within the lines, and the buffer is large enough. Same below.
         unsafe {
             for (j, max) in max[..block.width].iter().enumerate() {
                 for i in j * n..(j + 1) * n {
@@ -84,7 +84,7 @@ unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Ea
 /// `x` must be all lines.
 #[inline(always)]
 unsafe fn log_sums_of<T: Float>(block: LineBlock, x: *const T) -> (Each<T>, Each<T>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let max = block.max(x);
         let sums = if block.step == 1 {
@@ -210,7 +210,8 @@ fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(us
     }
 }
 
-/// Writes `f(element of x, what its line has of a and b)` to each element of `y`, or adds it. It must be `#[inline(always)]`.
+/// Writes or adds `f(x, a, b)` to each element of `y`, with the values of `a` and `b` for its line. `f` must be
+/// `#[inline(always)]`.
 #[inline(always)]
 pub fn put<T: Float, A: Copy + Sync, B: Copy + Sync>(
     lines: SoftmaxLines,
@@ -228,8 +229,8 @@ pub fn put<T: Float, A: Copy + Sync, B: Copy + Sync>(
         move |block| {
             block.each(
                 #[inline(always)]
-                // SAFETY: elements of the block are elements of `x` and `y`, no other block has them, and its lines are lines
-                // of `a` and `b`.
+                // SAFETY: elements of the block are elements of `x` and `y`, no other block has them, and its lines
+                // are lines of `a` and `b`.
                 |i, j| unsafe {
                     let (x, line) = (*x.get_unchecked(i), block.line + j);
                     let v = f(x, *a.get_unchecked(line), *b.get_unchecked(line));

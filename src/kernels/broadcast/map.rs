@@ -1,5 +1,4 @@
-//! Broadcast formulas of two arrays, tile by tile. Repeated elements are copied to a buffer beside those of the other
-//! array.
+//! Broadcast formulas of two arrays, tile by tile. Repeated elements are copied to a buffer first.
 
 use std::ops::Range;
 
@@ -92,7 +91,8 @@ impl BroadcastLayout {
     }
 
     /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
-    /// several like `b`. As [`BroadcastLayout::write_many`], but element by element. The formula must be `#[inline(always)]`.
+    /// several like `b`. As [`BroadcastLayout::write_many`], but element by element. The formula must be
+    /// `#[inline(always)]`.
     #[inline(always)]
     pub fn put_many<T: Float, const N: usize, const M: usize>(
         &self,

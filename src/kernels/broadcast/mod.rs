@@ -264,8 +264,8 @@ impl BroadcastLayout {
         threads::ranges(self.outer[axis].n, grain, |range| work(&self.slab(axis, &range)));
     }
 
-    /// As [`BroadcastLayout::slabs`], with `K` times `n` sums to which each part adds. Groups of parts share sums, which are
-    /// then added in order.
+    /// As [`BroadcastLayout::slabs`], with `K` times `n` sums to which each part adds. Groups of parts share sums,
+    /// which are then added in order.
     pub(super) fn slabs_with_sums<const K: usize>(
         &self,
         n: usize,

@@ -54,8 +54,8 @@ impl Geometry {
                     plane: positions,
                     end,
                 };
-                // SAFETY: the table was chosen for this machine; behind the sums lies a whole register, and these planes are
-                // of this task alone.
+                // SAFETY: the table was chosen for this machine, a whole register follows the sums, and these planes
+                // belong to this task alone.
                 unsafe {
                     (isa::kernels::<T>().to_planes)(&order);
                     end.tail.finish(order.to, positions, channels, positions);

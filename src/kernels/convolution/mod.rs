@@ -85,7 +85,7 @@ pub fn forward<'w, T: Float>(
     unsafe { run(&sum, method, &descriptors) }
 }
 
-/// Computes the sums of one window. [`Method::DepthwiseNchw`] computes those of all windows.
+/// Computes the sums of one window, or of all windows with [`Method::DepthwiseNchw`].
 ///
 /// # Safety
 /// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.

@@ -203,7 +203,7 @@ impl<'a> Pointwise<'a> {
 }
 
 /// Calls `f` with each number below `count`. The calls run in parallel if they are many or divide evenly among the
-/// threads, so that the output of an image stays in the cache of one core.
+/// threads. The output of an image then stays in the cache of one core.
 pub(super) fn each(count: usize, f: impl Fn(usize) + Sync) {
     let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
     if together { parallel(count, f) } else { (0..count).for_each(f) }

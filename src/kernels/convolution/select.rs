@@ -73,8 +73,8 @@ const WINOGRAD_PARTIAL: usize = 2 << 20;
 /// The wanted number of partial sums, and the fewest that give all threads work.
 const WINOGRAD_PARTS: usize = 16;
 const WINOGRAD_LEAST_PARTS: usize = 4;
-/// The fewest outputs of all images for a gradient of the weight. For fewer the rounding error of direct sums is less than
-/// half as large.
+/// The fewest outputs of all images for a gradient of the weight. For fewer, direct sums have less than half the
+/// rounding error.
 const WINOGRAD_OUTPUTS: usize = 1024;
 
 /// The most positions of all images for one product, for a weight of at least [`LARGE_WEIGHT`] and for a smaller one.
@@ -88,7 +88,7 @@ const FEW_POSITIONS_OF_UNCACHED: usize = 16;
 const UNCACHED_WEIGHT: usize = 1 << 17;
 /// The most positions of an image that do not fill a tile of Winograd's algorithm.
 const FEW_POSITIONS_OF_TILE: usize = 4;
-/// The fewest elements of a weight for which one product for all images is faster, and those of a large weight.
+/// The fewest elements of a weight for which one product for all images is faster, and the fewest of a large weight.
 const LEAST_WEIGHT: usize = 1 << 12;
 const LARGE_WEIGHT: usize = 1 << 15;
 /// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
@@ -140,8 +140,8 @@ fn fits_winograd(g: &Geometry) -> bool {
         && g.images * g.channels * g.maps * g.area() * g.positions() > 0
 }
 
-/// True if Winograd's algorithm is used where each group has at least `least` channels and maps. In double precision, where
-/// exactness matters more, only on request.
+/// True if Winograd's algorithm is used for groups of at least `least` channels and maps. In double precision, where
+/// exactness matters more, it is used only on request.
 pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
     let pays = || {
         let enough = |channels: usize| channels / g.group >= least;
@@ -168,8 +168,8 @@ pub(super) fn has_few_tiles(tiles: usize, targets: usize, panels: usize) -> bool
     tiles <= FEW_TILES || 2 * tiles <= targets && panels >= num_threads()
 }
 
-/// The number of partial sums over images of a gradient of the weight in Winograd's algorithm. `None` if they take too much
-/// memory.
+/// The number of partial sums over images in the gradient of the weight with Winograd's algorithm. `None` if they take
+/// too much memory.
 pub(super) fn winograd_parts(g: &Geometry) -> Option<usize> {
     let sums = PRODUCTS * g.channels * g.maps / g.group;
     let parts = (WINOGRAD_PARTIAL / sums).min(WINOGRAD_PARTS);
@@ -210,7 +210,7 @@ fn has_stride_of_kernel(g: &Geometry) -> bool {
     is_one && g.positions() > 0
 }
 
-/// True if so many positions in a row are too few for registers of one plane.
+/// True if rows of this length do not fill registers of one plane.
 pub(super) fn is_narrow(positions: usize) -> bool {
     positions < WIDE_ROW
 }

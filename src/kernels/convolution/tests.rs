@@ -77,7 +77,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [4, 6, 2], &[[9, 3, 0, 3, 1], [8, 4, 0, 4, 1]]),
         geometry(2, [3, 2, 1], &[[35, 5, 0, 5, 1]]),
         geometry(1, [2, 3, 1], &[[4, 2, 0, 2, 1], [3, 1, 0, 1, 1], [6, 2, 0, 2, 1]]),
-        // Long rows, of which each element is seen through one tap.
+        // Long rows whose elements are read through one tap each.
         geometry(1, [3, 33, 1], &[[20, 3, 1, 4, 1], [128, 3, 1, 4, 1]]),
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
@@ -146,7 +146,7 @@ impl<T: Float> Arrays<T> {
         }
     }
 
-    /// The output, the gradient of the input and that of the weight; each is added to what it holds if so told.
+    /// The output, the gradient of the input and the gradient of the weight
     pub(super) fn sums(&self, g: &Geometry, accumulate: bool) -> [Vec<T>; 3] {
         let [mut y, mut gx, mut gw] = [&self.y, &self.x, &self.w].map(Clone::clone);
         forward(g, &self.x, &self.w, &mut y, Epilogue::plain(accumulate)).expect("memory");

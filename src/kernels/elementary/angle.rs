@@ -12,7 +12,7 @@ macro_rules! angles {
         use super::series;
 
         const ROUND: $f = $round;
-        /// What rounding took off a quarter of a turn, and what rounding took off that.
+        /// The rounding error of a quarter turn, and the rounding error of that.
         const MIDDLE: $f = $middle;
         const LOW: $f = $low;
 
@@ -146,7 +146,7 @@ macro_rules! angles {
         pub(in crate::kernels) fn asin(x: $f) -> $f {
             let a = x.abs();
             let (v, rest) = asin_parts(a);
-            // What rounding takes off the difference is added with the rest.
+            // The rounding error of the difference is added with the rest.
             let far = (-2.0 as $f).mul_add(v, FRAC_PI_2);
             let lost = (-2.0 as $f).mul_add(v, FRAC_PI_2 - far) + (-2.0 as $f).mul_add(rest, MIDDLE);
             (if a > 0.5 { far + lost } else { v + rest }).copysign(x)

@@ -115,8 +115,8 @@ impl<T: Float> PackedBlock<'_, T> {
         self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
     }
 
-    /// The address of a column of tiles for the block of `k` terms from `p` on, in a cached packed matrix, where all
-    /// blocks follow each other.
+    /// The address of a column of tiles in a cached packed matrix, for the block of `k` terms from `p` on. Blocks are
+    /// contiguous.
     fn packed_block(&self, all: *const T, p: usize, k: usize, column: usize) -> *const T {
         let wide = self.chunk.kernels.panel();
         all.wrapping_add(p * self.chunk.product.n.next_multiple_of(wide) + column * wide * k)

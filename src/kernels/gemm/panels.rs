@@ -54,7 +54,7 @@ impl<T: Float> PanelProduct<'_, T> {
     /// # Safety
     /// The matrices must be valid, and `c` must not be accessed concurrently.
     pub(in crate::kernels) unsafe fn run(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.run_in_chains(usize::MAX) };
     }
 

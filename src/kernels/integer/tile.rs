@@ -68,7 +68,7 @@ impl Kernels {
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[D::zero(); N]; M];
         let mut w = t.weights;
@@ -171,7 +171,7 @@ macro_rules! kernels {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-                // SAFETY: the function has the instructions, and the caller guarantees the memory.
+                // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }
             }
             Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }

@@ -1,32 +1,32 @@
-//! Normalisation where neighbours have statistics of their own: sums over columns, in float64.
+//! Normalization if neighbours have different statistics: sums over columns, in float64.
 
 use super::{GradientPlan, Gradients, StatisticsView, Target};
 use crate::kernels::Float;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
-/// What is left of `x` without the mean.
+/// `x` without the mean.
 #[inline(always)]
 fn centred<T: Float>(x: T, mean: (T, T)) -> T {
     (x - mean.0) - mean.1
 }
 
 impl<T: Float> StatisticsView<'_, T> {
-    /// Element `x`, normalised by statistic `s`.
+    /// Element `x`, normalized by statistic `s`.
     ///
     /// # Safety
     /// There must be such a statistic.
     #[inline(always)]
     unsafe fn unit(self, x: T, s: usize) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { centred(x, *self.mean.get_unchecked(s)) * *self.scale.get_unchecked(s) }
     }
 }
 
-/// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
+/// The means and variances (of the elements, not an estimate) of a part of `x` with separate statistics.
 pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
     if size_of::<T>() < size_of::<f64>() {
-        // What the sum of squares loses to a large mean is less than what rounding took off the elements.
+        // The sum of squares loses less to a large mean than the rounding of the elements does.
         let [mut mean, mut variance] = part.sums(
             #[inline(always)]
             move |_, _, i| {
@@ -65,7 +65,7 @@ pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> 
     (mean, variance)
 }
 
-/// Normalises a part by statistics that are numbered from `first` on.
+/// Normalizes a part by statistics from number `first` on.
 pub(super) fn write<T: Float>(
     target: &Target<'_, T>,
     part: &BroadcastLayout,
@@ -101,7 +101,7 @@ impl<T: Float> Terms<'_, T> {
     /// There must be such an element and statistic. So below.
     #[inline(always)]
     unsafe fn unit(self, i: usize, s: usize) -> T {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
     }
 
@@ -111,7 +111,7 @@ impl<T: Float> Terms<'_, T> {
         unsafe { *self.gy.get_unchecked(i) }
     }
 
-    /// Gradient of the normalised element.
+    /// The gradient of the normalized element.
     #[inline(always)]
     unsafe fn scaled(self, i: usize, p: usize) -> T {
         // SAFETY: as above.
@@ -119,7 +119,7 @@ impl<T: Float> Terms<'_, T> {
     }
 }
 
-/// The sums behind the gradients of parameters and of statistics; writes those by `x`.
+/// Writes the gradient by `x`. Returns the sums for the gradients of parameters and of statistics.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
     let (broadcast, n_stats) = (&g.layout.broadcast, g.layout.n_stats);
     let terms = Terms { stats: g.stats.view(), x: g.x, gamma: &g.gamma, gy: g.gy };
@@ -142,7 +142,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
         )
     };
     if broadcast.is_same() {
-        // The elements of a statistic are those of its parameters.
+        // Each statistic has the same elements as its parameters.
         let params = if plan.params || plan.sums { of_params() } else { none() };
         let by_gamma = |sums: &[f64]| {
             let mut all = Zeros::new(sums.len());
@@ -169,7 +169,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     [params, [(); 2].map(|()| Zeros::new(n_stats))]
 }
 
-/// Writes the gradients by `x` of a part; `sums` are those of its statistics.
+/// Writes the gradient by `x` of a part, from the sums of its statistics.
 fn write_x<T: Float>(
     g: &Gradients<'_, T>,
     terms: Terms<'_, T>,

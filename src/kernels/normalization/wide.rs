@@ -1,20 +1,21 @@
-//! Statistics that the elements' precision cannot hold, in float64: of numbers whose squares overflow, vanish or lose digits.
+//! Statistics that the precision of the elements cannot represent, in float64: of numbers whose squares overflow,
+//! underflow or lose digits.
 
 use super::{GradientPlan, Gradients, NormLayout, StatisticsView, Target};
 use crate::kernels::Float;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
-/// Factors that bring float64 numbers whose squares overflow, or vanish, well within its range.
+/// Factors that scale float64 numbers whose squares overflow, or underflow, well into the range of float64.
 const DOWN: f64 = f64::from_bits((1023 - 540) << 52);
 const UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// Numbers below this stay finite when they are scaled up.
 const SMALL: f64 = f64::from_bits((1023 - 400) << 52);
 
-/// How an element becomes a normalized one: `(x * factor - mean) * scale`.
+/// The normalization by one statistic: `(x * factor - mean) * scale`.
 #[derive(Clone, Copy)]
 pub struct WideStatistic {
-    /// Its number.
+    /// The number of the statistic.
     pub(super) s: usize,
     factor: f64,
     mean: f64,
@@ -42,7 +43,7 @@ impl WideStatistic {
     }
 }
 
-/// Whether a statistic, its elements without the mean, and the squares of its scale are well within the range of `T`.
+/// True if a statistic, its elements without the mean, and the squares of its scale are well within the range of `T`.
 #[inline(always)]
 fn fits<T: Float>(variance: f64, eps: f64) -> bool {
     // 2^-100 and 2^120 for float32.
@@ -50,7 +51,8 @@ fn fits<T: Float>(variance: f64, eps: f64) -> bool {
     variance + eps >= least && variance <= most
 }
 
-/// Finds the statistics of a part of `x` that do not fit `T`, and puts their true means and variances in place.
+/// Finds the statistics of a part of `x` that `T` cannot represent, and replaces them by the exact means and
+/// variances.
 #[inline]
 pub(super) fn find<T: Float>(
     part: &BroadcastLayout,
@@ -145,7 +147,7 @@ pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &BroadcastLayout, wi
     });
 }
 
-/// The sums behind the gradients of parameters; writes those by `x`. All in float64.
+/// Writes the gradient by `x`, and returns the sums for the gradients of parameters, in float64.
 #[cold]
 pub(super) fn gradients<T: Float>(
     g: &Gradients<'_, T>,

@@ -1,5 +1,5 @@
-//! Gradients of one direction of a layer: from the last step back to the first, then those of inputs, weights and
-//! biases as products over all steps.
+//! The gradients of one direction of a layer, from the last step back to the first. Inputs, weights and biases follow
+//! as products over all steps.
 
 use super::cells::{elman_slopes, gru_slopes, lstm_slopes};
 use super::{Adding, Cell, GRAIN, Layer, Reading, States, padded};
@@ -10,8 +10,8 @@ use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
 impl Layer {
-    /// Adds the gradients. `kept` is the state saved by [`forward`](super::forward), `y` are its outputs and `gy`
-    /// their gradients, and `last` are the gradients of the last state and cells.
+    /// Adds the gradients. `kept` is the state saved by [`forward`](super::forward). `y` are its outputs, and `gy`
+    /// their gradients. `last` are the gradients of the last state and cells.
     pub fn backward<T: Float>(
         &self,
         r: Reading<'_, T>,

@@ -50,7 +50,7 @@ impl Layer {
         Some(kept)
     }
 
-    /// Packs the weights: those of the inputs, gate by gate, then those of the state.
+    /// Packs the weights, gate by gate: first of the inputs, then of the state.
     pub(super) fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
         let (hidden, row, gates) = (self.hidden, self.row(), self.cell.gates());
         assert!(w.len() == gates * hidden * row && to.len() == self.packed::<T>());

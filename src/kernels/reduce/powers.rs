@@ -36,8 +36,8 @@ impl<T: Float> Fold<T> for LargestMagnitude {
     }
 }
 
-/// The sums over `axes` of `of(x)`, which is `|x|^p` in the precision of the elements; `wide` is the same in float64. `eps` is
-/// added to each sum by the caller: what is small beside it may lose digits.
+/// The sums over `axes` of `of(x)`, which is `|x|^p` in the precision of the elements. `wide` is the same in float64.
+/// The caller adds `eps` to each sum, so digits far below it may be lost.
 #[inline(always)]
 pub fn power_sums<T: Float>(
     x: &[T],

@@ -1,10 +1,11 @@
 //! The thread pool: threads that spin briefly for the next loop, then sleep.
 //!
-//! There is one loop at a time. Each thread has its share of the chunks, the same part of every loop, so that what one
-//! kernel wrote is in the cache of the core that reads it in the next; once its own are done it helps with those of others.
-//! Chunks are claimed one by one from counters, by the caller too, so that nobody waits for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
-//! may touch the loop only if the gate was open then; the caller shuts the gate and leaves when the last one has stepped
-//! out. Threads are made when first needed and end when fewer are wanted. A forked child has none and makes its own.
+//! There is one loop at a time. Each thread has the same share of the chunks in every loop, so that the output of one
+//! kernel is in the cache of the core that reads it next. A thread that is done helps others.
+//! Threads, including the caller, claim chunks one by one from counters, so the caller does not wait for a thread that
+//! has not arrived. All coordination goes through one word, the gate. A thread enters by adding one, and may access
+//! the loop only if the gate was open then. The caller closes the gate and waits until the last thread has left.
+//! Threads are created when first needed, and end if fewer are requested. A forked child has none and creates its own.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -67,7 +68,7 @@ impl Worker {
     }
 }
 
-/// What a thread and the caller tell each other.
+/// The state that a thread and the caller share.
 #[derive(Default)]
 struct Signals {
     /// The thread has its thread-locals.
@@ -90,8 +91,8 @@ pub(super) struct Pool {
 }
 
 // SAFETY: `work` and the list `claimed` are written only by the thread that has `taken` the pool, while the gate is
-// closed and no thread is inside, and read only by threads inside. `workers` is accessed only by the thread that has
-// taken the pool.
+// closed and no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
+// has taken the pool.
 unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
@@ -271,7 +272,7 @@ impl Pool {
             .name(format!("kinnor-{}", index + 1))
             .spawn(move || self.serve(index, &own))
             .ok()?;
-        // What it still allocates is what was asked for, as long as nobody allocates meanwhile.
+        // Allocates only what was requested, unless another thread allocates meanwhile.
         while !signals.starts.load(Ordering::Acquire) {
             std::thread::yield_now();
         }

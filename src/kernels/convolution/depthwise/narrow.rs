@@ -8,7 +8,7 @@ use crate::kernels::convolution::winograd::transforms::ToPlanes;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 
-/// The number of positions whose sums are in registers at once.
+/// The number of positions with sums in registers at the same time.
 const TOGETHER: usize = 8;
 
 /// A tap: the pixel that the first position reads, and the index of its weight.

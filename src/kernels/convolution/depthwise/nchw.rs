@@ -176,7 +176,8 @@ unsafe fn narrow<T: Float>(sum: &Correlation<'_, T>, plane: &PaddedPlane) {
                 let (image, first) = (i / parts, i % parts * lanes);
                 let planes = lanes.min(g.group - first);
                 let to = sum.target(image, first, 0);
-                // SAFETY: the table was chosen for this machine, each task has its own targets, and the memory is large enough.
+                // SAFETY: the table was chosen for this machine, each task has its own targets, and the memory is
+                // large enough.
                 unsafe {
                     (isa::kernels::<T>().narrow_sum)(&NarrowSum {
                         plane,

@@ -7,9 +7,9 @@ use crate::kernels::epilogue::Epilogue;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::Vector;
 
-/// The number of pixels that are computed at once if all taps are within the image.
+/// The number of pixels that are computed together if all taps are within the image.
 const TOGETHER: usize = 4;
-/// The number of taps whose sums are in registers at once.
+/// The number of taps with sums in registers at the same time.
 const TAPS: usize = 9;
 
 /// A tap: its offset from the first position of a row, and the index of its weight.

@@ -20,7 +20,7 @@ fn together(n: usize, most: usize) -> usize {
     .min(most)
 }
 
-/// The number of rows of positions that are computed at once.
+/// The number of rows of positions that are computed together.
 pub(super) const TALL: usize = 4;
 /// A step for which no loop is compiled.
 pub(super) const ANY: usize = 0;
@@ -38,8 +38,8 @@ pub(in super::super) struct TapBlock {
 }
 
 impl TapBlock {
-    /// The number of columns for a loop that was compiled for `C`: `C`, or that of the block if the loop counts at run
-    /// time.
+    /// The number of columns for a loop that was compiled for `C` columns. It is the number of the block if the loop
+    /// counts at run time.
     #[inline(always)]
     pub(super) fn columns_in<V: Vector, const C: usize>(&self) -> usize {
         if V::IS_PORTABLE { self.columns.min(C) } else { C }
@@ -94,7 +94,7 @@ impl Plane {
         Some(Self { rows: rows.len, step: rows.step, blocks, next_row, next_column })
     }
 
-    /// The distance of the kernel element of a tap from that of the first tap of its block.
+    /// The distance between the kernel elements of the first tap of a block and of the tap at a row and a column.
     #[inline(always)]
     pub(in super::super) fn tap(&self, row: usize, column: usize) -> isize {
         row as isize * self.next_row + column as isize * self.next_column

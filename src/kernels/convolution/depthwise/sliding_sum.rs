@@ -155,7 +155,7 @@ pub(in crate::kernels) struct InterleaveWindows<'a, T> {
     pub(in super::super) rows: Range<usize>,
     /// The planes. The sums of different planes are contiguous.
     pub(in super::super) planes: PlaneSteps,
-    /// The sums of the first window, and the distance to those of the next.
+    /// The sums of the first window, and the distance to the sums of the next.
     pub(in super::super) from: *const T,
     pub(in super::super) apart: usize,
     pub(in super::super) to: *mut T,

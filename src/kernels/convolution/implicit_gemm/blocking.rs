@@ -9,8 +9,8 @@ const LARGE: usize = 1 << 18;
 /// The wanted number of tasks, so that threads finish together, and the fewest multiplications of one.
 const TASKS: usize = 16;
 const TASK: usize = 1 << 20;
-/// The most rows of a product for the gradient of the weight, unless it has a single channel. The sums of so many rows
-/// stay in the cache.
+/// The most rows of a product for the gradient of the weight, unless it has a single channel. Their sums stay in the
+/// cache.
 const DEPTH: usize = 320;
 
 /// The wanted number of tasks for a window.

@@ -54,7 +54,7 @@ impl<T: Float> Im2Row<'_, T> {
             for base in bases {
                 for column in &w.columns {
                     let o = first + i;
-                    // SAFETY: guaranteed by the caller, and positions `start` to `end` lie on the image.
+                    // SAFETY: guaranteed by the caller, and positions `start` to `end` are within the image.
                     unsafe {
                         if *base == OUTSIDE || o < column.start || o >= column.end {
                             clear::<V>(to, self.channels);

@@ -118,7 +118,7 @@ unsafe fn sum_block<T: Float>(
                 sum.source(block.images.start, group, first).wrapping_add(layout.origin(block))
             } else {
                 if !from_image {
-                    // SAFETY: the memory holds a chunk.
+                    // SAFETY: the planes hold a chunk.
                     unsafe { pack_images(sum, layout, block, group, first..first + channels, planes) };
                 }
                 planes.as_ptr()
@@ -128,8 +128,8 @@ unsafe fn sum_block<T: Float>(
             let (mut b, mut b_row, mut table) = (b, 0, Table::OfRight(&layout.table));
             if copied {
                 let to = together.as_mut_ptr();
-                // SAFETY: the rows lie in the images or in the planes; the memory holds all, and for what is copied too
-                // much.
+                // SAFETY: the rows are within the images or the planes, and the memory holds them and the excess of
+                // the copies.
                 unsafe {
                     if from_image {
                         tap_rows(sum, layout, block, group, first..first + channels, to, stride);

@@ -27,7 +27,7 @@ const WIDE: usize = 16;
 /// The most rows of the right matrix of a block.
 const DEPTH: usize = 1024;
 
-/// The distance between rows of `n` elements in scratch memory. It has space for the excess of a copy, and is an odd
+/// The distance between rows of `n` elements in scratch memory. It has space for the excess of a copy. It is an odd
 /// number of cache lines, so that rows do not map to the same cache sets.
 pub(in super::super) fn padded_stride(n: usize) -> usize {
     ((n + SLACK).div_ceil(SLACK) | 1) * SLACK
@@ -43,8 +43,7 @@ pub(in super::super) struct PlaneLayout {
     strides: SmallVec<[usize; 3]>,
     /// The residues modulo the stride of each plane.
     planes: Vec<SmallVec<[usize; 3]>>,
-    /// The number of elements in a plane of one image, in a plane of all images of a block, and in all planes of a
-    /// channel.
+    /// The sizes of a plane of one image, of a plane of all images of a block, and of all planes of a channel.
     plane: usize,
     of_images: usize,
     channel: usize,
@@ -71,8 +70,8 @@ pub(in super::super) struct PlaneBlock {
 }
 
 impl PlaneLayout {
-    /// A layout for images of `channels`, of which at most `chunk` are packed at a time, with at least `wanted` blocks
-    /// if possible. A block combines images if `together` is set, or if they are too small to fill a register.
+    /// A layout for images of `channels` with at least `wanted` blocks if possible. At most `chunk` channels are
+    /// packed at a time. A block combines images if `together` is set, or if they are too small to fill a register.
     pub(in super::super) fn new(
         axes: &[WindowAxis],
         images: usize,
@@ -139,8 +138,8 @@ impl PlaneLayout {
             axes.iter().zip(&more).map(|(a, m)| a.positions + m).collect();
         extents[0] = rows_each + more[0];
         extents[last] = columns_each + more[last];
-        // Without padding and stride, the image can be read in place, unless it is too large for a cache or its planes
-        // map to the same cache sets.
+        // Without padding and stride, the image can be read in place. It is packed anyway if it is too large for a
+        // cache, or if its planes map to the same cache sets.
         let fits = |(a, (least, more)): (&WindowAxis, (&isize, &usize))| {
             a.step == 1 && *least >= 0 && *least as usize + a.positions + more <= a.len
         };
@@ -350,7 +349,7 @@ impl<T: Float> PackImage<'_, T> {
                     place[i] = 0;
                 }
                 let at = p * s.of_images + self.image * s.plane + row * width;
-                // SAFETY: guaranteed by the caller, and what is read lies on the image.
+                // SAFETY: guaranteed by the caller, and only elements of the image are read.
                 unsafe {
                     for c in 0..self.channels {
                         let to = self.to.add(c * s.channel + at);

@@ -1,4 +1,4 @@
-//! Stores sums whose layout differs from that of the target.
+//! Stores sums in the layout of the target.
 
 use std::ops::Range;
 

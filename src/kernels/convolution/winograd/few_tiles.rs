@@ -1,5 +1,5 @@
-//! Winograd's algorithm for few tiles. The transformed weights are then most of the data, so each thread transforms
-//! those of some targets and uses them while they are in its cache. The sums are the same as for many tiles.
+//! Winograd's algorithm for few tiles. The transformed weights are then most of the data. Each thread transforms the
+//! weights of some targets and uses them while they are in its cache. The sums are the same as for many tiles.
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
@@ -44,7 +44,8 @@ impl<T: Float> Winograd<'_, T> {
         let flags = List::repeat(false, self.g.group * tiles.most);
         let flagged = Shared::new(flags.as_ptr().cast_mut());
         let flags_of = |group: usize, image: usize| {
-            // SAFETY: there are so many; those of an image and a group are written by one task, and read when all are done.
+            // SAFETY: there are as many flags. One task writes the flags of an image and a group, and they are read
+            // when all tasks are done.
             unsafe {
                 let first = flagged.get().add(group * tiles.most + image * of_image);
                 std::slice::from_raw_parts_mut(first, of_image)
@@ -66,7 +67,7 @@ impl<T: Float> Winograd<'_, T> {
                 let scales = scales.get().cast_const().wrapping_add(group * sources);
                 let flags = flags_of(group, image);
                 self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-                // SAFETY: the memory holds the pixels of an image, and for its factors, which are its own.
+                // SAFETY: the memory holds the pixels of an image and its factors, which belong to this task.
                 unsafe {
                     factors(
                         &self.source,

@@ -100,7 +100,7 @@ pub(super) unsafe fn factors<T: Float>(
                 let row = strip.wrapping_add(r * width * wide);
                 let outside = y < 0 || y >= of.height as isize;
                 let (start, end) = if outside { (width, width) } else { (start, end) };
-                // SAFETY: the strip has room for the pixels; what is read lies in the plane.
+                // SAFETY: the strip holds the pixels, and only elements of the plane are read.
                 unsafe {
                     row.write_bytes(0, start * wide);
                     row.add(end * wide).write_bytes(0, (width - end) * wide);
@@ -238,7 +238,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         if !made {
             parallel(self.g.group * sources, |i| {
                 let (of, c) = (i / sources, i % sources);
-                // SAFETY: each source has its own place in memory that has room for all.
+                // SAFETY: each source has its own part of the memory.
                 unsafe {
                     self.transform_weights((of, c), 0..targets, weights.get().add(of * group), factor, panel);
                 };
@@ -296,7 +296,8 @@ impl<'a, T: Float> Winograd<'a, T> {
                 factor,
                 back: None,
             };
-            // SAFETY: the table was chosen for this machine; the weights are valid, and the caller has room.
+            // SAFETY: the table was chosen for this machine, the weights are valid, and the caller guarantees the
+            // space.
             unsafe { (isa::kernels::<T>().transform_weights)(&transform) };
         }
     }
@@ -391,7 +392,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 plane: t.channel,
                 end: self.epilogue.part(group * t.channels + first, 0),
             };
-            // SAFETY: the table was chosen for this machine; the pixels lie in the strip and in the target.
+            // SAFETY: the table was chosen for this machine, and the pixels are within the strip and the target.
             unsafe { (kernels.to_planes)(&order) };
         };
         for r in 0..rows.len() {

@@ -2,8 +2,8 @@
 //! A`, and its gradient by `w`. Knows registers, not images.
 //!
 //! The interpolation points are 0, 3/2, -3/2, 2/3, -2/3 and infinity. They are close to the best points of the form 0,
-//! a, -a, b, -b and infinity. Their rounding error is less than half of that of the common points 0, 1, -1, 2, -2 and
-//! infinity. The rows of `A` and `B` are scaled so that their numbers are exact. The inverse scale is in `G`.
+//! a, -a, b, -b and infinity. The common points 0, 1, -1, 2, -2 and infinity have more than twice the rounding error.
+//! The rows of `A` and `B` are scaled so that their numbers are exact. The inverse scale is in `G`.
 
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
@@ -28,8 +28,8 @@ pub(in super::super) struct PixelGrid<T> {
     pub(in super::super) column: usize,
 }
 
-/// Loads `$a` x `$a` registers from a grid, applies `$f` to the columns and then to the rows of the result, and
-/// returns `$b` x `$b` registers. Uses loops, since closures would not inherit the target features of the function.
+/// Loads `$a` x `$a` registers from a grid. Applies `$f` to the columns, then to the rows of the result. Returns `$b`
+/// x `$b` registers. Uses loops, since closures would not inherit the target features of the function.
 macro_rules! square {
     ($f:ident, $a:expr, $b:expr, $from:expr) => {{
         let mut columns = [[V::zero(); $b]; $a];
@@ -217,7 +217,7 @@ impl<T: Float> Transform<T> {
 
 /// Transforms the weights of one source and up to a register of targets, or transforms their gradient back.
 pub(in crate::kernels) struct WeightTransform<T> {
-    /// The nine weights of the first target. Those of the next target are `apart`.
+    /// The nine weights of the first target. The weights of the next target are `apart`.
     pub(in super::super) weights: *mut T,
     pub(in super::super) apart: usize,
     pub(in super::super) targets: usize,
