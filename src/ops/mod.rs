@@ -31,6 +31,8 @@ mod testing;
 #[doc(hidden)]
 pub use crate::kernels::{Activation, RowFunctions, Tail};
 pub use arrangement::parts::{Cut, Indexed, Put};
+#[doc(hidden)]
+pub use contract::backward::{Backward, Grad};
 pub use contract::bound::Entry;
 #[doc(hidden)]
 pub use contract::call::{Call, Memory, State};
@@ -43,7 +45,7 @@ pub use contract::operation::{Array, OnArrays, Op, Operation};
 #[doc(hidden)]
 pub use contract::part::{Part, Pieces};
 #[doc(hidden)]
-pub use contract::run::{Backward, Grad, Run};
+pub use contract::run::Run;
 pub use contract::shapes::{InputShapes, Shapes};
 pub use contract::spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
 pub use contract::symbol::{Sym, Symbols};

@@ -1,6 +1,7 @@
 //! The contract between operations and engine: how an author declares an operation, and how the engine checks and
 //! calls it. Read this folder first.
 
+pub(crate) mod backward;
 pub(crate) mod bound;
 pub(crate) mod call;
 pub(crate) mod compute;
