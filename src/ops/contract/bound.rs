@@ -201,8 +201,8 @@ unsafe impl<C: Compute> Operation for Bound<C> {
             self.op.backward(&mut Backward::<f32>::new(call, self.inputs.present))
         }
     }
-    fn goes_along(&self, x: &[&Shape]) -> bool {
-        self.op.goes_along(&self.input_shapes(x, None))
+    fn fits_epilogue(&self, x: &[&Shape]) -> bool {
+        self.op.fits_epilogue(&self.input_shapes(x, None))
     }
     unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
         if call.double {

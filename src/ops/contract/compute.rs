@@ -94,7 +94,7 @@ pub trait Compute: Declared {
     const HOSTS_EPILOGUE: bool = false;
 
     /// True if [`Compute::pieces`] can replace `forward`.
-    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+    fn fits_epilogue(&self, x: &InputShapes<'_>) -> bool {
         let _ = x;
         false
     }

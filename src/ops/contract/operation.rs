@@ -68,7 +68,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     /// # Safety
     /// As for `forward`, for the arrays that the gradient reads or writes.
     unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
-    fn goes_along(&self, x: &[&Shape]) -> bool {
+    fn fits_epilogue(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false
     }

@@ -57,7 +57,7 @@ impl FusedSteps {
         input: impl Fn(usize) -> Option<&'a Shape> + 'a,
     ) -> bool {
         let (x, present) = given(self.of_normalization(shape, input));
-        self.normalization.goes_along(&InputShapes { x: &x, present, values: None })
+        self.normalization.fits_epilogue(&InputShapes { x: &x, present, values: None })
     }
 
     /// The inputs of the normalization of `x`.

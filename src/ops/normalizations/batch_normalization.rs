@@ -129,7 +129,7 @@ impl Compute for BatchNormalization {
         Ok(())
     }
 
-    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+    fn fits_epilogue(&self, x: &InputShapes<'_>) -> bool {
         !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
     }
 
