@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::array::{DType, Shape};
 use crate::ops::{
-    Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, Pieces,
+    Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, ChunkedForward,
     Reads, Run, Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
@@ -204,11 +204,11 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn fits_epilogue(&self, x: &[&Shape]) -> bool {
         self.op.fits_epilogue(&self.input_shapes(x, None))
     }
-    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    unsafe fn chunked_forward<'a>(&self, call: Call<'a>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         if call.double {
-            self.op.pieces(Run::<f64>::new(call, self.inputs.present))
+            self.op.chunked_forward(Run::<f64>::new(call, self.inputs.present))
         } else {
-            self.op.pieces(Run::<f32>::new(call, self.inputs.present))
+            self.op.chunked_forward(Run::<f32>::new(call, self.inputs.present))
         }
     }
     fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {

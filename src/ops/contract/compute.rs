@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
-    Activation, Alias, Arg, Backward, Declared, Facts, InputShapes, Loops, Pieces, Reads, Run, Shapes, Sym,
+    Activation, Alias, Arg, Backward, Declared, Facts, InputShapes, Loops, ChunkedForward, Reads, Run, Shapes, Sym,
     Symbols, Value,
 };
 use crate::{Error, Result};
@@ -93,7 +93,7 @@ pub trait Compute: Declared {
     /// True if `forward` applies [`Run::tail`] to its first output.
     const HOSTS_EPILOGUE: bool = false;
 
-    /// True if [`Compute::pieces`] can replace `forward`.
+    /// True if [`Compute::chunked_forward`] can replace `forward`.
     fn fits_epilogue(&self, x: &InputShapes<'_>) -> bool {
         let _ = x;
         false
@@ -101,7 +101,7 @@ pub trait Compute: Declared {
 
     /// The in-place, chunked form of `forward` on input 0, for fusion as an epilogue. Saves the same state as
     /// `forward`.
-    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
+    fn chunked_forward<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         let _ = run;
         None
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
-use crate::ops::{Call, Facts, Kind, Loops, Pieces, Shapes, Sym, Symbols, Value};
+use crate::ops::{Call, Facts, Kind, Loops, ChunkedForward, Shapes, Sym, Symbols, Value};
 
 /// An array passed to an operation on arrays.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     }
     /// # Safety
     /// As for `forward`, for all inputs but the first.
-    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    unsafe fn chunked_forward<'a>(&self, call: Call<'a>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         let _ = call;
         None
     }

@@ -6,7 +6,7 @@ use crate::kernels::normalization::InPlace;
 use crate::kernels::scratch::List;
 use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, Pieces, Reads, Run, Shapes, Sym, Symbols, Value, op,
+    Backward, Compute, Declared, Entry, InputShapes, ChunkedForward, Reads, Run, Shapes, Sym, Symbols, Value, op,
 };
 use crate::{Error, Result};
 
@@ -133,8 +133,8 @@ impl Compute for BatchNormalization {
         !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
     }
 
-    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
-        self.in_place(run).map(|pieces| pieces as &(dyn Pieces + 'static))
+    fn chunked_forward<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn ChunkedForward + 'static)> {
+        self.in_place(run).map(|chunked| chunked as &(dyn ChunkedForward + 'static))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {

@@ -181,7 +181,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
             let tail = Tail::NOTHING;
             let call = Call { tail, ..Call::new(&x, &[], state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));
+            links.links.push(TailOperation::ChunkedForward(unsafe { step.op.chunked_forward(call) }?));
         }
     }
     Some((links, activation))
