@@ -218,8 +218,8 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn loops(&self, double: bool) -> Option<Loops> {
         self.op.loops(double)
     }
-    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
-        self.op.products(&self.input_shapes(x, None), y)
+    fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
+        self.op.multiplications(&self.input_shapes(x, None), y)
     }
 }
 

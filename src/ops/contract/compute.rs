@@ -135,7 +135,7 @@ pub trait Compute: Declared {
 
     /// The number of multiplications in `forward`, if that is large for each element it touches. The engine uses this
     /// estimate to decide which values are worth keeping.
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let _ = (x, y);
         0
     }

@@ -84,7 +84,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = double;
         None
     }
-    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+    fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);
         0
     }

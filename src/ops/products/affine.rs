@@ -113,7 +113,7 @@ impl Compute for Affine {
         ]
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1)[0]
     }
 

@@ -205,7 +205,7 @@ impl Compute for Attending {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let keys = x.get(1)[x.get(1).ndim() - 2];
         keys * (x.get(0).size() + y.size())
     }

@@ -123,7 +123,7 @@ impl Compute for BatchMatmul {
         one(self.products(x.get(0), x.get(1))?.shape())
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         self.products(x.get(0), x.get(1)).map_or(0, |p| y.size() * p.k)
     }
 

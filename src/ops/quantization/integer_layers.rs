@@ -280,7 +280,7 @@ impl Compute for QuantizedConvolution {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 }
@@ -321,7 +321,7 @@ impl Compute for QuantizedAffine {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1)[0]
     }
 }
@@ -373,7 +373,7 @@ impl Compute for QuantizedBatchMatmul {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(0)[x.get(0).ndim() - 1]
     }
 }

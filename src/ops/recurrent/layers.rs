@@ -247,7 +247,7 @@ impl<C: Network> Compute for Recurring<C> {
         Ok(shapes)
     }
 
-    fn products(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * y.last().copied().unwrap_or(0) * self.of.form().cell.gates()
     }
 

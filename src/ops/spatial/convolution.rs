@@ -109,7 +109,7 @@ impl Compute for Convolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 

@@ -75,7 +75,7 @@ impl Compute for Deconvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
         x.get(0).size() * x.get(1).size_from(1)
     }
 

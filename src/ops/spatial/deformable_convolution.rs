@@ -247,7 +247,7 @@ impl Compute for DeformableConvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 
