@@ -25,10 +25,10 @@ KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
     *[
         "index",
-        "channels",
+        "channel_sums",
         "broadcast",
         "strided",
-        "rows",
+        "row_copies",
         "regrid",
         "resample",
         "scan",
@@ -38,7 +38,17 @@ KERNELS = [
         "random",
         "softmax",
     ],
-    *["normalization", "update", "sampling", "spread", "spectrum", "suppression", "gemm", "convolution", "integer"],
+    *[
+        "normalization",
+        "update",
+        "sampling",
+        "broadcast_blocks",
+        "spectrum",
+        "suppression",
+        "gemm",
+        "convolution",
+        "integer",
+    ],
     *["triangular", "attention", "recurrent"],
 ]
 # Exceptions: number kernels use registers of numbers, and loops on threads can be stopped.

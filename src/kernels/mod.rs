@@ -2,7 +2,7 @@
 
 pub(crate) mod attention;
 pub mod broadcast;
-pub mod channels;
+pub mod channel_sums;
 pub mod convolution;
 mod dual;
 mod elementary;
@@ -21,14 +21,14 @@ pub mod reduce;
 pub mod regrid;
 pub mod resample;
 pub(crate) mod rounding;
-pub mod rows;
+pub mod row_copies;
 pub mod sampling;
 pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
 pub(crate) mod spectrum;
-pub mod spread;
+pub mod broadcast_blocks;
 pub mod stop;
 pub mod strided;
 pub(crate) mod suppression;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Float;
 use super::map::{self, GRAIN};
-use super::rows::MANY;
+use super::row_copies::MANY;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;

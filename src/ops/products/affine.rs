@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, gemm, gemm_then};
 use crate::ops::products::batch_matmul::BatchMatmul;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};

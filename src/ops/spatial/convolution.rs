@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{
     CachedWeight, DerivedCache, Geometry, Weight, caches_weight, forward, input_gradient, weight_gradient,
 };

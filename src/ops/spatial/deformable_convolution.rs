@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::Geometry;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};

@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, SpatialLayout};

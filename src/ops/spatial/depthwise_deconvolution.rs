@@ -1,7 +1,7 @@
 //! Deconvolution of channels with kernels of their own, some of which are summed up.
 
 use crate::array::Shape;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::convolution::bias_gradient;

@@ -1,4 +1,4 @@
-//! Broadcasting of parameters over an array, piece by piece: along each axis a parameter has the array's length, or
+//! Broadcasting of parameters over an array, block by block: along each axis a parameter has the length of the array, or
 //! one. Knows offsets, not the meaning of parameters.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::threads::{self, Shared};
 use crate::array::Shape;
 
 /// An array cut into pieces within which each of `N` parameters is either constant or has one value for each element.
-pub struct Spread<'a, const N: usize> {
+pub struct BroadcastBlocks<'a, const N: usize> {
     shape: &'a Shape,
     parameters: [&'a Shape; N],
     /// First of the axes that a piece spans.
@@ -16,14 +16,14 @@ pub struct Spread<'a, const N: usize> {
 }
 
 /// A contiguous run of elements.
-pub struct SpreadPiece<const N: usize> {
+pub struct BroadcastBlock<const N: usize> {
     /// Its range in the array.
     pub range: Range<usize>,
     /// Offset and number of values of each parameter: one value for each element, or one for all.
     places: [(usize, usize); N],
 }
 
-impl<const N: usize> SpreadPiece<N> {
+impl<const N: usize> BroadcastBlock<N> {
     /// The range of values of parameter `i`: one for each element, or one for all.
     #[inline(always)]
     pub fn of(&self, i: usize) -> Range<usize> {
@@ -32,7 +32,7 @@ impl<const N: usize> SpreadPiece<N> {
     }
 }
 
-impl<'a, const N: usize> Spread<'a, N> {
+impl<'a, const N: usize> BroadcastBlocks<'a, N> {
     /// Parameters of these shapes, broadcast over an array of that `shape`. All have the same number of axes.
     pub fn new(shape: &'a Shape, parameters: [&'a Shape; N]) -> Self {
         // Along the last axes a parameter either is constant or has the full lengths.
@@ -62,7 +62,7 @@ impl<'a, const N: usize> Spread<'a, N> {
     }
 
     /// Calls `work` with each piece, in parallel.
-    pub fn pieces(&self, work: impl Fn(SpreadPiece<N>) + Sync) {
+    pub fn blocks(&self, work: impl Fn(BroadcastBlock<N>) + Sync) {
         let n = self.shape.size_from(self.axis);
         if self.shape.size() == 0 {
             return;
@@ -76,7 +76,7 @@ impl<'a, const N: usize> Spread<'a, N> {
                     1 => (self.start(i, row), 1),
                     _ => (self.start(i, row) + from, len),
                 };
-                work(SpreadPiece {
+                work(BroadcastBlock {
                     range: row * n + from..row * n + from + len,
                     places: std::array::from_fn(place),
                 });
@@ -84,11 +84,11 @@ impl<'a, const N: usize> Spread<'a, N> {
         });
     }
 
-    /// As [`Spread::pieces`], with the elements of `y` in each piece. `y` has the shape of the array.
-    pub fn pieces_mut<T: Send>(&self, y: &mut [T], work: impl Fn(SpreadPiece<N>, &mut [T]) + Sync) {
+    /// As [`BroadcastBlocks::blocks`], with the elements of `y` in each piece. `y` has the shape of the array.
+    pub fn blocks_mut<T: Send>(&self, y: &mut [T], work: impl Fn(BroadcastBlock<N>, &mut [T]) + Sync) {
         assert_eq!(y.len(), self.shape.size(), "an array that has not the shape");
         let to = Shared::new(y.as_mut_ptr());
-        self.pieces(|piece| {
+        self.blocks(|piece| {
             let (start, n) = (piece.range.start, piece.range.len());
             // SAFETY: pieces are within the shape, and each element belongs to one of them.
             work(piece, unsafe { std::slice::from_raw_parts_mut(to.get().add(start), n) });
@@ -115,7 +115,7 @@ mod tests {
         for (x, p) in shapes {
             let (x, p) = (Shape::from(x), Shape::from(p));
             let found = Mutex::new(vec![None; x.size()]);
-            Spread::new(&x, [&p]).pieces(|piece| {
+            BroadcastBlocks::new(&x, [&p]).blocks(|piece| {
                 let places = piece.of(0);
                 for (k, i) in piece.range.clone().enumerate() {
                     let at = places.start + if places.len() == 1 { 0 } else { k };
@@ -123,7 +123,7 @@ mod tests {
                 }
             });
             let mut times = vec![0; x.size()];
-            Spread::new(&x, [&p]).pieces_mut(&mut times, |_, times| times.iter_mut().for_each(|n| *n += 1));
+            BroadcastBlocks::new(&x, [&p]).blocks_mut(&mut times, |_, times| times.iter_mut().for_each(|n| *n += 1));
             assert!(times.iter().all(|n| *n == 1));
             for (i, at) in found.lock().iter().enumerate() {
                 let (mut expected, mut left, mut step) = (0, i, 1);
