@@ -38,7 +38,7 @@ pub use dtype::{DType, Element};
 pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
-pub use kept::{DerivedCache, Lasting};
+pub use kept::{DerivedCache, InputCache};
 pub(crate) use kernel_flag::amid_kernel;
 pub use names::name_of;
 pub use out_of_memory::OutOfMemory;

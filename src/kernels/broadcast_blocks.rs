@@ -123,7 +123,8 @@ mod tests {
                 }
             });
             let mut times = vec![0; x.size()];
-            BroadcastBlocks::new(&x, [&p]).blocks_mut(&mut times, |_, times| times.iter_mut().for_each(|n| *n += 1));
+            BroadcastBlocks::new(&x, [&p])
+                .blocks_mut(&mut times, |_, times| times.iter_mut().for_each(|n| *n += 1));
             assert!(times.iter().all(|n| *n == 1));
             for (i, at) in found.lock().iter().enumerate() {
                 let (mut expected, mut left, mut step) = (0, i, 1);

@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub mod broadcast;
+pub mod broadcast_blocks;
 pub mod channel_sums;
 pub mod convolution;
 mod dual;
@@ -28,7 +29,6 @@ pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
 pub(crate) mod spectrum;
-pub mod broadcast_blocks;
 pub mod stop;
 pub mod strided;
 pub(crate) mod suppression;

@@ -43,7 +43,7 @@ pub use contract::formula::{Binary, Unary};
 pub use contract::loops::Loops;
 pub use contract::operation::{Array, OnArrays, Op, Operation};
 #[doc(hidden)]
-pub use contract::part::{Part, ChunkedForward};
+pub use contract::part::{ChunkedForward, Part};
 #[doc(hidden)]
 pub use contract::run::Run;
 pub use contract::shapes::{InputShapes, Shapes};

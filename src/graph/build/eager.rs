@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, Lasting, Shape, Storage};
+use crate::array::{Access, InputCache, Shape, Storage};
 use crate::graph::arena::{Arena, Saved};
 use crate::graph::build::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
@@ -97,7 +97,7 @@ impl EagerRun {
         let Some(memo) = &mut self.memo else { return Ok(()) };
         let state = &mut memo.state;
         let call = Call {
-            lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
+            input_cache: self.keeps.as_ref().map(|(i, x)| InputCache::new(x, self.x[*i].0)),
             ..Call::new(&x, &y, state, self.double)
         };
         // SAFETY: the arrays were made for this operation, with the shapes it requires.

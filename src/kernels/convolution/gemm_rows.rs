@@ -88,12 +88,12 @@ impl Geometry {
 pub(super) fn forward<T: Float>(
     g: &Geometry,
     x: &[T],
-    Weight { values: w, lasting, .. }: Weight<'_, T>,
+    Weight { values: w, input_cache, .. }: Weight<'_, T>,
     y: &mut [T],
     epilogue: Epilogue<'_, T>,
 ) {
     let (rows, terms, maps) = (g.images * g.positions(), g.channels * g.taps(), g.maps);
-    let w = Matrix::of_rows(w, maps, terms).of(lasting).t();
+    let w = Matrix::of_rows(w, maps, terms).of(input_cache).t();
     if g.is_one_pixel() && !epilogue.accumulate {
         let x = Matrix::of_rows(x, rows, terms);
         return gemm_then(MatrixMut::of_rows(y, rows, maps), x, w, epilogue.transposed());

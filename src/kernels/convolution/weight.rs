@@ -1,7 +1,7 @@
 //! The weight of a convolution, and data derived from it that are cached.
 
 pub use crate::array::DerivedCache;
-use crate::array::Lasting;
+use crate::array::InputCache;
 
 /// Transformed weights that a function caches.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct CachedWeight {
 pub struct Weight<'a, T> {
     pub(super) values: &'a [T],
     pub(super) known: WeightCache<'a>,
-    pub(super) lasting: Option<Lasting<'a>>,
+    pub(super) input_cache: Option<InputCache<'a>>,
 }
 
 /// The fingerprint of a weight, and the cache of its function.
@@ -25,18 +25,18 @@ pub(super) type WeightCache<'a> = Option<(u64, &'a mut DerivedCache)>;
 impl<'a, T> Weight<'a, T> {
     /// A weight with its fingerprint. Its transformed form is cached in `kept`.
     pub fn cached(values: &'a [T], name: u64, kept: &'a mut DerivedCache) -> Self {
-        Self { values, known: Some((name, kept)), lasting: None }
+        Self { values, known: Some((name, kept)), input_cache: None }
     }
 
     /// The same weight as a whole array, with which its packed form is cached.
-    pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
-        Self { lasting, ..self }
+    pub fn of(self, input_cache: Option<InputCache<'a>>) -> Self {
+        Self { input_cache, ..self }
     }
 }
 
 impl<'a, T> From<&'a [T]> for Weight<'a, T> {
     fn from(values: &'a [T]) -> Self {
-        Self { values, known: None, lasting: None }
+        Self { values, known: None, input_cache: None }
     }
 }
 

@@ -4,7 +4,7 @@ use super::operand::MatrixOperand;
 use super::pack::ColumnsToPack;
 use super::packing::{COLUMNS, depth, packs_right, plain_depth};
 use super::tile::kernels;
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 use crate::kernels::Float;
 use crate::kernels::threads::{Shared, parallel};
 
@@ -41,7 +41,7 @@ fn pays<T: Float>((m, n, k): (usize, usize, usize), is_packed: bool, in_rows: bo
 pub(super) unsafe fn packed<T: Float>(
     (m, n, k): (usize, usize, usize),
     b: MatrixOperand<T>,
-    lasting: Lasting<'_>,
+    input_cache: InputCache<'_>,
 ) -> Option<Lent<'_, T>> {
     let is_packed = packs_right(kernels::<T>(), (m, n, k), b.col);
     if !pays::<T>((m, n, k), is_packed, b.col == 1) {
@@ -51,7 +51,7 @@ pub(super) unsafe fn packed<T: Float>(
     let size = packed_size::<T>(n, k)?;
     // The output and the gradient of the input use the matrix in different orientations. Its number of rows follows
     // from the array.
-    let mut lent = lasting.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], size)?;
+    let mut lent = input_cache.lend::<T>(usize::from(b.col == 1), [size_of::<T>(), n, depth], size)?;
     if !lent.is_made() {
         // SAFETY: guaranteed by the caller, and the buffer holds all columns of all blocks.
         unsafe { pack((n, k), depth, b, lent.ptr()) };
@@ -94,7 +94,7 @@ pub(super) unsafe fn pack<T: Float>((n, k): (usize, usize), depth: usize, b: Mat
 
 #[cfg(test)]
 mod tests {
-    use crate::array::{Access, DType, Lasting, Storage};
+    use crate::array::{Access, DType, InputCache, Storage};
     use crate::kernels::Float;
     use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 
@@ -118,11 +118,11 @@ mod tests {
                 c.iter().map(|v| v.real()).collect::<Vec<_>>()
             };
             let expected = product(b);
-            let lasting = b.of(Some(Lasting::new(&storage, place.cast())));
+            let input_cache = b.of(Some(InputCache::new(&storage, place.cast())));
             for _ in 0..3 {
-                assert!(product(lasting) == expected, "{m} x {n} x {k}, transposed: {transposed}");
+                assert!(product(input_cache) == expected, "{m} x {n} x {k}, transposed: {transposed}");
             }
-            is_kept = lasting.packed(m).is_some_and(|packed| packed.is_made());
+            is_kept = input_cache.packed(m).is_some_and(|packed| packed.is_made());
         }
         is_kept
     }

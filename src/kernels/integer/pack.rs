@@ -1,7 +1,7 @@
 //! Packing of weights into the layout of the kernels: panels of columns, with the four terms of a group adjacent.
 
 use super::tile::{GROUP, Kernels};
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, parallel};
@@ -85,7 +85,7 @@ impl<'a> Packed<'a> {
         kernels: &'static Kernels,
         weights: QuantizedWeights<'_>,
         stretches: Stretches,
-        lasting: Option<Lasting<'a>>,
+        input_cache: Option<InputCache<'a>>,
     ) -> Self {
         assert_eq!(stretches.count * stretches.length, weights.terms, "stretches that are not the terms");
         let (columns, groups) = (weights.columns, stretches.count * stretches.groups());
@@ -93,7 +93,7 @@ impl<'a> Packed<'a> {
         let size = padded * (groups * GROUP + size_of::<i32>());
         let at = |start| WeightPanels { kernels, start: Shared::new(start), columns, groups, padded };
         if let Some(mut lent) =
-            lasting.and_then(|array| array.lend(0, [stretches.count, columns, padded], size))
+            input_cache.and_then(|array| array.lend(0, [stretches.count, columns, padded], size))
         {
             let panels = at(lent.ptr());
             if !lent.is_made() {

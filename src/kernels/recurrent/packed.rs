@@ -1,7 +1,7 @@
 //! Weights packed for all steps, and cached with their array until they change.
 
 use super::Layer;
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 use crate::kernels::Float;
 use crate::kernels::gemm::{MatrixOperand, Panels};
 
@@ -35,10 +35,10 @@ impl Layer {
         &self,
         w: &[T],
         directions: usize,
-        lasting: Lasting<'a>,
+        input_cache: InputCache<'a>,
     ) -> Option<PackedWeights<'a, T>> {
         let n = self.packed::<T>();
-        let lent = lasting.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
+        let lent = input_cache.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
         let mut kept = PackedWeights { lent, n, directions };
         if !kept.lent.is_made() {
             // SAFETY: the buffer holds this many numbers, and is not shared meanwhile.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::array::{DType, Lasting, Shape};
+use crate::array::{DType, InputCache, Shape};
 use crate::kernels::{Float, map, scratch};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Call, Memory, Part, State};
@@ -66,15 +66,15 @@ pub struct Backward<'a, T> {
     pub(super) gx: &'a [Option<(Memory<'a>, bool)>],
     pub(super) present: u64,
     pub(super) state: &'a mut State,
-    pub(super) lasting: Option<Lasting<'a>>,
+    pub(super) input_cache: Option<InputCache<'a>>,
     pub(super) rounds: Option<DType>,
     pub(super) of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, lasting, rounds, .. } = call;
-        Self { x, y, gy, gx, present, state, lasting, rounds, of: PhantomData }
+        let Call { x, y, gy, gx, state, input_cache, rounds, .. } = call;
+        Self { x, y, gy, gx, present, state, input_cache, rounds, of: PhantomData }
     }
 
     /// As [`Run::rounds`](super::run::Run::rounds).
@@ -84,12 +84,12 @@ impl<'a, T: Float> Backward<'a, T> {
 
     /// As [`Run::name`](super::run::Run::name).
     pub fn name(&self) -> u64 {
-        self.lasting.map_or(0, Lasting::name)
+        self.input_cache.map_or(0, InputCache::name)
     }
 
     /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
-    pub fn lasting(&self) -> Option<Lasting<'a>> {
-        self.lasting
+    pub fn input_cache(&self) -> Option<InputCache<'a>> {
+        self.input_cache
     }
 
     /// The number of given inputs.
@@ -121,7 +121,7 @@ impl<'a, T: Float> Backward<'a, T> {
             gx,
             present: u64::MAX,
             state: self.state,
-            lasting: None,
+            input_cache: None,
             rounds,
             of: PhantomData,
         }

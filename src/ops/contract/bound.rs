@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::array::{DType, Shape};
 use crate::ops::{
-    Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, ChunkedForward,
-    Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    Backward, Call, ChunkedForward, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op,
+    Operation, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use crate::array::{DType, Lasting, Shape};
+use crate::array::{DType, InputCache, Shape};
 use crate::kernels::random;
 use crate::ops::Tail;
 
@@ -118,7 +118,7 @@ pub struct Call<'a> {
     /// only).
     pub tail: Tail<'a>,
     /// The input of `cached_input`, if data derived from its values may be cached.
-    pub lasting: Option<Lasting<'a>>,
+    pub input_cache: Option<InputCache<'a>>,
     /// The type to which a fused operation rounds between its layers. None if only its outputs are rounded.
     pub rounds: Option<DType>,
 }
@@ -128,7 +128,7 @@ impl<'a> Call<'a> {
     #[inline(always)]
     pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
         let (tail, integers, recompute) = (Tail::NOTHING, false, false);
-        let (narrow, lasting, rounds) = (None, None, None);
-        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, lasting, rounds }
+        let (narrow, input_cache, rounds) = (None, None, None);
+        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, input_cache, rounds }
     }
 }

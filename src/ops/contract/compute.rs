@@ -3,8 +3,8 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
-    Activation, Alias, Arg, Backward, Declared, Facts, InputShapes, Loops, ChunkedForward, Reads, Run, Shapes, Sym,
-    Symbols, Value,
+    Activation, Alias, Arg, Backward, ChunkedForward, Declared, Facts, InputShapes, Loops, Reads, Run,
+    Shapes, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -121,7 +121,7 @@ pub trait Compute: Declared {
     const SHAPED_BY: Option<usize> = None;
 
     /// A required input from which derived data is cached between runs, keyed by the fingerprint of its values. See
-    /// [`Run::name`] and [`Run::lasting`].
+    /// [`Run::name`] and [`Run::input_cache`].
     const CACHED_INPUT: Option<usize> = None;
 
     /// True if the gradients of the inputs stay as the user set them: no backward kernel is run.

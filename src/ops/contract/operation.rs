@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
-use crate::ops::{Call, Facts, Kind, Loops, ChunkedForward, Shapes, Sym, Symbols, Value};
+use crate::ops::{Call, ChunkedForward, Facts, Kind, Loops, Shapes, Sym, Symbols, Value};
 
 /// An array passed to an operation on arrays.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::array::{DType, Lasting, Shape};
+use crate::array::{DType, InputCache, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::{Float, random};
 use crate::ops::contract::shapes::position;
@@ -19,16 +19,16 @@ pub struct Run<'a, T> {
     recompute: bool,
     integers: bool,
     tail: Tail<'a>,
-    lasting: Option<Lasting<'a>>,
+    input_cache: Option<InputCache<'a>>,
     rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, lasting, rounds, .. } = call;
+        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, .. } = call;
         let (taken, of) = (0, PhantomData);
-        Self { x, y, present, taken, state, narrow, recompute, integers, tail, lasting, rounds, of }
+        Self { x, y, present, taken, state, narrow, recompute, integers, tail, input_cache, rounds, of }
     }
 
     /// The type in which outputs are stored, if that is narrower than `T`.
@@ -45,12 +45,12 @@ impl<'a, T: Float> Run<'a, T> {
     /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values. Zero
     /// if no derived data may be cached.
     pub fn name(&self) -> u64 {
-        self.lasting.map_or(0, Lasting::name)
+        self.input_cache.map_or(0, InputCache::name)
     }
 
     /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
-    pub fn lasting(&self) -> Option<Lasting<'a>> {
-        self.lasting
+    pub fn input_cache(&self) -> Option<InputCache<'a>> {
+        self.input_cache
     }
 
     /// The type to which a fused operation rounds between layers, if any: [`Call::rounds`].
@@ -71,7 +71,7 @@ impl<'a, T: Float> Run<'a, T> {
             recompute,
             integers,
             tail,
-            lasting: None,
+            input_cache: None,
             rounds: self.rounds,
             of: PhantomData,
         }
@@ -87,7 +87,7 @@ impl<'a, T: Float> Run<'a, T> {
         present: u64,
     ) -> Backward<'b, T> {
         let rounds = self.rounds;
-        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, rounds, of: PhantomData }
+        Backward { x, y: gy, gy, gx, present, state: self.state, input_cache: None, rounds, of: PhantomData }
     }
 
     /// The number of given inputs.

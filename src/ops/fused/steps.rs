@@ -133,7 +133,7 @@ impl FusedSteps {
         let mut y: SmallVec<[_; 3]> = (0..whole.n_outputs()).map(|o| whole.y_memory(o)).collect();
         let other = whole.has(self.z()).then(|| whole.x(self.z()));
         let recompute = whole.is_recomputation();
-        let within = Within { recompute, lasting: whole.lasting(), ..Within::PLAIN };
+        let within = Within { recompute, input_cache: whole.input_cache(), ..Within::PLAIN };
         let saved = whole.state::<SavedSteps<T>>();
         let last = y[0];
         if self.activation.reads().inputs != 0 {
@@ -145,7 +145,7 @@ impl FusedSteps {
             |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.in_registers());
         let normalize = |from: Memory<'_>, state: &mut State| {
             let (rows, (inputs, present)) = (finish(None), given(self.of_normalization(from, |i| x[i])));
-            let within = Within { recompute, tail: rows.tail(), lasting: None };
+            let within = Within { recompute, tail: rows.tail(), input_cache: None };
             self.normalization.forward(&mut run::<T>((&inputs, present), &y, state, within))
         };
         match (&self.convolution, x[0]) {

@@ -6,7 +6,8 @@ use crate::kernels::normalization::InPlace;
 use crate::kernels::scratch::List;
 use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, ChunkedForward, Reads, Run, Shapes, Sym, Symbols, Value, op,
+    Backward, ChunkedForward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
+    op,
 };
 use crate::{Error, Result};
 

@@ -1,8 +1,8 @@
 //! Arrays as they are, whose gradients are clipped.
 
 use crate::array::Shape;
-use crate::kernels::simd::vectorised;
 use crate::kernels::broadcast_blocks::BroadcastBlocks;
+use crate::kernels::simd::vectorised;
 use crate::kernels::{Float, Number};
 use crate::ops::normalizations::norm::powers;
 use crate::ops::normalizations::weight_normalization::NormNormalization;

@@ -11,8 +11,8 @@ use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::batch_normalization::TensorNormalization;
 use crate::ops::reductions::reduction::Mean;
 use crate::ops::{
-    Backward, Compute, InputShapes, Op, ChunkedForward, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative,
-    one,
+    Backward, ChunkedForward, Compute, InputShapes, Op, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    not_negative, one,
 };
 use crate::{Error, Result};
 

@@ -72,7 +72,7 @@ impl Compute for Affine {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let x = Matrix::of_rows(run.x(0), rows, inputs);
-        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
+        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
         gemm_then(y, x, w, Epilogue { column_bias, tail: run.tail(), ..Epilogue::NONE });
@@ -83,7 +83,7 @@ impl Compute for Affine {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
+            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
             gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

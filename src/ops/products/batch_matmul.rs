@@ -1,6 +1,6 @@
 //! Products of matrices, many at a time.
 
-use crate::array::{Lasting, Shape};
+use crate::array::{InputCache, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
 use crate::kernels::{Float, broadcast::BroadcastLayout};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -85,7 +85,7 @@ impl Products {
     }
 
     /// The right side, if it is a single matrix.
-    fn lasting<'a>(&self, b: Option<Lasting<'a>>) -> Option<Lasting<'a>> {
+    fn input_cache<'a>(&self, b: Option<InputCache<'a>>) -> Option<InputCache<'a>> {
         b.filter(|_| self.b.size() == 1)
     }
 
@@ -129,11 +129,11 @@ impl Compute for BatchMatmul {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
-        let (a, b, y, lasting) = (run.x(0), run.x(1), run.y(0), p.lasting(run.lasting()));
+        let (a, b, y, input_cache) = (run.x(0), run.x(1), run.y(0), p.input_cache(run.input_cache()));
         let sides = p.sides();
         gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
             let (ia, ib) = sides[i];
-            (p.left(self, a, ia), p.right(self, b, ib).of(lasting))
+            (p.left(self, a, ia), p.right(self, b, ib).of(input_cache))
         });
         Ok(())
     }
@@ -144,8 +144,8 @@ impl Compute for BatchMatmul {
         let gy = |i| matrix(gy, i, p.m, p.n, false);
         let sides = p.sides();
         if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
-            let (b, lasting) = (run.x(1), p.lasting(run.lasting()));
-            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(lasting));
+            let (b, input_cache) = (run.x(1), p.input_cache(run.input_cache()));
+            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(input_cache));
             if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
                 gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
             } else {

@@ -2,8 +2,8 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::simd::vectorised;
 use crate::kernels::broadcast_blocks::BroadcastBlocks;
+use crate::kernels::simd::vectorised;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 

@@ -1,11 +1,11 @@
 //! Linear quantization between a smallest and a largest number that are followed or learned.
 
 use crate::array::Shape;
+use crate::kernels::broadcast_blocks::BroadcastBlocks;
 use crate::kernels::map;
 use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::simd::vectorised;
-use crate::kernels::broadcast_blocks::BroadcastBlocks;
 use crate::kernels::{Float, Number};
 use crate::ops::quantization::levels::{check, round_away};
 use crate::ops::{

@@ -263,8 +263,9 @@ impl<C: Network> Compute for Recurring<C> {
         });
         let (x, h, first) = (run.x(0), run.x(1), run.x(w));
         let first_layer = sizes.layer(form.cell, 0, 0);
-        let packed =
-            run.lasting().and_then(|lasting| first_layer.keep_packed(first, sizes.directions, lasting));
+        let packed = run
+            .input_cache()
+            .and_then(|input_cache| first_layer.keep_packed(first, sizes.directions, input_cache));
         let c = lstm.then(|| run.x(2));
         let later = run.has(w + 1).then(|| run.x(w + 1));
         let b = run.has(w + 2).then(|| run.x(w + 2));

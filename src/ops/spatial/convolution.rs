@@ -117,8 +117,8 @@ impl Compute for Convolution {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, name, lasting) = (run.x(0), run.x(1), run.y(0), run.name(), run.lasting());
-        let w = weight(&g, w, name, || &mut run.state::<CachedWeight>().forward).of(lasting);
+        let (x, w, y, name, input_cache) = (run.x(0), run.x(1), run.y(0), run.name(), run.input_cache());
+        let w = weight(&g, w, name, || &mut run.state::<CachedWeight>().forward).of(input_cache);
         forward(&g, x, w, y, epilogue)?;
         Ok(())
     }

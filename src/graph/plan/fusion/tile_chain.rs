@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::map::Aligned;
-use crate::ops::{Loops, Part, ChunkedForward, RowFunctions};
+use crate::ops::{ChunkedForward, Loops, Part, RowFunctions};
 
 /// The arrays of an elementwise function in a chain. The output is the array of the chain. Inputs may be broadcast
 /// over it.
