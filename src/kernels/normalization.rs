@@ -2,7 +2,7 @@
 //!
 //! If neighbours have the same statistics, sums run along rows in registers. The mean of a float32 row is found in two
 //! steps: a first mean, and the mean of the differences from it. Each sum is off by at most 14 roundings of its terms
-//! (see `simd::row`), so the error of the mean is a fraction of a rounding. Other sums run in float64. The order of
+//! (see `simd::row`). So the error of the mean is a fraction of a rounding. Other sums run in float64. The order of
 //! sums depends on the shape only. If parts of an array have separate statistics, all passes over a part are done
 //! while it is in the cache.
 //!
@@ -204,7 +204,8 @@ fn or_all<T: Float>(layout: &NormLayout, given: Option<&[T]>, v: T) -> List<T> {
     all
 }
 
-/// `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
+/// Computes `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)` with the means and variances of `x`, which
+/// are returned.
 pub fn normalize<T: Float>(
     layout: &NormLayout,
     eps: f64,

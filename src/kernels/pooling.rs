@@ -352,7 +352,7 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
             if w.along_windows() {
                 for (share, width) in shares.iter().zip(row.widths) {
                     row.lines(w, width, |line| {
-                        // SAFETY: the line belongs to this plane, all rows of which are processed by one thread.
+                        // SAFETY: the line belongs to this plane, and one thread processes all of its rows.
                         let gx =
                             unsafe { std::slice::from_raw_parts_mut(to.get().add(line.start), line.len()) };
                         for gx in gx {

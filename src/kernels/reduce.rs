@@ -218,8 +218,8 @@ pub fn sums<T: Float>(
     sums
 }
 
-/// Writes or adds to `y` the sums of `x`, mapped by `of`, over the axes that the shape `to` lacks, or along which it
-/// has length one.
+/// Writes or adds to `y` the sums of `x`, mapped by `of`. It sums over axes that the shape `to` lacks, or along which
+/// it has length one.
 pub fn sum_to<T: Float>(
     x: &[T],
     shape: &Shape,

@@ -232,8 +232,8 @@ impl Sampling {
     }
 
     /// Calls `put` with an image, the number of the first of some points, and an array for each of the first `axes`
-    /// axes, the last axis first. It holds the derivatives of the sum over channels of the values times `gy`. With
-    /// four axes, the fourth array holds the sum itself. `find` must compute slopes.
+    /// axes. The last axis comes first. An array holds the derivatives of the sum over channels of the values times
+    /// `gy`. With four axes, the fourth array holds the sum itself. `find` must compute slopes.
     pub fn slopes<T: Float>(
         &self,
         [x, gy]: [&[T]; 2],

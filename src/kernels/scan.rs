@@ -100,7 +100,7 @@ impl Scan {
         self.rows(begin, |last: &mut List<S>, row, _, columns| {
             for (last, j) in last.iter_mut().zip(columns) {
                 let next = op(*last, x[row + j]);
-                // SAFETY: rows and columns are those of both, and no other run has them.
+                // SAFETY: rows and columns are within both arrays, and no other run has them.
                 unsafe { y.get().add(row + j).write(of(if self.exclusive { *last } else { next })) };
                 *last = next;
             }
@@ -170,7 +170,7 @@ impl Scan {
                 // No product follows the last element.
                 let is_last = after.is_some_and(|after| after / self.inner % self.n == last);
                 for j in columns.start + row..columns.end + row {
-                    // SAFETY: rows and columns are those of all arrays, and no other run has them.
+                    // SAFETY: rows and columns are within all arrays, and no other run has them.
                     unsafe {
                         let at = |i: usize| to.get().add(i).read();
                         to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {

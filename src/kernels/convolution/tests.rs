@@ -92,8 +92,8 @@ fn geometries() -> Vec<Geometry> {
     ]
 }
 
-/// Kernels for each channel at random: planes of one element, kernels larger than what is not padding, padding larger than
-/// kernels, steps beyond them, and several maps for each channel.
+/// Random depthwise geometries: planes of one element, kernels larger than the input without padding, padding larger
+/// than kernels, steps beyond them, and several maps for each channel.
 fn depthwise_geometries() -> Vec<Geometry> {
     let mut numbers = noise::<f64>(10_000, 6).into_iter().map(|v| (v.abs() * f64::from(1 << 20)) as usize);
     let mut below = |n: usize| numbers.next().map_or(0, |v| v % n);
@@ -201,7 +201,7 @@ fn at(g: &Geometry, image: usize, channels: usize, channel: usize, area: usize, 
     }
 }
 
-/// The places of the input that meet a tap at a position of the output: `(place, tap, position)`.
+/// The indices of input elements, taps and positions that are multiplied: `(element, tap, position)`.
 fn meetings(g: &Geometry) -> Vec<(usize, usize, usize)> {
     let (taps, positions) = (g.taps(), g.positions());
     let mut found = Vec::new();

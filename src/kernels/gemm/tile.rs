@@ -47,7 +47,7 @@ pub(super) type Kernel<T> = unsafe fn(&ProductTile<'_, T>);
 
 /// Kernels of products for one instruction set.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Numbers in a register. A tile is up to two registers wide, except those of few rows.
+    /// Numbers in a register. A tile is up to two registers wide. Tiles of few rows may be wider.
     pub(super) width: usize,
     /// By kind, then by number of registers minus one, then by number of rows minus one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],

@@ -30,7 +30,7 @@ pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> 
         let [mut mean, mut variance] = part.sums(
             #[inline(always)]
             move |_, _, i| {
-                // SAFETY: the layout is that of `x`. So below.
+                // SAFETY: `x` has this layout. So below.
                 let v = unsafe { *x.get_unchecked(i) }.real();
                 [v, v * v]
             },
@@ -74,7 +74,7 @@ pub(super) fn write<T: Float>(
 ) {
     let x = target.x;
     let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.tail.activation);
-    // SAFETY: the lengths are those of the layout; each element is written once.
+    // SAFETY: the lengths match the layout; each element is written once.
     unsafe {
         part.write(
             target.y,
@@ -127,7 +127,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     let of_params = || {
         broadcast.clone().swapped().sums(
             #[inline(always)]
-            // SAFETY: the indices are those of the layout. So below.
+            // SAFETY: the indices come from the layout. So below.
             move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
         )
     };
@@ -179,7 +179,7 @@ fn write_x<T: Float>(
 ) {
     let Some((gx, accumulate)) = plan.gx else { return };
     if g.given {
-        // SAFETY: the indices are those of the layout; each element comes once. So below.
+        // SAFETY: the indices come from the layout; each element comes once. So below.
         return unsafe {
             part.write(
                 gx,

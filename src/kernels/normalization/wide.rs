@@ -90,7 +90,7 @@ fn compute<T: Float>(
     let factors: List<f64> =
         mean.iter().zip(&*variance).map(|(mean, variance)| factor(*mean, *variance)).collect();
     let (factors, first) = (&factors[..], part.first_a());
-    // SAFETY: the layout is that of `x`, and the statistic is one of the part. So below.
+    // SAFETY: `x` has this layout, and the statistic is one of the part. So below.
     let [mut means] = part.sums(
         #[inline(always)]
         move |s, _, i| unsafe {
@@ -172,7 +172,7 @@ pub(super) fn gradients<T: Float>(
     let params = match plan.params {
         true => broadcast.clone().swapped().sums(
             #[inline(always)]
-            // SAFETY: the indices are those of the layout. So below.
+            // SAFETY: the indices come from the layout. So below.
             move |_, s, i| unsafe {
                 let g = gy.get_unchecked(i).real();
                 [g, g * of.get_unchecked(s).unit(*x.get_unchecked(i))]

@@ -22,7 +22,7 @@ const COUNTED: usize = 1 << 20;
 
 impl<T: Float> ReducedRows<'_, T> {
     /// The largest element for each result, or the smallest, and the index of its first occurrence along the folded
-    /// axes, which must have fewer than 2^32 elements. A NaN wins.
+    /// axes. These must have fewer than 2^32 elements. A NaN wins.
     pub fn extremes(&self, smallest: bool) -> List<(T, usize)> {
         if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
     }

@@ -83,7 +83,7 @@ impl PowerSums {
             let units = &units[..];
             let [sums] = BroadcastLayout::new(&without(shape, axes), shape).sums(
                 #[inline(always)]
-                // SAFETY: the indices are those of arrays of these shapes.
+                // SAFETY: the indices are within arrays of these shapes.
                 move |i, _, at| unsafe {
                     let unit = *units.get_unchecked(i);
                     [if unit == 0.0 { 0.0 } else { wide(x.get_unchecked(at).real().abs() / unit) }]

@@ -1,11 +1,7 @@
 //! The thread pool: threads that spin briefly for the next loop, then sleep.
 //!
-//! There is one loop at a time. Each thread has the same share of the chunks in every loop, so that the output of one
-//! kernel is in the cache of the core that reads it next. A thread that is done helps others.
-//! Threads, including the caller, claim chunks one by one from counters, so the caller does not wait for a thread that
-//! has not arrived. All coordination goes through one word, the gate. A thread enters by adding one, and may access
-//! the loop only if the gate was open then. The caller closes the gate and waits until the last thread has left.
-//! Threads are created when first needed, and end if fewer are requested. A forked child has none and creates its own.
+//! There is one loop at a time. Each thread has the same share of the chunks in every loop, so that a core reads the
+//! data that it wrote from its cache. A thread that is done helps others.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
