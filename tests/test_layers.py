@@ -26,10 +26,11 @@ CRATE = {
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
     *[
-        "channels",
-        "pairing",
+        "index",
+        "channel_sums",
+        "broadcast",
         "strided",
-        "rows",
+        "row_copies",
         "regrid",
         "resample",
         "scan",
@@ -39,7 +40,17 @@ KERNELS = [
         "random",
         "softmax",
     ],
-    *["normalization", "update", "sampling", "spread", "spectrum", "suppression", "gemm", "convolution", "integer"],
+    *[
+        "normalization",
+        "update",
+        "sampling",
+        "broadcast_blocks",
+        "spectrum",
+        "suppression",
+        "gemm",
+        "convolution",
+        "integer",
+    ],
     *["triangular", "attention", "recurrent"],
 ]
 # Exceptions: number kernels use registers of numbers, and loops on threads can be stopped.
@@ -166,6 +177,137 @@ def test_fields_of_slots_are_private_to_the_arena():
     assert not re.findall(r"pub\(crate\) \w+:", text)
     for name in ["variables", "tensors", "functions"]:
         assert re.search(rf"(?m)^    {name}: Slab<", (ROOT / "src/graph/arena/mod.rs").read_text()), name
+
+
+def use_tree(text, prefix=()):
+    """Yields the paths in a `use` declaration, each with the name that it binds."""
+    depth, part, parts = 0, "", []
+    for sign in text + ",":
+        depth += (sign == "{") - (sign == "}")
+        if sign == "," and depth == 0:
+            parts.append(part.strip())
+            part = ""
+        else:
+            part += sign
+    for part in filter(None, parts):
+        head, brace, inner = part.partition("{")
+        if brace:
+            names = tuple(name.strip() for name in head.split("::") if name.strip())
+            yield from use_tree(inner.rstrip().removesuffix("}"), (*prefix, *names))
+            continue
+        path, _, name = part.partition(" as ")
+        path = (*prefix, *(name.strip() for name in path.split("::")))
+        path = path[:-1] if path[-1] == "self" else path
+        yield path, name.strip() or path[-1]
+
+
+class CrateImports:
+    """The imports between the files of a crate. A module is a tuple of names; `()` is the root."""
+
+    def __init__(self, root):
+        self.text, self.paths, self.bound, self.globs = {}, {}, {}, {}
+        for path in sorted(root.rglob("*.rs")):
+            if path.stem in {"tests", "testing"}:
+                continue
+            parts = path.relative_to(root).with_suffix("").parts
+            module = parts[:-1] if parts[-1] in {"mod", "lib"} else parts
+            text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
+            text = re.sub(r'"(?:\\.|[^"\\])*"', '""', re.sub(r"//.*", "", text))
+            used = [leaf for tree in re.findall(r"\buse ([^;]+);", text) for leaf in use_tree(tree)]
+            self.text[module] = text
+            self.bound[module] = {name: path for path, name in used if name not in {"*", "_"}}
+            self.globs[module] = [path[:-1] for path, _ in used if path[-1] == "*"]
+            rest = re.sub(r"\buse [^;]+;", "", text)
+            inline = re.findall(r"(?<![\w:$])(\w+(?:::\w+)+)", rest) + re.findall(r"\$(crate(?:::\w+)+)", rest)
+            self.paths[module] = [path for path, _ in used] + [tuple(path.split("::")) for path in inline]
+
+    def defines(self, module, name):
+        kinds = "struct|enum|trait|fn|type|const|static|union|macro_rules!"
+        return re.search(rf"\b(?:{kinds}) {name}\b", self.text[module]) or name in self.bound[module]
+
+    def resolve(self, module, path, seen=()):
+        """Returns the module that defines what a path names, and whether it is that module itself; None for
+        other crates."""
+        if (module, path) in seen:
+            return None
+        seen = (*seen, (module, path))
+        here, rest = module, list(path)
+        if rest[0] == "crate":
+            here, rest = (), rest[1:]
+        elif rest[0] in {"self", "super"}:
+            while rest and rest[0] in {"self", "super"}:
+                here = here[:-1] if rest[0] == "super" else here
+                rest = rest[1:]
+        elif (*here, rest[0]) not in self.text and rest[0] not in self.bound[here]:
+            return None
+        while rest:
+            if (*here, rest[0]) in self.text:
+                here, rest = (*here, rest[0]), rest[1:]
+                continue
+            if to := self.bound[here].get(rest[0]):
+                if to[0] not in {"crate", "self", "super"} and (*here, to[0]) not in self.text:
+                    return None
+                return self.resolve(here, (*to, *rest[1:]), seen)
+            for glob in self.globs[here]:
+                found = self.resolve(here, glob, seen)
+                if found and found[1] and found[0] != here and self.defines(found[0], rest[0]):
+                    return self.resolve(found[0], tuple(rest), seen) or (found[0], False)
+            return here, False
+        return here, True
+
+    def edges(self):
+        """Returns the modules that each module imports items of, without those that it lies in."""
+        found = {}
+        for module, paths in self.paths.items():
+            to = set()
+            for path in paths:
+                is_glob = path[-1] == "*"
+                resolved = self.resolve(module, path[:-1] if is_glob else path)
+                if resolved and (is_glob or not resolved[1]):
+                    to.add(resolved[0])
+            found[module] = {other for other in to if other != module[: len(other)]}
+        return found
+
+
+def circles(edges):
+    """Returns the groups of nodes that reach each other: the strongly connected components."""
+    order, lowest, stack, found = {}, {}, [], []
+    for start in edges:
+        todo = [] if start in order else [(start, iter(edges[start]))]
+        if todo:
+            order[start] = lowest[start] = len(order)
+            stack.append(start)
+        while todo:
+            node, others = todo[-1]
+            for other in others:
+                if other not in order:
+                    order[other] = lowest[other] = len(order)
+                    stack.append(other)
+                    todo.append((other, iter(edges[other])))
+                    break
+                if other in stack:
+                    lowest[node] = min(lowest[node], order[other])
+            else:
+                todo.pop()
+                if todo:
+                    lowest[todo[-1][0]] = min(lowest[todo[-1][0]], lowest[node])
+                if lowest[node] == order[node]:
+                    at = stack.index(node)
+                    found.append(sorted(stack[at:]))
+                    del stack[at:]
+    return [group for group in found if len(group) > 1]
+
+
+def test_circles_are_found():
+    assert circles({1: [2], 2: [3], 3: [1, 4], 4: [5], 5: [], 6: [6, 5]}) == [[1, 2, 3]]
+
+
+def test_no_more_than_four_files_of_the_crate_import_each_other():
+    edges = CrateImports(ROOT / "src").edges()
+    assert ("kernels", "gemm", "tile") in edges["kernels", "gemm", "chunk"], "finds imports"
+    assert ("array", "shape") in edges["error",], "finds imports through re-exports"
+    large = [["::".join(module) for module in group] for group in circles(edges) if len(group) > 4]
+    assert not large, f"files that import each other: {large}"
 
 
 def test_run_code_does_not_name_eviction():

@@ -6,30 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
 use super::fingerprint::VersionedFingerprint;
-use super::storage::{Cast, Head, Storage, StorageState};
+use super::storage::{Access, Cast, Head, Storage, StorageState};
 use super::{Buffer, DType, convert, reclaim};
 use crate::{Error, Result};
-
-/// How the caller will use the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read. A request for another type makes a cached copy in that type.
-    Read,
-    /// Read and write. The requested type becomes the only one.
-    ReadWrite,
-    /// Overwrite every element. The previous contents are lost.
-    Write,
-    /// Lend to a caller who may write unobserved. Like `ReadWrite`, but does not count as a write yet.
-    Show,
-}
-
-impl Access {
-    /// True if the access counts as a write.
-    #[inline(always)]
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Self::ReadWrite | Self::Write)
-    }
-}
 
 impl Storage {
     /// Returns a pointer to the elements as `dtype`, ready for `access`.

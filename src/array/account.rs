@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use super::{allocator, shortage};
+use super::shortage;
 
 /// Bytes of live buffers that are charged to a thread.
 #[derive(Default)]
@@ -104,10 +104,10 @@ impl Drop for Paying {
 }
 
 impl Account {
-    /// Opens an account. It is active until it is [closed](Account::close).
-    pub(crate) fn open() -> Arc<Self> {
+    /// Opens an account. The first one counts the bytes of all live buffers as shared.
+    pub(super) fn open_with(live: impl FnOnce() -> isize) -> Arc<Self> {
         if LOOK.fetch_or(ACCOUNTS, SeqCst) & ACCOUNTS == 0 {
-            SHARED.fetch_add(allocator::live(), SeqCst);
+            SHARED.fetch_add(live(), SeqCst);
         }
         Arc::default()
     }

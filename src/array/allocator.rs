@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
+use super::account::Account;
 use super::block::{BlockStack, MemoryBlock};
 use super::store::{CLASSES, LARGEST_SMALL, Store, class, class_size};
 use super::{fork, workspace};
@@ -299,9 +300,16 @@ fn free_to_store(block: MemoryBlock, bytes: usize) {
 }
 
 /// Bytes in live buffers, exact for allocations of this thread.
-pub(super) fn live() -> isize {
+fn live() -> isize {
     let _ = CACHE.try_with(Cache::publish);
     LIVE.load(Ordering::SeqCst)
+}
+
+impl Account {
+    /// Opens an account. It is active until it is [closed](Account::close).
+    pub(crate) fn open() -> Arc<Self> {
+        Self::open_with(live)
+    }
 }
 
 /// Returns how much memory buffers take.

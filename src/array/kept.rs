@@ -96,13 +96,13 @@ pub(super) type Forms = [Mutex<DerivedCache>; 2];
 
 /// An array whose derived data may be cached with it.
 #[derive(Clone, Copy)]
-pub struct Lasting<'a> {
+pub struct InputCache<'a> {
     storage: &'a Storage,
     /// Address of the values that a kernel reads.
     at: usize,
 }
 
-impl<'a> Lasting<'a> {
+impl<'a> InputCache<'a> {
     /// An array whose values are at `ptr`.
     pub fn new(storage: &'a Storage, ptr: *const u8) -> Self {
         Self { storage, at: ptr.addr() }
@@ -123,9 +123,9 @@ impl<'a> Lasting<'a> {
     }
 }
 
-impl fmt::Debug for Lasting<'_> {
+impl fmt::Debug for InputCache<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lasting").field(&self.storage.len).finish()
+        f.debug_tuple("InputCache").field(&self.storage.len).finish()
     }
 }
 

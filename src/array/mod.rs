@@ -12,6 +12,8 @@ mod fingerprint;
 pub(crate) mod fork;
 mod gone;
 mod kept;
+mod kernel_flag;
+mod out_of_memory;
 mod part;
 mod reclaim;
 mod shape;
@@ -20,11 +22,11 @@ mod spans;
 mod storage;
 mod store;
 mod system;
+mod versions;
 mod view;
 mod whole;
 mod workspace;
 
-pub use access::Access;
 pub(crate) use account::{Account, Paying, pay_from};
 pub(crate) use allocator::limit_of_environment;
 pub(crate) use allocator::take_step_peak;
@@ -38,17 +40,18 @@ pub use fingerprint::{Fingerprint, VersionedFingerprint};
 pub(crate) use gone::{Calm, Gone};
 pub(crate) use kept::Lent;
 #[doc(hidden)]
-pub use kept::{DerivedCache, Lasting};
+pub use kept::{DerivedCache, InputCache};
+pub(crate) use kernel_flag::amid_kernel;
+pub use out_of_memory::OutOfMemory;
 #[doc(hidden)]
 pub use reclaim::RunGuard;
-pub(crate) use reclaim::{StepPins, amid_kernel, pin_for_step};
+pub(crate) use reclaim::{StepPins, pin_for_step};
 pub use shape::Shape;
 pub use shortage::fail_allocations;
-pub use storage::Storage;
+pub use storage::{Access, Storage};
 pub(crate) use system::has_addresses;
 pub use view::View;
 pub(crate) use whole::{Odd, exact_below};
-pub use workspace::OutOfMemory;
 pub(crate) use workspace::{OwnedBlock, Workspace};
 
 /// Makes what a thread needs for buffers before its first task, so that tasks of a warm step allocate nothing.

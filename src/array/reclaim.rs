@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::kernel_flag::is_amid_kernel;
 use super::{Buffer, fork};
 
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -25,8 +26,6 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// Active runs on this thread, of even and of odd epochs.
     static OWN: Cell<[usize; 2]> = const { Cell::new([0; 2]) };
-    /// True while this thread is inside a kernel, which polls for interruption.
-    static AMID_KERNEL: Cell<bool> = const { Cell::new(false) };
     /// Buffers pinned by counted steps on this thread.
     static HELD: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
@@ -82,18 +81,6 @@ impl RunGuard {
             advance();
         }
     }
-}
-
-/// Calls `f` from inside a kernel. Until it returns, the runs of this thread hold pointers.
-pub(crate) fn amid_kernel<R>(f: impl FnOnce() -> R) -> R {
-    struct Back(bool);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            AMID_KERNEL.set(self.0);
-        }
-    }
-    let _back = Back(AMID_KERNEL.replace(true));
-    f()
 }
 
 /// Counts a run in the current epoch, and returns the parity of the epoch.
@@ -167,8 +154,8 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
 pub(super) fn is_anyone_in_a_kernel() -> bool {
     fence(SeqCst); // publish earlier writes before runs are counted
     let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
-    let own = match AMID_KERNEL.try_with(Cell::get) {
-        Ok(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
+    let own = match is_amid_kernel() {
+        Some(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
         _ => [0; 2],
     };
     runs > own.iter().sum::<usize>()

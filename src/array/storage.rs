@@ -1,5 +1,5 @@
 //! The memory behind arrays: shared, versioned, and aware of being cleared. `access` prepares elements for a reader
-//! or writer, `contents` changes all elements together, `fingerprint` tells readers whether values changed.
+//! or writer, `contents` changes all elements together, `versions` tells readers whether values changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,8 +10,29 @@ use smallvec::SmallVec;
 use super::contents::discard;
 use super::fingerprint::{Fingerprint, VersionedFingerprint};
 use super::kept::Forms;
-use super::{Access, Buffer, DType};
+use super::{Buffer, DType};
 use crate::Result;
+
+/// How the caller will use the elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read. A request for another type makes a cached copy in that type.
+    Read,
+    /// Read and write. The requested type becomes the only one.
+    ReadWrite,
+    /// Overwrite every element. The previous contents are lost.
+    Write,
+    /// Lend to a caller who may write unobserved. Like `ReadWrite`, but does not count as a write yet.
+    Show,
+}
+
+impl Access {
+    /// True if the access counts as a write.
+    #[inline(always)]
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::Write)
+    }
+}
 
 /// The contents of a storage.
 pub(super) enum Head {

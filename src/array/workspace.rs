@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::block::MemoryBlock;
+use super::out_of_memory::OutOfMemory;
 use super::{account, allocator};
 
 /// Blocks that a thread caches: the depth of nested calls.
@@ -117,14 +118,6 @@ fn clear_shelf(shelf: &Shelf) -> bool {
 /// Frees the unused blocks of all threads. Returns true if there were any.
 pub(super) fn clear() -> bool {
     shelves().fold(false, |any, shelf| clear_shelf(shelf) | any)
-}
-
-/// Memory is exhausted, or a limit forbids the allocation.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("cannot allocate {bytes} bytes")]
-pub struct OutOfMemory {
-    /// Bytes that were requested.
-    pub bytes: usize,
 }
 
 /// Scratch memory for elements of type `T`, uninitialized and aligned to a cache line, until it is dropped.

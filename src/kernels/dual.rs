@@ -277,8 +277,8 @@ fn beside_one<N: Number>(x: N) -> (N, N) {
     (inverse, N::select(is_large, inverse, size))
 }
 
-/// The gradients of the angle of the point (`x`, `y`) by `y` and by `x`, given that of the angle: `x g / (x^2 + y^2)` and
-/// `-y g / (x^2 + y^2)`, without the squares.
+/// The gradients by `y` and by `x` of the angle of the point (`x`, `y`), whose own gradient is `g`: `x g / (x^2 +
+/// y^2)` and `-y g / (x^2 + y^2)`, without the squares.
 #[inline(always)]
 pub(crate) fn angle_gradients<N: Number>(g: N, y: N, x: N) -> (N, N) {
     let steep = y.abs().gt(x.abs());

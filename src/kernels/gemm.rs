@@ -2,31 +2,37 @@
 
 mod blocks;
 mod chunk;
-mod kept;
-mod laid;
+mod fallback;
+mod operand;
 mod pack;
+mod packed_cache;
+mod packed_panels;
+mod packing;
 mod panels;
 mod product;
+mod split;
 mod tile;
 mod vector;
 
-pub(super) use blocks::{EvenSplit, MatrixOperand};
+pub(super) use operand::MatrixOperand;
+pub use operand::Strided;
 pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
-pub use product::{Strided, multiply};
+pub use product::multiply;
+pub(super) use split::EvenSplit;
 pub(super) use tile::kernels;
 
 use super::Float;
 pub use super::epilogue::Epilogue;
 use super::threads::{Shared, ranges};
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
     data: &'a [T],
     layout: MatrixLayout,
-    lasting: Option<Lasting<'a>>,
+    input_cache: Option<InputCache<'a>>,
 }
 
 /// A mutable [`Matrix`].
@@ -68,7 +74,7 @@ impl<'a, T> Matrix<'a, T> {
         Self {
             data,
             layout: MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride),
-            lasting: None,
+            input_cache: None,
         }
     }
 
@@ -79,8 +85,8 @@ impl<'a, T> Matrix<'a, T> {
 
     /// The same matrix, which is a whole array. As the right matrix of a product with few rows, its packed form may
     /// be cached with the array.
-    pub fn of(self, lasting: Option<Lasting<'a>>) -> Self {
-        Self { lasting, ..self }
+    pub fn of(self, input_cache: Option<InputCache<'a>>) -> Self {
+        Self { input_cache, ..self }
     }
 
     /// The transpose, without moving data.
@@ -101,7 +107,7 @@ impl<'a, T: Float> Matrix<'a, T> {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
         let b = MatrixOperand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
         // SAFETY: `MatrixLayout::new` checked that every element is within the slice.
-        unsafe { kept::packed((m, cols, rows), b, self.lasting?) }
+        unsafe { packed_cache::packed((m, cols, rows), b, self.input_cache?) }
     }
 }
 

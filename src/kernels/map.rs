@@ -175,11 +175,11 @@ pub(super) unsafe fn write_or_add<T: Float>(
         // SAFETY: guaranteed by the caller.
         return write(range.clone(), unsafe { y.add(range.start) });
     }
-    let mut room = LaneBuffer::<T>::EMPTY;
+    let mut buffer = LaneBuffer::<T>::EMPTY;
     for start in range.clone().step_by(TILE) {
         let n = TILE.min(range.end - start);
-        let room = room.0.as_mut_ptr().cast::<T>();
-        write(start..start + n, room);
+        let buffer = buffer.0.as_mut_ptr().cast::<T>();
+        write(start..start + n, buffer);
         vectorised(
             #[inline(always)]
             move || {
@@ -187,7 +187,7 @@ pub(super) unsafe fn write_or_add<T: Float>(
                     // SAFETY: `write` has filled the buffer, and the tile is within `y`.
                     unsafe {
                         let y = y.add(start + i);
-                        y.write(y.read() + room.add(i).read());
+                        y.write(y.read() + buffer.add(i).read());
                     }
                 }
             },

@@ -1,18 +1,20 @@
 //! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
 
 pub(crate) mod attention;
-pub mod channels;
+pub mod broadcast;
+pub mod broadcast_blocks;
+pub mod channel_sums;
 pub mod convolution;
 mod dual;
 mod elementary;
 mod epilogue;
 pub mod gemm;
+mod index;
 pub mod integer;
 pub mod map;
 pub mod normalization;
 mod number;
 pub mod order;
-pub mod pairing;
 pub mod pooling;
 pub mod random;
 pub(crate) mod recurrent;
@@ -20,14 +22,13 @@ pub mod reduce;
 pub mod regrid;
 pub mod resample;
 pub(crate) mod rounding;
-pub mod rows;
+pub mod row_copies;
 pub mod sampling;
 pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
 pub mod softmax;
 pub(crate) mod spectrum;
-pub mod spread;
 pub mod stop;
 pub mod strided;
 pub(crate) mod suppression;

@@ -1,14 +1,13 @@
-//! Normalisation by mean and variance. Knows slices and how they meet; knows no operations, graphs or Python.
+//! Normalization by mean and variance. Knows slices and how they broadcast, not operations or graphs.
 //!
-//! Where neighbours have the same statistics, sums run along rows in registers, of numbers without their mean, which is
-//! found in two steps: the mean of a float32 row, and what that leaves. Each is off by no more than 14 roundings of the
-//! numbers that were summed up (see `simd::row`), so that what is left of both is a fraction of a rounding
-//! of the mean, and 14 roundings of the deviation. Elsewhere sums run in float64. The order of sums is decided by the
-//! shape alone. Where statistics belong to parts of an array, all passes over a part come before the next one, while it
-//! is in the cache.
+//! If neighbours have the same statistics, sums run along rows in registers. The mean of a float32 row is found in two
+//! steps: a first mean, and the mean of the differences from it. Each sum is off by at most 14 roundings of its terms
+//! (see `simd::row`). So the error of the mean is a fraction of a rounding. Other sums run in float64. The order of
+//! sums depends on the shape only. If parts of an array have separate statistics, all passes over a part are done
+//! while it is in the cache.
 //!
-//! Statistics that leave the range of the elements, such as the variance of 1e30 in float32, are found again in float64,
-//! and so are the elements normalized by them and their gradients.
+//! Statistics beyond the range of the elements, such as the variance of 1e30 in float32, are computed again in
+//! float64. So are the elements that they normalize, and their gradients.
 
 mod columns;
 mod in_place;
@@ -18,8 +17,8 @@ mod tail;
 mod wide;
 
 use super::Float;
+use super::broadcast::BroadcastLayout;
 use super::epilogue::{Activation, Tail};
-use super::pairing::Pairing;
 use super::scratch::{List, SavedMemory, Zeros};
 use super::threads::Shared;
 pub use in_place::InPlace;
@@ -27,43 +26,43 @@ use parking_lot::Mutex;
 pub use tail::NormalizeAdd;
 pub use wide::WideStatistic;
 
-/// How an array meets its statistics and its scale.
+/// The broadcast of statistics and scales over an array.
 pub struct NormLayout {
-    /// Statistics are the first array, scales the second.
-    pairing: Pairing,
-    /// Number of means and variances.
+    /// Statistics are array `a`, scales are array `b`.
+    broadcast: BroadcastLayout,
+    /// The number of means and variances.
     pub n_stats: usize,
-    /// Number of scales and offsets.
+    /// The number of scales and offsets.
     pub n_params: usize,
 }
 
 impl NormLayout {
-    /// The layout of an array of lengths `dims` with statistics for each index of the axes that are `kept`, and a
-    /// scale for each index of those that are `scaled`.
+    /// The layout for an array of lengths `dims`. It has statistics for each index of the `kept` axes, and scales for
+    /// each index of the `scaled` axes.
     pub fn new(dims: &[usize], kept: &[bool], scaled: &[bool]) -> Self {
         let count = |of: &[bool]| dims.iter().zip(of).filter(|(_, of)| **of).map(|(d, _)| d).product();
-        let pairing = Pairing::of_axes(dims, kept, scaled);
-        Self { pairing, n_stats: count(kept), n_params: count(scaled) }
+        let broadcast = BroadcastLayout::of_axes(dims, kept, scaled);
+        Self { broadcast, n_stats: count(kept), n_params: count(scaled) }
     }
 
-    /// Number of elements behind each statistic.
+    /// The number of elements of each statistic.
     pub fn count(&self) -> usize {
-        self.pairing.size() / self.n_stats.max(1)
+        self.broadcast.size() / self.n_stats.max(1)
     }
 
-    /// Whether neighbours have the same statistics.
+    /// True if neighbours along the last axis have the same statistics.
     fn in_rows(&self) -> bool {
-        !self.pairing.last_varies().0
+        !self.broadcast.last_varies().0
     }
 }
 
-/// Means and variances as elements are normalised by them.
+/// Means and inverse deviations for the normalization of elements.
 pub struct Stats<T> {
-    /// Mean, and what rounding took off it: a large mean costs no digits of what is around it.
+    /// The mean in two parts, rounded and rest, so that a large mean does not lose digits of the difference.
     mean: SavedMemory<(T, T)>,
     /// `1 / sqrt(variance + eps)`.
     scale: SavedMemory<T>,
-    /// Those that `T` cannot hold.
+    /// Statistics that `T` cannot represent.
     wide: Vec<WideStatistic>,
 }
 
@@ -74,21 +73,21 @@ impl<T> Default for Stats<T> {
 }
 
 impl<T: Float> Stats<T> {
-    /// From means and variances.
+    /// The statistics with these means and variances.
     pub fn new(mean: &[f64], variance: &[f64], eps: f64) -> Self {
         let mut stats = Self::default();
         stats.set(mean, variance, eps);
         stats
     }
 
-    /// As [`Stats::new`], where others were before.
+    /// As [`Stats::new`], in place of the previous statistics.
     pub fn set(&mut self, mean: &[f64], variance: &[f64], eps: f64) {
         self.mean.set(split::<T>(mean));
         self.scale.set(scales::<T>(variance, eps));
         self.wide.clear();
     }
 
-    /// Those of the elements that were normalized.
+    /// Sets the statistics of elements.
     pub fn set_moments(&mut self, moments: &Moments, eps: f64) {
         self.set(&moments.mean, &moments.variance, eps);
         for wide in &moments.wide {
@@ -101,7 +100,7 @@ impl<T: Float> Stats<T> {
         StatisticsView { mean: &self.mean, scale: &self.scale }
     }
 
-    /// Number of statistics.
+    /// The number of statistics.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.scale.len()
@@ -112,7 +111,7 @@ fn split<T: Float>(mean: &[f64]) -> impl ExactSizeIterator<Item = (T, T)> {
     mean.iter().map(|m| (T::of(*m), T::of(*m - T::of(*m).real())))
 }
 
-/// One over the deviations; NaN for a variance that is infinite: it says nothing of the elements.
+/// The inverse deviations. NaN for an infinite variance, which says nothing about the elements.
 fn scales<T: Float>(variance: &[f64], eps: f64) -> impl ExactSizeIterator<Item = T> {
     variance.iter().map(move |v| T::of(if *v == f64::INFINITY { f64::NAN } else { 1.0 / (v + eps).sqrt() }))
 }
@@ -121,13 +120,13 @@ fn scales<T: Float>(variance: &[f64], eps: f64) -> impl ExactSizeIterator<Item =
 pub struct Moments {
     /// The means.
     pub mean: Zeros<f64>,
-    /// The variances, those of the elements and not an estimate.
+    /// The variances of the elements (not the unbiased estimate).
     pub variance: Zeros<f64>,
     wide: Vec<WideStatistic>,
 }
 
-/// The moments of a part of `x` that has its own.
-fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> Moments {
+/// The moments of a part of `x` with separate statistics.
+fn moments<T: Float>(layout: &NormLayout, part: &BroadcastLayout, x: &[T], eps: f64) -> Moments {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = if layout.in_rows() {
         T::in_registers(rows::FindMoments { part, x, count })
@@ -140,9 +139,9 @@ fn moments<T: Float>(layout: &NormLayout, part: &Pairing, x: &[T], eps: f64) -> 
 
 /// `sqrt(variance + eps)` for each statistic of `x`.
 pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T]) {
-    assert!(x.len() == layout.pairing.size() && y.len() == layout.n_stats);
+    assert!(x.len() == layout.broadcast.size() && y.len() == layout.n_stats);
     let to = Shared::new(y.as_mut_ptr());
-    layout.pairing.slabs(&|part| {
+    layout.broadcast.slabs(&|part| {
         let Moments { variance, wide, .. } = moments(layout, part, x, eps);
         let mut all: List<T> = variance.iter().map(|variance| T::of((variance + eps).sqrt())).collect();
         let first = part.first_a();
@@ -154,14 +153,14 @@ pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T])
     });
 }
 
-/// [`Stats`], which loops hold by value: what lies behind a reference would be loaded anew for each element.
+/// [`Stats`] by value, so that loops need not load the pointers again for each element.
 #[derive(Clone, Copy)]
 struct StatisticsView<'a, T> {
     mean: &'a [(T, T)],
     scale: &'a [T],
 }
 
-/// What an array is normalised to.
+/// The output of a normalization, and its operands.
 struct Target<'a, T> {
     layout: &'a NormLayout,
     x: &'a [T],
@@ -180,13 +179,13 @@ impl<'a, T: Float> Target<'a, T> {
         y: &mut [T],
         tail: Tail<'a>,
     ) -> Self {
-        assert!(x.len() == layout.pairing.size() && y.len() == x.len());
+        assert!(x.len() == layout.broadcast.size() && y.len() == x.len());
         let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
         Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), tail }
     }
 
-    /// Normalises a part by statistics that are numbered from `first` on.
-    fn write(&self, part: &Pairing, stats: StatisticsView<'_, T>, first: usize) {
+    /// Normalizes a part by statistics from number `first` on.
+    fn write(&self, part: &BroadcastLayout, stats: StatisticsView<'_, T>, first: usize) {
         if self.layout.in_rows() {
             T::in_registers(rows::Write { target: self, part, stats, first });
         } else {
@@ -195,7 +194,7 @@ impl<'a, T: Float> Target<'a, T> {
     }
 }
 
-/// What is given, or `v` for each parameter.
+/// The given parameters, or `v` for each.
 fn or_all<T: Float>(layout: &NormLayout, given: Option<&[T]>, v: T) -> List<T> {
     let all: List<T> = match given {
         Some(given) => given.iter().copied().collect(),
@@ -205,7 +204,8 @@ fn or_all<T: Float>(layout: &NormLayout, given: Option<&[T]>, v: T) -> List<T> {
     all
 }
 
-/// `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)`, with the means and variances of `x`, which are returned.
+/// Computes `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)` with the means and variances of `x`, which
+/// are returned.
 pub fn normalize<T: Float>(
     layout: &NormLayout,
     eps: f64,
@@ -219,7 +219,7 @@ pub fn normalize<T: Float>(
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, tail);
     let all_wide = Mutex::new(Vec::new());
-    layout.pairing.slabs(&|part| {
+    layout.broadcast.slabs(&|part| {
         let Moments { mean, variance, wide } = moments(layout, part, x, eps);
         let first = part.first_a();
         // SAFETY: each statistic is in one part.
@@ -238,7 +238,7 @@ pub fn normalize<T: Float>(
     Moments { mean, variance, wide: all_wide.into_inner() }
 }
 
-/// As [`normalize`], by the statistics that are given.
+/// As [`normalize`], with given statistics.
 pub fn normalize_by<T: Float>(
     layout: &NormLayout,
     stats: &Stats<T>,
@@ -250,56 +250,56 @@ pub fn normalize_by<T: Float>(
 ) {
     assert_eq!(stats.len(), layout.n_stats);
     let target = Target::new(layout, x, gamma, beta, y, tail);
-    layout.pairing.slabs(&|part| target.write(part, stats.view(), 0));
+    layout.broadcast.slabs(&|part| target.write(part, stats.view(), 0));
     finish_columns(layout, y, tail);
 }
 
-/// Takes what was not written row by row through what follows.
+/// Applies the tail to a result that was not written row by row.
 fn finish_columns<T: Float>(layout: &NormLayout, y: &mut [T], tail: Tail<'_>) {
     if !layout.in_rows() {
         Tail { activation: Activation::Identity, ..tail }.finish_all(y);
     }
 }
 
-/// What gradients of a normalisation are made of.
+/// The operands of the gradients of a normalization.
 pub struct Gradients<'a, T> {
     layout: &'a NormLayout,
     stats: &'a Stats<T>,
     x: &'a [T],
     gamma: List<T>,
     gy: &'a [T],
-    /// Whether the statistics are given, and not those of the elements.
+    /// True if the statistics were given, and not computed from `x`.
     given: bool,
-    /// The gradients of mean and variance, where those are outputs.
+    /// The gradients of mean and variance, if these are outputs.
     outer: Option<(&'a [T], &'a [T])>,
 }
 
-/// Which gradients are wanted.
+/// The requested gradients.
 pub struct Wanted<'a, T> {
-    /// Where those by `x` are written, or added.
+    /// The destination of the gradient by `x`, and whether to add to it.
     pub x: Option<(&'a mut [T], bool)>,
-    /// Those by beta and by gamma.
+    /// Requests the gradients by beta and gamma.
     pub params: bool,
-    /// Those by the mean and by the variance that were given.
+    /// Requests the gradients by the given mean and variance.
     pub stats: bool,
 }
 
-/// The gradients that are small: by beta and gamma, by mean and variance. They mean nothing where they were not wanted.
+/// The gradients by beta and gamma, and by mean and variance. Undefined unless requested.
 pub type SmallGradients<T> = [[List<T>; 2]; 2];
 
-/// [`Wanted`], as all threads see it.
+/// [`Wanted`], shared by all threads.
 #[derive(Clone, Copy)]
 struct GradientPlan<T> {
     gx: Option<(Shared<T>, bool)>,
     params: bool,
-    /// Whether sums over the elements of a statistic are needed.
+    /// True if sums over the elements of each statistic are needed.
     sums: bool,
 }
 
 impl<'a, T: Float> Gradients<'a, T> {
-    /// Of what [`normalize`] made with these statistics of `x` and `gamma`, or [`normalize_by`] if they were `given`;
-    /// `gy` is the gradient of `y`, `outer` are those of mean and variance, where they are outputs. What a formula does
-    /// not take from `x` or `gamma` may be anything.
+    /// The gradients of [`normalize`] with these statistics of `x` and `gamma`, or of [`normalize_by`] if the
+    /// statistics were `given`. `gy` is the gradient of `y`, and `outer` are the gradients of mean and variance, if
+    /// these are outputs. Elements of `x` or `gamma` that no requested formula reads may have any value.
     pub fn new(
         layout: &'a NormLayout,
         (stats, given): (&'a Stats<T>, bool),
@@ -309,14 +309,14 @@ impl<'a, T: Float> Gradients<'a, T> {
         outer: Option<(&'a [T], &'a [T])>,
     ) -> Self {
         let gamma = or_all(layout, gamma, T::ONE);
-        assert!(x.len() == layout.pairing.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
+        assert!(x.len() == layout.broadcast.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
         assert!(
             outer.is_none_or(|(mean, variance)| mean.len() == stats.len() && variance.len() == stats.len())
         );
         Self { layout, stats, x, gamma, gy, given, outer }
     }
 
-    /// Computes those that are wanted.
+    /// Computes the requested gradients.
     pub fn find(&self, wanted: Wanted<'_, T>) -> SmallGradients<T> {
         let plan = GradientPlan {
             params: wanted.params,
@@ -326,7 +326,8 @@ impl<'a, T: Float> Gradients<'a, T> {
                 (Shared::new(gx.as_mut_ptr()), accumulate)
             }),
         };
-        // The sums of gy and of gy (x - mean) / sqrt(variance + eps), for each parameter; for each statistic by gamma.
+        // The sums of gy and of gy (x - mean) / sqrt(variance + eps), for each parameter, and with gamma for each
+        // statistic.
         let [params, sums] = if !self.given && !self.stats.wide.is_empty() {
             wide::gradients(self, plan, &self.stats.wide)
         } else if self.layout.in_rows() {
@@ -342,13 +343,14 @@ impl<'a, T: Float> Gradients<'a, T> {
         [params.map(|sums| sums.iter().map(|sum| T::of(*sum)).collect()), [of_mean, of_variance]]
     }
 
-    /// By how much each element of statistic `s` is pulled: evenly, and by how far it is from the mean; `sums` are those
-    /// over its elements.
+    /// The contribution of statistic `s` to the gradient of its elements: a constant, and a factor of the distance
+    /// from the mean. `sums` are over its elements.
     fn pulls(&self, s: usize, sums: [f64; 2]) -> [T; 2] {
         let count = self.layout.count() as f64;
         let [even, far] = sums.map(|sum| T::of(sum / count));
         let Some((by_mean, by_variance)) = self.outer else { return [even, far] };
-        // Mean and variance pull with a scale of their own: that of the element is taken off before.
+        // The gradients of mean and variance are not multiplied by the scale of the element later, so it is divided
+        // off here.
         let (one, two, scale) = (T::of(1.0 / count), T::of(2.0 / count), self.stats.scale[s]);
         [even - one * by_mean[s] / scale, far - two * by_variance[s] / (scale * scale)]
     }

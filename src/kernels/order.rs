@@ -54,7 +54,7 @@ pub fn sorted<T: Float>(x: &[T], n: usize, inner: usize, reverse: bool, from: &m
     });
 }
 
-/// Which elements of a line are selected.
+/// The selected elements of a line.
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// Number of elements.
@@ -76,8 +76,8 @@ impl Choice {
         let columns = if 8 * k <= n { (4 * k).next_multiple_of(64) } else { 0 };
         let columns = if 2 * columns <= n { columns } else { 0 };
         threads::row_ranges_mut(index, k, (GRAIN / (4 * n.max(1))).max(1), |range, index| {
-            let mut room = List::repeat(T::ZERO, 2 * columns);
-            let (highest, sorted) = room.split_at_mut(columns);
+            let mut buffer = List::repeat(T::ZERO, 2 * columns);
+            let (highest, sorted) = buffer.split_at_mut(columns);
             let mut all: List<(T, usize)> = List::with_capacity(if columns > 0 { 2 * k } else { n });
             for (line, index) in range.zip(index.chunks_exact_mut(k)) {
                 all.clear();
@@ -102,7 +102,7 @@ impl Choice {
         });
     }
 
-    /// What elements are compared by.
+    /// The key by which elements are compared.
     #[inline(always)]
     fn size<T: Float>(self, v: T) -> T {
         if self.abs { v.abs() } else { v }
@@ -114,7 +114,7 @@ impl Choice {
         if self.largest { self.size(v) } else { -self.size(v) }
     }
 
-    /// Writes how high the highest element is of each column; says whether all are numbers, without which nobody knows.
+    /// Writes the largest height in each column. Returns false, with undefined heights, if there is a NaN.
     fn highest<T: Float>(self, x: &[T], highest: &mut [T]) -> bool {
         highest.fill(T::NEG_INFINITY);
         vectorised(

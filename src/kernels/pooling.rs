@@ -8,7 +8,7 @@ use super::map::GRAIN;
 use super::scratch::List;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
-use super::{Float, channels};
+use super::{Float, channel_sums};
 pub use maximum::{max, put_taken, take};
 
 /// The windows along one axis.
@@ -291,7 +291,7 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
             y.fill(T::ZERO);
             if w.along_windows() {
                 for (y, width) in y.iter_mut().zip(row.widths) {
-                    row.lines(w, width, |line| *y = *y + channels::sum(&x[line]));
+                    row.lines(w, width, |line| *y = *y + channel_sums::sum(&x[line]));
                 }
             } else if size_of::<T>() < size_of::<f64>() && row.most(w) > MANY {
                 sum_wide(w, row, x, y, Divisor::One);
@@ -352,7 +352,7 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
             if w.along_windows() {
                 for (share, width) in shares.iter().zip(row.widths) {
                     row.lines(w, width, |line| {
-                        // SAFETY: the line belongs to this plane, all rows of which are processed by one thread.
+                        // SAFETY: the line belongs to this plane, and one thread processes all of its rows.
                         let gx =
                             unsafe { std::slice::from_raw_parts_mut(to.get().add(line.start), line.len()) };
                         for gx in gx {

@@ -1,6 +1,5 @@
-//! Random numbers by counting: the n-th number of a seed is a function of the two, so that any part of a sequence
-//! can be drawn again, by any thread. The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy
-//! as 1, 2, 3", 2011).
+//! Counter-based random numbers: the n-th number is a function of the seed and n, so any thread can draw any part of a
+//! sequence again. The function is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,47 +15,47 @@ use super::{Float, Number};
 /// starts anywhere.
 pub const BLOCK: u64 = 64;
 
-/// Where a sequence starts.
+/// The start of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhiloxKey {
-    /// Which sequence.
+    /// The number of the sequence.
     pub seed: u64,
-    /// Number of values before the first.
+    /// The number of values before the first one.
     pub offset: u64,
 }
 
 static SEED: AtomicU64 = AtomicU64::new(0);
 static OFFSET: AtomicU64 = AtomicU64::new(0);
-/// Which part of each array this process draws, and of how many: the high and the low half.
+/// The part of each array that this process draws, and the number of parts, in the high and the low half.
 static SHARE: AtomicU64 = AtomicU64::new(1);
 
-/// Starts the library's sequence anew.
+/// Restarts the sequence of the library.
 pub fn seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
     OFFSET.store(0, Ordering::Relaxed);
 }
 
-/// The seed, and how many numbers of its sequence were drawn.
+/// The seed, and the number of values that were drawn.
 pub fn state() -> (u64, u64) {
     (SEED.load(Ordering::Relaxed), OFFSET.load(Ordering::Relaxed))
 }
 
-/// Goes on with a sequence where `state` was asked for.
+/// Continues a sequence from the result of `state`.
 pub fn restore(seed: u64, offset: u64) {
     SEED.store(seed, Ordering::Relaxed);
     OFFSET.store(offset.next_multiple_of(BLOCK), Ordering::Relaxed);
 }
 
-/// From now on this process draws part `part` of `parts` equal parts of what a process with the whole would draw.
+/// Sets the part of each array that this process draws: part `part` of `parts` equal parts.
 pub fn share(part: u32, parts: u32) {
     SHARE.store(u64::from(part) << 32 | u64::from(parts.max(1)), Ordering::Relaxed);
 }
 
-/// What this thread draws, for those who want to draw the same again.
+/// A record of the keys that this thread draws, for repeating them.
 struct DrawTape {
-    /// Keys drawn since each of those who record began.
+    /// The keys drawn since the start of each recording.
     recording: Vec<Vec<PhiloxKey>>,
-    /// Keys to be drawn, the next one last, before new ones are.
+    /// The keys to be drawn before new ones, the next one last.
     replaying: Vec<PhiloxKey>,
 }
 
@@ -280,7 +279,7 @@ impl PhiloxKey {
         );
     }
 
-    /// Calls `f(i, whether number i is kept)` for the first `n` numbers, in order, each being dropped with probability `p`.
+    /// Calls `f(i, is_kept)` for the first `n` numbers, in order. Each is dropped with probability `p`.
     #[inline(always)]
     pub(super) fn kept(self, n: usize, p: f64, mut f: impl FnMut(usize, bool)) {
         let dropped = (p * 4_294_967_296.0) as u32;

@@ -85,7 +85,7 @@ pub struct Layer {
 pub struct Reading<'a, T> {
     /// Inputs of the layer.
     pub x: &'a [T],
-    /// Weights, by gate and unit: those of the inputs, then those of the state.
+    /// The weights by gate and unit: first of the inputs, then of the state.
     pub w: &'a [T],
     /// The packed weights of [`Layer::keep_packed`], if cached.
     pub packed: Option<&'a [T]>,
@@ -144,8 +144,8 @@ impl Layer {
         self.steps * self.batch * self.kept_row()
     }
 
-    /// Numbers that it writes without a gradient: those of one block of steps, overwritten by the next.
-    pub fn room(&self) -> usize {
+    /// The number of elements of the state without a gradient: one block of steps, which the next block overwrites.
+    pub fn capacity(&self) -> usize {
         self.block() * self.batch * self.kept_row()
     }
 

@@ -7,8 +7,8 @@ use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
+use super::broadcast::BroadcastLayout;
 use super::map::GRAIN;
-use super::pairing::Pairing;
 use super::scratch::{List, Zeros};
 use super::simd::vectorised;
 use super::threads::{self, Shared};
@@ -35,7 +35,7 @@ pub trait Fold<T> {
     fn join(&self, a: Self::Part, b: Self::Part) -> Self::Part;
 }
 
-/// An array seen as `outer` blocks of `n` rows of `inner` elements, of which the rows are folded.
+/// An array as `outer` blocks of `n` rows of `inner` elements. The rows are reduced.
 pub struct ReducedRows<'a, T: Float> {
     x: RowElements<'a, T>,
     outer: usize,
@@ -210,7 +210,7 @@ pub fn sums<T: Float>(
     f: impl Fn(T) -> T + Sync + Copy,
 ) -> Zeros<f64> {
     assert_eq!(x.len(), shape.size());
-    let [sums] = Pairing::new(&without(shape, axes), shape).sums(
+    let [sums] = BroadcastLayout::new(&without(shape, axes), shape).sums(
         #[inline(always)]
         // SAFETY: the index is one of an array of that shape.
         move |_, _, i| [f(unsafe { *x.get_unchecked(i) })],
@@ -218,7 +218,8 @@ pub fn sums<T: Float>(
     sums
 }
 
-/// Writes to `y`, or adds, `of` the sums of `x` over the axes along which the shape `to` has length one, or which it lacks.
+/// Writes or adds to `y` the sums of `x`, mapped by `of`. It sums over axes that the shape `to` lacks, or along which
+/// it has length one.
 pub fn sum_to<T: Float>(
     x: &[T],
     shape: &Shape,
@@ -227,7 +228,7 @@ pub fn sum_to<T: Float>(
     accumulate: bool,
     of: impl Fn(f64) -> T,
 ) {
-    let (sums, factor) = Pairing::new(to, shape).sums_of(x);
+    let (sums, factor) = BroadcastLayout::new(to, shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         let sum = of(*sum / factor);
         *y = if accumulate { *y + sum } else { sum };
@@ -236,7 +237,7 @@ pub fn sum_to<T: Float>(
 
 /// `y` is the mean of `x` over `axes`, of `n` elements each.
 pub fn mean<T: Float>(x: &[T], shape: &Shape, axes: &[usize], n: f64, y: &mut [T]) {
-    let (sums, factor) = Pairing::new(&without(shape, axes), shape).sums_of(x);
+    let (sums, factor) = BroadcastLayout::new(&without(shape, axes), shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         let whole = T::of(*sum / factor);
         // A sum may be beyond the range of its elements, a mean is not.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::Float;
 use super::map::GRAIN;
-use super::rows;
+use super::row_copies;
 use super::scratch::List;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
@@ -129,13 +129,13 @@ impl Regrid {
 
     fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         if let Some((start, step, n)) = self.short_rows().filter(|_| !y.is_empty()) {
-            return rows::copy_short(&x[start..], step, y, n, n, y.len() / n);
+            return row_copies::copy_short(&x[start..], step, y, n, n, y.len() / n);
         }
         self.runs(|to, n, from| {
             let y = &mut y[to..to + n];
             match from {
                 None => y.fill(outside),
-                Some((from, 1)) => rows::copy(&x[from..from + n], y),
+                Some((from, 1)) => row_copies::copy(&x[from..from + n], y),
                 Some((from, -1)) if n > 0 => {
                     let x = x[from + 1 - n..=from].iter().rev();
                     y.iter_mut().zip(x).for_each(|(y, x)| *y = *x);
@@ -178,7 +178,7 @@ impl Regrid {
     }
 
     fn scatter_part<T: Float>(&self, gy: &[T], gx: &mut [T]) {
-        if size_of::<T>() == size_of::<f64>() || self.most_uses() <= rows::MANY {
+        if size_of::<T>() == size_of::<f64>() || self.most_uses() <= row_copies::MANY {
             return self.scatter_into(gy, gx, |g, gy| g + gy);
         }
         let mut sums: List<f64> = gx.iter().map(|g| g.real()).collect();
@@ -244,7 +244,7 @@ impl Regrid {
             start += first * stride;
             stride *= len;
         }
-        (n * inner <= rows::SHORT).then_some((start, step, n * inner))
+        (n * inner <= row_copies::SHORT).then_some((start, step, n * inner))
     }
 
     /// Calls `f(to, n, from)` for the runs of elements that make up the new array.

@@ -1,32 +1,33 @@
-//! An axis resized by interpolation, and the reverse. Knows slices and threads; knows no shapes.
+//! Interpolation along an axis, and its gradient. Knows slices and threads, not shapes.
 
 use super::Float;
 use super::map::GRAIN;
 use super::scratch::List;
 use super::threads::{self, Shared};
 
-/// Where an element of a resized axis comes from: two positions, and the share of each. If both are the same it is that element.
+/// The source of an element of a resized axis: two positions and their weights. If both positions are equal, the
+/// element is copied.
 pub type Tap<T> = (usize, usize, [T; 2]);
 
-/// A resized axis: the product of the lengths before it, its old length, its elements, the product of those after it.
+/// A resized axis of an array of `outer` blocks of rows of `inner` elements.
 pub struct Resample<T> {
-    /// Blocks.
+    /// The number of blocks.
     pub outer: usize,
-    /// Rows of a block before.
+    /// The number of rows of a block of the original array.
     pub from: usize,
-    /// Rows of a block after.
+    /// The sources of the rows of a block of the resized array.
     pub taps: List<Tap<T>>,
-    /// Elements of a row.
+    /// The number of elements of a row.
     pub inner: usize,
 }
 
 impl<T: Float> Resample<T> {
-    /// Elements of the resized array.
+    /// The number of elements of the resized array.
     pub fn resized(&self) -> usize {
         self.outer * self.taps.len() * self.inner
     }
 
-    /// Elements of the array before.
+    /// The number of elements of the original array.
     pub fn original(&self) -> usize {
         self.outer * self.from * self.inner
     }
@@ -52,7 +53,7 @@ impl<T: Float> Resample<T> {
         });
     }
 
-    /// Writes what the resized array gives back to the one before.
+    /// Writes the gradient of the original array.
     pub fn backward(&self, gy: &[T], gx: &mut [T]) {
         assert!(gx.len() == self.original() && gy.len() == self.resized());
         self.blocks(gy, gx, |gy, gx| {
@@ -77,12 +78,12 @@ impl<T: Float> Resample<T> {
         });
     }
 
-    /// Whether each element is one of those before.
+    /// True if each element is a copy of an original one.
     fn is_nearest(&self) -> bool {
         self.taps.iter().all(|(low, high, share)| low == high && share[0] == T::ONE)
     }
 
-    /// Resizes a block of single elements, or of rows that stay what they are.
+    /// Resizes a block of single elements, or of rows that are copied.
     fn block(&self, nearest: bool, x: &[T], y: &mut [T]) {
         match (nearest, self.inner) {
             (true, 1) => threads::in_turn(y.len(), GRAIN, |part| {
@@ -102,7 +103,7 @@ impl<T: Float> Resample<T> {
         }
     }
 
-    /// Calls `f` with each block of `from` and that of `to`.
+    /// Calls `f` with each block of `from` and the corresponding block of `to`.
     fn blocks(&self, from: &[T], to: &mut [T], f: impl Fn(&[T], &mut [T]) + Sync) {
         let (n, len) = (from.len() / self.outer.max(1), to.len() / self.outer.max(1));
         if n == 0 || len == 0 {

@@ -1,5 +1,5 @@
-//! Reading images between their elements, at points that are given, and the way back. Knows points with weights; knows
-//! nothing of where they come from.
+//! Reads images at fractional points, and computes the gradients. Knows points and weights, not the operations that
+//! define them.
 
 mod axis;
 mod planes;
@@ -15,28 +15,28 @@ use super::map::GRAIN;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 
-/// Channels that one thread takes on the way back.
+/// The number of channels that a thread processes for the gradient of the image.
 const CHANNELS: usize = 16;
-/// Channels whose elements are added to together.
+/// The number of channels that are added to together.
 const TOGETHER: usize = 4;
 
-/// Images, and how many points each of them is looked up at.
+/// The shapes of images and of their points.
 #[derive(Clone, Copy)]
 pub struct Sampling {
-    /// Number of images.
+    /// The number of images.
     pub images: usize,
-    /// Planes of an image.
+    /// The number of planes of an image.
     pub channels: usize,
-    /// Elements of a plane.
+    /// The number of elements of a plane.
     pub plane: usize,
-    /// Points for each image.
+    /// The number of points for each image.
     pub points: usize,
-    /// Channels are the last axis, of images and points.
+    /// True if channels are the last axis of images and of values at points.
     pub channel_last: bool,
 }
 
 impl Sampling {
-    /// Where the plane of a channel starts, or the first element of an image if channels are last.
+    /// The start of the plane of a channel, or of an image if channels are last.
     fn source(&self, image: usize, channel: usize) -> usize {
         if self.channel_last {
             image * self.plane * self.channels
@@ -45,7 +45,7 @@ impl Sampling {
         }
     }
 
-    /// Where the values of points from `first` on are, of a channel, or of all if channels are last.
+    /// The start of the values of points from `first` on, for a channel, or for all if channels are last.
     fn target(&self, image: usize, channel: usize, first: usize) -> usize {
         if self.channel_last {
             (image * self.points + first) * self.channels
@@ -54,7 +54,7 @@ impl Sampling {
         }
     }
 
-    /// Calls `work` with images and their points, found by `find`, in parallel.
+    /// Calls `work` in parallel with images and their points, which `find` computes.
     fn parts<T: Float>(
         &self,
         find: impl Fn(usize, Range<usize>, &mut Points<T>) + Sync,
@@ -73,7 +73,7 @@ impl Sampling {
         });
     }
 
-    /// Has points found, which are within planes of this size.
+    /// Computes points with `find`, and checks that they are within planes of this size.
     fn found<T: Float>(
         &self,
         find: impl Fn(usize, Range<usize>, &mut Points<T>),
@@ -86,7 +86,7 @@ impl Sampling {
         assert!(points.n == n && points.plane <= self.plane, "points of planes of this size");
     }
 
-    /// Writes the values at all points, which `find` finds for an image and some of their numbers.
+    /// Writes the values at all points. `find` computes a range of the points of an image.
     pub fn forward<T: Float>(
         &self,
         x: &[T],
@@ -122,7 +122,7 @@ impl Sampling {
         });
     }
 
-    /// Adds what the values at all points give back to the elements.
+    /// Adds the gradients of the values at all points to the gradient of the images.
     pub fn give_back<T: Float>(
         &self,
         gy: &[T],
@@ -152,7 +152,7 @@ impl Sampling {
         });
     }
 
-    /// [`Sampling::give_back`] of some points and channels, whose planes no other thread has.
+    /// [`Sampling::give_back`] for some points and channels, whose planes belong to this thread.
     fn add_planes<T: Float>(
         &self,
         gy: &[T],
@@ -177,7 +177,7 @@ impl Sampling {
         }
     }
 
-    /// As [`Sampling::add_planes`], of channels that are the last axis.
+    /// As [`Sampling::add_planes`], with channels last.
     fn add_rows<T: Float>(
         &self,
         gy: &[T],
@@ -198,8 +198,8 @@ impl Sampling {
         }
     }
 
-    /// Writes [`Sampling::slopes`] to `to`, or adds them: the first `axes` of each point, two or three, side by side if they are the last axis
-    /// of `to` as they are the second one otherwise.
+    /// Writes or adds [`Sampling::slopes`] along the first `axes` axes, two or three. `to` has shape (images, points,
+    /// axes) if the axes are last, otherwise (images, axes, points).
     pub fn put_slopes<T: Float>(
         &self,
         given: [&[T]; 2],
@@ -231,9 +231,9 @@ impl Sampling {
         });
     }
 
-    /// Calls `put` with an image, the number of the first of some points, and for each of the first `axes` axes, the last first, the
-    /// derivatives of the sum of their values times those of `gy`; if there are more axes than three, the fourth are these sums
-    /// themselves. `find` has to find slopes.
+    /// Calls `put` with an image, the number of the first of some points, and an array for each of the first `axes`
+    /// axes. The last axis comes first. An array holds the derivatives of the sum over channels of the values times
+    /// `gy`. With four axes, the fourth array holds the sum itself. `find` must compute slopes.
     pub fn slopes<T: Float>(
         &self,
         [x, gy]: [&[T]; 2],
@@ -253,7 +253,7 @@ impl Sampling {
         });
     }
 
-    /// For each neighbour of points from `start` on, the sum of products of its values and those of `gy` over all channels.
+    /// Computes for each neighbour of the points from `start` on the sum over all channels of its value times `gy`.
     fn sums<T: Float>(&self, [x, gy]: [&[T]; 2], (image, start): (usize, usize), points: &mut Points<T>) {
         let (channels, side_by_side) = (self.channels, points.side_by_side);
         for sums in &mut points.sums[..points.rows] {
@@ -280,7 +280,7 @@ impl Sampling {
     }
 }
 
-/// Writes numbers of `A` slices in turn, or adds them.
+/// Writes or adds the numbers of `A` slices, interleaved.
 fn put_rows<T: Float, const A: usize>(of: &[&[T]], (to, accumulate): (&mut [T], bool)) {
     let (to, _) = to.as_chunks_mut::<A>();
     let of: [&[T]; A] = std::array::from_fn(|a| &of[a][..to.len()]);

@@ -4,23 +4,23 @@ use std::ops::Range;
 
 use super::Float;
 use super::map::{self, GRAIN};
-use super::rows::MANY;
+use super::row_copies::MANY;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
-/// Minimum number of columns that run together, if there are that many.
+/// The least number of columns that run together, if there are as many.
 const COLUMNS: usize = 64;
 
-/// How to run along an axis.
+/// A cumulative operation along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     outer: usize,
     n: usize,
     inner: usize,
-    /// Excludes the element itself.
+    /// True if the element itself is excluded.
     exclusive: bool,
-    /// Runs from the end to the start.
+    /// True if it runs from the end to the start.
     reverse: bool,
 }
 
@@ -41,8 +41,8 @@ impl Scan {
         Self { reverse, ..self }
     }
 
-    /// Calls `f(state, row, row before, columns)` for runs that have nothing in common, in the order of each run, with the
-    /// offsets of rows; `begin` makes the state of a number of columns.
+    /// Calls `f(state, row, previous row, columns)` for independent runs, in the order of each run, with the offsets
+    /// of rows. `begin` makes the state for a number of columns.
     fn rows<S>(
         self,
         begin: impl Fn(usize) -> S + Sync,
@@ -66,9 +66,9 @@ impl Scan {
         });
     }
 
-    /// The running sums `y[i] = x[0] + ... + x[i]`, or up to `x[i - 1]` if exclusive: long ones are added up in float64.
+    /// The running sums `y[i] = x[0] + ... + x[i]`, or up to `x[i - 1]` if exclusive. Long sums are added in float64.
     pub fn sum<T: Float>(self, x: &[T], y: &mut [T]) {
-        // A sum that begins with -0 is its first element, also where that is -0.
+        // A sum that starts at -0 keeps a first element of -0.
         let first = if self.exclusive { 0.0 } else { -0.0 };
         if self.n <= MANY || size_of::<T>() == size_of::<f64>() {
             return self.run(x, y, T::of(first), |sum| sum, |sum, x| sum + x);
@@ -100,14 +100,15 @@ impl Scan {
         self.rows(begin, |last: &mut List<S>, row, _, columns| {
             for (last, j) in last.iter_mut().zip(columns) {
                 let next = op(*last, x[row + j]);
-                // SAFETY: rows and columns are those of both, and no other run has them.
+                // SAFETY: rows and columns are within both arrays, and no other run has them.
                 unsafe { y.get().add(row + j).write(of(if self.exclusive { *last } else { next })) };
                 *last = next;
             }
         });
     }
 
-    /// As [`Scan::run`] where runs lie one after the other: several at a time, since each step waits for the one before.
+    /// As [`Scan::run`] for contiguous runs. Several are computed together, because each step waits for the previous
+    /// one.
     #[inline(always)]
     fn lines<T: Float, S: Copy + Send + Sync>(
         self,
@@ -154,10 +155,10 @@ impl Scan {
         });
     }
 
-    /// The gradient `gx` of running products of `x`: exact also where an element is zero.
+    /// The gradient `gx` of running products of `x`, which is exact even if an element is zero.
     ///
-    /// The products before an element are multiplied by the sum of what its later products come to without it, which
-    /// is itself run from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`.
+    /// The product before an element is multiplied by a sum over the later products without that element. The sum is a
+    /// scan from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`.
     pub fn product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
         let mut later = Zeros::<T>::new(x.len());
         let to = Shared::new(later.as_mut_ptr());
@@ -166,10 +167,10 @@ impl Scan {
         self.reverse(!self.reverse).rows(
             |_| (),
             |(), row, after, columns| {
-                // No product comes after that of the last element, whatever that element is.
+                // No product follows the last element.
                 let is_last = after.is_some_and(|after| after / self.inner % self.n == last);
                 for j in columns.start + row..columns.end + row {
-                    // SAFETY: rows and columns are those of all arrays, and no other run has them.
+                    // SAFETY: rows and columns are within all arrays, and no other run has them.
                     unsafe {
                         let at = |i: usize| to.get().add(i).read();
                         to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {

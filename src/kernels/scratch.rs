@@ -14,7 +14,7 @@ pub struct Zeros<T> {
 }
 
 /// Scratch memory for `n` elements.
-fn room<T>(n: usize) -> Workspace<T> {
+fn allocate<T>(n: usize) -> Workspace<T> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
@@ -24,7 +24,7 @@ unsafe impl<T: Sync> Sync for Zeros<T> {}
 impl<T: Float> Zeros<T> {
     /// Creates `n` zeros.
     pub fn new(n: usize) -> Self {
-        let memory = room::<T>(n);
+        let memory = allocate::<T>(n);
         // SAFETY: the memory holds `n` elements.
         unsafe { memory.ptr().write_bytes(0, n) };
         Self { memory, n }
@@ -50,7 +50,7 @@ impl<T> DerefMut for Zeros<T> {
 pub struct List<T> {
     memory: Workspace<T>,
     n: usize,
-    room: usize,
+    capacity: usize,
 }
 
 // SAFETY: other threads only read, while the owning thread keeps the memory.
@@ -60,7 +60,7 @@ impl<T> List<T> {
     /// An empty list with capacity for `n` values.
     pub fn with_capacity(n: usize) -> Self {
         const { assert!(!std::mem::needs_drop::<T>()) };
-        Self { memory: room(n), n: 0, room: n }
+        Self { memory: allocate(n), n: 0, capacity: n }
     }
 
     /// A list of `n` copies of a value.
@@ -87,7 +87,7 @@ impl<T> List<T> {
     /// Appends a value.
     #[inline(always)]
     pub fn push(&mut self, v: T) {
-        if self.n == self.room {
+        if self.n == self.capacity {
             self.grow();
         }
         // SAFETY: the capacity suffices.
@@ -100,7 +100,7 @@ impl<T> List<T> {
     where
         T: Copy,
     {
-        while self.room - self.n < values.len() {
+        while self.capacity - self.n < values.len() {
             self.grow();
         }
         // SAFETY: the capacity suffices, and the list's memory is its own.
@@ -113,7 +113,7 @@ impl<T> List<T> {
     where
         T: Copy,
     {
-        while self.room - self.n < n {
+        while self.capacity - self.n < n {
             self.grow();
         }
         // SAFETY: the capacity suffices.
@@ -123,11 +123,11 @@ impl<T> List<T> {
 
     #[cold]
     fn grow(&mut self) {
-        let room = (2 * self.room).max(16);
-        let memory = self::room::<T>(room);
+        let capacity = (2 * self.capacity).max(16);
+        let memory = allocate::<T>(capacity);
         // SAFETY: both hold that many values, and the old ones are not used again.
         unsafe { memory.ptr().copy_from_nonoverlapping(self.memory.ptr(), self.n) };
-        (self.memory, self.room) = (memory, room);
+        (self.memory, self.capacity) = (memory, capacity);
     }
 
     /// Removes all values.
@@ -167,7 +167,7 @@ impl<T> DerefMut for List<T> {
 
 /// A list of plain values that a function keeps for its next run. Its memory grows and never shrinks.
 pub struct SavedMemory<T> {
-    room: Option<OwnedBlock>,
+    memory: Option<OwnedBlock>,
     n: usize,
     of: PhantomData<T>,
 }
@@ -175,31 +175,31 @@ pub struct SavedMemory<T> {
 impl<T> Default for SavedMemory<T> {
     fn default() -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && size_of::<T>() > 0 && align_of::<T>() <= 64) };
-        Self { room: None, n: 0, of: PhantomData }
+        Self { memory: None, n: 0, of: PhantomData }
     }
 }
 
 impl<T: Copy> SavedMemory<T> {
     fn ptr(&self) -> *mut T {
-        self.room.as_ref().map_or(std::ptr::dangling_mut(), |room| room.ptr().cast())
+        self.memory.as_ref().map_or(std::ptr::dangling_mut(), |memory| memory.ptr().cast())
     }
 
-    /// Ensures capacity for `n` values and keeps the old ones.
+    /// Ensures memory for `n` values and keeps the old ones.
     fn reserve(&mut self, n: usize) {
-        if n <= self.room.as_ref().map_or(0, |room| room.bytes() / size_of::<T>()) {
+        if n <= self.memory.as_ref().map_or(0, |memory| memory.bytes() / size_of::<T>()) {
             return;
         }
-        let room = OwnedBlock::new(n.saturating_mul(size_of::<T>()))
+        let memory = OwnedBlock::new(n.saturating_mul(size_of::<T>()))
             .unwrap_or_else(|error| stop::raise(error.into()));
         // SAFETY: both hold that many values and are different blocks.
-        unsafe { room.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
-        self.room = Some(room);
+        unsafe { memory.ptr().cast::<T>().copy_from_nonoverlapping(self.ptr(), self.n) };
+        self.memory = Some(memory);
     }
 
     /// Resizes to `n` values, appending copies of `v`.
     pub fn resize(&mut self, n: usize, v: T) {
         self.reserve(n);
-        // SAFETY: the capacity suffices.
+        // SAFETY: the memory suffices.
         (self.n..n).for_each(|i| unsafe { self.ptr().add(i).write(v) });
         self.n = n;
     }
@@ -215,7 +215,7 @@ impl<T: Copy> SavedMemory<T> {
         self.n = 0;
         self.reserve(n);
         for (i, v) in values.take(n).enumerate() {
-            // SAFETY: the capacity is `n`.
+            // SAFETY: the memory is `n`.
             unsafe { self.ptr().add(i).write(v) };
             self.n = i + 1;
         }
@@ -240,7 +240,7 @@ impl<T: Copy> DerefMut for SavedMemory<T> {
 /// Calls `f` with uninitialized scratch memory for `n` elements, aligned to a cache line. Nested calls get different
 /// memory.
 pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
-    let memory = room::<T>(n);
+    let memory = allocate::<T>(n);
     // SAFETY: the memory holds at least `n` aligned elements, and any bits are a valid `f32` or `f64`.
     f(unsafe { std::slice::from_raw_parts_mut(memory.ptr(), n) })
 }

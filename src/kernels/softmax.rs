@@ -8,8 +8,8 @@ pub use lines::{Each, LineBlock, SoftmaxLines};
 
 use lines::WIDTH;
 
+use super::broadcast::sum_of;
 use super::map::{LaneBuffer, TILE, elements};
-use super::pairing::sum_of;
 use super::scratch::SavedMemory;
 use super::threads::Shared;
 use super::{Float, Number};
@@ -50,28 +50,28 @@ pub fn softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
 /// `x` must be all lines.
 #[inline(always)]
 unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Each<f64> {
-    let mut room = LaneBuffer::<T>::EMPTY;
-    let room = room.0.as_mut_ptr().cast::<T>();
+    let mut buffer = LaneBuffer::<T>::EMPTY;
+    let buffer = buffer.0.as_mut_ptr().cast::<T>();
     let mut sums = [0.0; WIDTH];
     let mut start = 0;
     // Several lines are no longer than a tile together, and a longer one is alone.
     while start < block.n {
         let n = TILE.min(block.n - start);
         let first = block.first + start;
-        // SAFETY: the tile lies within the lines, by the caller's promise, and in the room. So below.
+        // SAFETY: the caller guarantees that the tile is within the lines, and the buffer is large enough. Same below.
         unsafe {
             for (j, max) in max[..block.width].iter().enumerate() {
                 for i in j * n..(j + 1) * n {
-                    room.add(i).write(x.add(first + i).read() - *max);
+                    buffer.add(i).write(x.add(first + i).read() - *max);
                 }
             }
             for i in 0..block.width * n {
-                room.add(i).write(room.add(i).read().exp());
+                buffer.add(i).write(buffer.add(i).read().exp());
             }
         }
         for (j, sum) in sums[..block.width].iter_mut().enumerate() {
             // SAFETY: as above.
-            *sum += unsafe { sum_of(room.add(j * n), n) };
+            *sum += unsafe { sum_of(buffer.add(j * n), n) };
         }
         start += n;
     }
@@ -84,7 +84,7 @@ unsafe fn exp_sums<T: Float>(block: LineBlock, x: *const T, max: &Each<T>) -> Ea
 /// `x` must be all lines.
 #[inline(always)]
 unsafe fn log_sums_of<T: Float>(block: LineBlock, x: *const T) -> (Each<T>, Each<T>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let max = block.max(x);
         let sums = if block.step == 1 {
@@ -191,26 +191,27 @@ unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
 #[inline(always)]
 fn put_short<T: Float>(block: LineBlock, g: impl Fn(usize) -> T, put: impl Fn(usize, T)) {
     let (n, all) = (block.n, block.width * block.n);
-    let mut room = LaneBuffer::<T>::EMPTY;
-    let room = room.0.as_mut_ptr().cast::<T>();
+    let mut buffer = LaneBuffer::<T>::EMPTY;
+    let buffer = buffer.0.as_mut_ptr().cast::<T>();
     // SAFETY: the lines are no longer than a tile together.
     unsafe {
         for i in 0..all {
-            room.add(i).write(g(block.first + i));
+            buffer.add(i).write(g(block.first + i));
         }
         for j in 0..block.width {
-            let sum = T::of(sum_of(room.add(j * n), n));
+            let sum = T::of(sum_of(buffer.add(j * n), n));
             for i in j * n..(j + 1) * n {
-                room.add(i).write(sum);
+                buffer.add(i).write(sum);
             }
         }
         for i in 0..all {
-            put(block.first + i, room.add(i).read());
+            put(block.first + i, buffer.add(i).read());
         }
     }
 }
 
-/// Writes `f(element of x, what its line has of a and b)` to each element of `y`, or adds it. It must be `#[inline(always)]`.
+/// Writes or adds `f(x, a, b)` to each element of `y`, with the values of `a` and `b` for its line. `f` must be
+/// `#[inline(always)]`.
 #[inline(always)]
 pub fn put<T: Float, A: Copy + Sync, B: Copy + Sync>(
     lines: SoftmaxLines,
@@ -228,8 +229,8 @@ pub fn put<T: Float, A: Copy + Sync, B: Copy + Sync>(
         move |block| {
             block.each(
                 #[inline(always)]
-                // SAFETY: elements of the block are elements of `x` and `y`, no other block has them, and its lines are lines
-                // of `a` and `b`.
+                // SAFETY: elements of the block are elements of `x` and `y`, no other block has them, and its lines
+                // are lines of `a` and `b`.
                 |i, j| unsafe {
                     let (x, line) = (*x.get_unchecked(i), block.line + j);
                     let v = f(x, *a.get_unchecked(line), *b.get_unchecked(line));

@@ -36,12 +36,12 @@ fn plan<T: Float>(n: usize, direction: FftDirection) -> impl Fn(&mut [T]) + Sync
 /// Transforms lines of numbers of the plan's type.
 fn process<T: Float, F: FftNum>(plan: &Arc<dyn Fft<F>>, lines: &mut [T]) {
     assert!(size_of::<T>() == size_of::<F>());
-    scratch::with(2 * plan.get_inplace_scratch_len(), |room: &mut [T]| {
+    scratch::with(2 * plan.get_inplace_scratch_len(), |buffer: &mut [T]| {
         // SAFETY: both types are equal, as `plan` chose, and a complex number is two of them.
         let complex = |of: &mut [T]| unsafe {
             std::slice::from_raw_parts_mut(of.as_mut_ptr().cast::<Complex<F>>(), of.len() / 2)
         };
-        plan.process_with_scratch(complex(lines), complex(room));
+        plan.process_with_scratch(complex(lines), complex(buffer));
     });
 }
 
@@ -70,20 +70,20 @@ pub fn along<T: Float>(x: &mut [T], (outer, n, inner): (usize, usize, usize), in
     }
     let blocks = inner.div_ceil(COLUMNS);
     threads::ranges(outer * blocks, (GRAIN / n / COLUMNS).max(1), |some| {
-        scratch::with(2 * n * COLUMNS, |room: &mut [T]| {
+        scratch::with(2 * n * COLUMNS, |buffer: &mut [T]| {
             for block in some {
                 let (o, first) = (block / blocks, block % blocks * COLUMNS);
                 let columns = COLUMNS.min(inner - first);
-                let room = &mut room[..2 * n * columns];
-                let numbers = room.as_mut_ptr().cast::<[T; 2]>();
+                let buffer = &mut buffer[..2 * n * columns];
+                let numbers = buffer.as_mut_ptr().cast::<[T; 2]>();
                 // SAFETY: each block has columns of its own within the array, and the buffer holds all of them.
                 let row = |t: usize| unsafe { x.get().cast::<[T; 2]>().add((o * n + t) * inner + first) };
                 for t in 0..n {
                     // SAFETY: as above.
                     (0..columns).for_each(|c| unsafe { *numbers.add(c * n + t) = *row(t).add(c) });
                 }
-                transform(room);
-                let numbers = room.as_ptr().cast::<[T; 2]>();
+                transform(buffer);
+                let numbers = buffer.as_ptr().cast::<[T; 2]>();
                 for t in 0..n {
                     // SAFETY: as above.
                     (0..columns).for_each(|c| unsafe { *row(t).add(c) = *numbers.add(c * n + t) });

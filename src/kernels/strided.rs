@@ -1,69 +1,16 @@
 //! Copies between arrays of different layout: transposed axes and broadcast axes.
 
-use std::ops::Range;
-
-use smallvec::SmallVec;
-
+use super::broadcast::BroadcastLayout;
+use super::index::{IndexAxis, merged, walk};
 use super::map::GRAIN;
-use super::pairing::Pairing;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
 use crate::array::{Element, Shape};
-
-type Lengths = SmallVec<[usize; 4]>;
 
 /// Side of the square tiles of a transposition. Both sides of a tile fit the cache.
 const TILE: usize = 16;
 /// Longest side of a band that is one tile wide.
 const BAND: usize = 512;
-
-/// Lengths and strides without axes of length one, with contiguous neighbours merged.
-fn merged(dims: &[usize], strides: &[usize]) -> (Lengths, Lengths) {
-    let (mut d, mut s) = (Lengths::new(), Lengths::new());
-    for (&dim, &stride) in dims.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
-        match (d.last_mut(), s.last_mut()) {
-            (Some(last), Some(step)) if *step == stride * dim => (*last, *step) = (*last * dim, stride),
-            _ => {
-                d.push(dim);
-                s.push(stride);
-            }
-        }
-    }
-    if d.is_empty() {
-        d.push(1);
-        s.push(1);
-    }
-    (d, s)
-}
-
-/// Calls `f` with the two offsets of each place in an array of lengths `dims`. The offsets have strides `a` and `b`.
-fn walk(dims: &[usize], a: &[usize], b: &[usize], places: Range<usize>, mut f: impl FnMut(usize, usize)) {
-    let mut at: Lengths = SmallVec::from_elem(0, dims.len());
-    let (mut pa, mut pb, mut left) = (0, 0, places.start);
-    for axis in (0..dims.len()).rev() {
-        at[axis] = left % dims[axis];
-        left /= dims[axis];
-        (pa, pb) = (pa + at[axis] * a[axis], pb + at[axis] * b[axis]);
-    }
-    for _ in places {
-        f(pa, pb);
-        for axis in (0..dims.len()).rev() {
-            at[axis] += 1;
-            pa += a[axis];
-            pb += b[axis];
-            if at[axis] < dims[axis] {
-                break;
-            }
-            pa -= a[axis] * dims[axis];
-            pb -= b[axis] * dims[axis];
-            at[axis] = 0;
-        }
-    }
-}
-
-fn contiguous(dims: &[usize]) -> Lengths {
-    Shape::from(dims).strides()
-}
 
 /// Writes `x` with permuted axes to `y`: axis `i` of `y` is axis `axes[i]` of `x`.
 pub fn transpose<T: Element>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
@@ -82,20 +29,18 @@ pub fn transpose_with<T: Element>(
         return;
     }
     let strides = shape.strides();
-    let dims: Lengths = axes.iter().map(|a| shape[*a]).collect();
-    let strides: Lengths = axes.iter().map(|a| strides[*a]).collect();
-    let (mut dims, mut from) = merged(&dims, &strides);
-    let mut to = contiguous(&dims);
+    let to = axes.iter().map(|a| shape[*a]).collect::<Shape>().strides();
+    let axes = axes.iter().zip(to).map(|(a, to)| IndexAxis { n: shape[*a], strides: [strides[*a], to] });
+    let mut axes = merged(axes);
     // The last axis of `y` and the contiguous axis of `x` are walked in tiles, the others outside.
-    let (n, step) = (dims.pop().unwrap_or(1), from.pop().unwrap_or(1));
-    to.pop();
+    let IndexAxis { n, strides: [step, _] } = axes.pop().unwrap_or(IndexAxis { n: 1, strides: [1, 1] });
     let y_memory = Shared::new(y.as_mut_ptr());
     // SAFETY: rows are within `y`, and each element belongs to one of them.
     let line = |at: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(y_memory.get().add(at), n) };
-    let outer: usize = dims.iter().product();
-    let Some(k) = from.iter().position(|s| *s == 1).filter(|_| step != 1) else {
+    let outer: usize = axes.iter().map(|axis| axis.n).product();
+    let Some(k) = axes.iter().position(|axis| axis.strides[0] == 1).filter(|_| step != 1) else {
         return threads::ranges(outer, (GRAIN / n).max(1), |rows| {
-            walk(&dims, &from, &to, rows, |x0, y0| {
+            walk(&axes, [0; 2], rows, |[x0, y0]| {
                 let row = line(y0, n);
                 if step == 1 {
                     row.iter_mut().zip(&x[x0..x0 + n]).for_each(|(y, x)| put(y, *x));
@@ -105,8 +50,7 @@ pub fn transpose_with<T: Element>(
             });
         });
     };
-    let (m, row) = (dims.remove(k), to.remove(k));
-    from.remove(k);
+    let IndexAxis { n: m, strides: [_, row] } = axes.remove(k);
     let outer = outer / m;
     if let (Some(few), _) | (_, Some(few)) = (Few::new(n), Few::new(m)) {
         // If lines of one side are very short, each is taken as a whole.
@@ -117,7 +61,7 @@ pub fn transpose_with<T: Element>(
             for at in range {
                 let (start, at) = (at % parts * BAND, at / parts);
                 let some = start..along.min(start + BAND);
-                walk(&dims, &from, &to, at..at + 1, |x0, y0| {
+                walk(&axes, [0; 2], at..at + 1, |[x0, y0]| {
                     // SAFETY: the element is within `y`, and is used once.
                     let put = |i: usize, j: usize, v| unsafe {
                         put(&mut *y_memory.get().add(y0 + i * row + j), v);
@@ -140,7 +84,7 @@ pub fn transpose_with<T: Element>(
         for at in range {
             let (i0, at) = (at % bands * TILE, at / bands);
             let height = TILE.min(m - i0);
-            walk(&dims, &from, &to, at..at + 1, |x0, y0| {
+            walk(&axes, [0; 2], at..at + 1, |[x0, y0]| {
                 for j0 in (0..n).step_by(TILE) {
                     let width = TILE.min(n - j0);
                     // Copy through a tile in the cache: distant lines would evict each other.
@@ -218,10 +162,10 @@ impl Few {
 
 /// Broadcasts `x` to `y`, of shape `to`: repeats axes of length one, and adds leading axes.
 pub fn broadcast<T: Element>(x: &[T], from: &Shape, to: &Shape, y: &mut [T]) {
-    let pairing = met(x, from, to, y);
-    match pairing.repeats() {
-        Some(line) if (1..=FEW_TIMES).contains(&line[1]) => repeat(&pairing.lines(), line, x, y),
-        _ => put_met(&pairing, x, y, |y, x| *y = x),
+    let broadcast = layout(x, from, to, y);
+    match broadcast.repeats() {
+        Some(line) if (1..=FEW_TIMES).contains(&line[1]) => repeat(&broadcast.lines(), line, x, y),
+        _ => put_many(&broadcast, x, y, |y, x| *y = x),
     }
 }
 
@@ -234,20 +178,25 @@ pub fn broadcast_with<T: Element>(
     y: &mut [T],
     put: impl Fn(&mut T, T) + Sync + Copy,
 ) {
-    put_met(&met(x, from, to, y), x, y, put);
+    put_many(&layout(x, from, to, y), x, y, put);
 }
 
 /// The broadcast of `x`, of shape `from`, to `y`, of shape `to`.
-fn met<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> Pairing {
-    let pairing = Pairing::new(from, to);
-    assert!(x.len() == from.size() && y.len() == to.size() && pairing.size() == y.len());
-    pairing
+fn layout<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> BroadcastLayout {
+    let broadcast = BroadcastLayout::new(from, to);
+    assert!(x.len() == from.size() && y.len() == to.size() && broadcast.size() == y.len());
+    broadcast
 }
 
 #[inline(always)]
-fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mut T, T) + Sync + Copy) {
+fn put_many<T: Element>(
+    broadcast: &BroadcastLayout,
+    x: &[T],
+    y: &mut [T],
+    put: impl Fn(&mut T, T) + Sync + Copy,
+) {
     let y = Shared::new(y.as_mut_ptr());
-    pairing.each(
+    broadcast.each(
         #[inline(always)]
         // SAFETY: the indices are within arrays of these shapes, and each element of `y` is used once.
         move |i, _, o| unsafe { put(&mut *y.get().add(o), *x.get_unchecked(i)) },
@@ -258,7 +207,7 @@ fn put_met<T: Element>(pairing: &Pairing, x: &[T], y: &mut [T], put: impl Fn(&mu
 const FEW_TIMES: usize = 8;
 
 /// Repeats each of `n` elements of `x` along each line of `y`.
-fn repeat<T: Element>(lines: &Pairing, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
+fn repeat<T: Element>(lines: &BroadcastLayout, [n, times]: [usize; 2], x: &[T], y: &mut [T]) {
     // Split long lines.
     let cuts = (n * times).div_ceil(GRAIN).max(1);
     let part = n.div_ceil(cuts).max(1);

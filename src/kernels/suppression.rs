@@ -117,7 +117,7 @@ impl<S: Score> Suppression<S> {
     ) {
         let mut ranks = List::repeat(S::Rank::default(), scores.len());
         let mut n = 0;
-        // Branchless: which scores are too low is unpredictable.
+        // Branchless, because low scores are unpredictable.
         for (i, score) in scores.enumerate() {
             ranks[n] = score.rank(i);
             n += usize::from(score > self.least);

@@ -152,15 +152,15 @@ unsafe fn each<T: Float, const S: usize, const WRITES: bool>(
         let s = s.map(|s| if s.get().is_null() { s.get() } else { s.get().add(range.start) });
         (g.from(range.start), w.from(range.start), s)
     };
-    let mut room = [[const { MaybeUninit::<T>::uninit() }; TILE]; 2];
+    let mut buffer = [[const { MaybeUninit::<T>::uninit() }; TILE]; 2];
     let direct = g.dtype == T::DTYPE && w.dtype == T::DTYPE;
     let tile = if direct { n.max(1) } else { TILE };
     for start in (0..n).step_by(tile) {
         let len = tile.min(n - start);
         // SAFETY: tiles are within the `n` elements of each array and hold `len` each.
         unsafe {
-            let [g_room, w_room] = &mut room;
-            let (g, w_at) = (load(g, start, len, g_room), load(w, start, len, w_room));
+            let [g_buffer, w_buffer] = &mut buffer;
+            let (g, w_at) = (load(g, start, len, g_buffer), load(w, start, len, w_buffer));
             let s = s.map(|s| if s.is_null() { s } else { s.add(start) });
             let at = |s: [*mut T; S], i| s.map(|s: *mut T| if s.is_null() { s } else { s.add(i) });
             let whole = len - len % LANES;
@@ -183,7 +183,7 @@ unsafe fn load<T: Float>(
     cells: Cells,
     start: usize,
     len: usize,
-    room: &mut [MaybeUninit<T>; TILE],
+    buffer: &mut [MaybeUninit<T>; TILE],
 ) -> *mut T {
     // SAFETY: the range is within the elements, and fits the buffer if it is converted.
     unsafe {
@@ -191,8 +191,8 @@ unsafe fn load<T: Float>(
         if cells.dtype == T::DTYPE {
             return source.cast();
         }
-        convert(source, cells.dtype, room.as_mut_ptr().cast(), T::DTYPE, len);
-        room.as_mut_ptr().cast()
+        convert(source, cells.dtype, buffer.as_mut_ptr().cast(), T::DTYPE, len);
+        buffer.as_mut_ptr().cast()
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn few(n: u64, p: f64, next: &mut dyn FnMut() -> f64) -> f64 {
 
 /// A binomial number by transformed rejection (Hormann, "The generation of binomial random variates", 1993).
 pub(super) fn many(n: f64, p: f64, next: &mut dyn FnMut() -> f64) -> f64 {
-    // What Stirling's formula leaves of the logarithm of a factorial.
+    // The difference between the logarithm of a factorial and Stirling's formula.
     let tail =
         |k: f64| libm::lgamma(k + 1.0) - ((k + 0.5) * (k + 1.0).ln() - (k + 1.0) + 0.918_938_533_204_672_8);
     let spread = (n * p * (1.0 - p)).sqrt();

@@ -11,6 +11,7 @@ mod arrangement;
 #[cfg(test)]
 mod checks;
 pub(crate) mod contract;
+mod expressions;
 mod fused;
 mod indexing;
 mod linear_algebra;
@@ -30,19 +31,21 @@ mod testing;
 #[doc(hidden)]
 pub use crate::kernels::{Activation, RowFunctions, Tail};
 pub use arrangement::parts::{Cut, Indexed, Put};
+#[doc(hidden)]
+pub use contract::backward::{Backward, Grad};
 pub use contract::bound::Entry;
-pub use contract::compute::{Alias, Compute, Reads};
-pub use contract::elementwise::{Binary, Unary};
-pub use contract::facts::{Facts, InputFacts};
+#[doc(hidden)]
+pub use contract::call::{Call, Memory, State};
+pub use contract::compute::Compute;
+pub use contract::facts::{Alias, Facts, InputFacts, Reads};
+pub use contract::formula::{Binary, Unary};
 #[doc(hidden)]
 pub use contract::loops::Loops;
-#[doc(hidden)]
-pub use contract::operation::Call;
 pub use contract::operation::{Array, OnArrays, Op, Operation};
 #[doc(hidden)]
-pub use contract::part::{Part, Pieces};
+pub use contract::part::{ChunkedForward, Part};
 #[doc(hidden)]
-pub use contract::run::{Backward, Grad, Memory, Run, State};
+pub use contract::run::Run;
 pub use contract::shapes::{InputShapes, Shapes};
 pub use contract::spec::{Arg, ArgType, Declared, Input, Kind, Spec, Value};
 pub use contract::symbol::{Sym, Symbols};

@@ -5,8 +5,7 @@ use pyo3::PyClass;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
-use super::ndarray::NdArray;
-use super::variable::Variable;
+use super::classes::{NdArray, Variable};
 use crate::Error;
 use crate::ops::contract::spec::integer;
 

@@ -2,21 +2,20 @@
 //! the arguments.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
-use pyo3::{PyTraverseError, PyVisit, ffi};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, some_flag};
 use super::calls;
+use super::classes::{Variable, collected};
 use super::function::Function;
 use super::hooks::with_hooks;
 use super::scopes;
 use super::user_operation;
-use super::variable::Variable;
 use crate::Error;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{self, Edge, GradientHook, HookHandle, When};
@@ -204,21 +203,6 @@ pub(super) fn traverse(v: &graph::Variable, visit: &PyVisit<'_>) -> Result<(), P
         }
     });
     result
-}
-
-/// Turns tracking of a variable by Python's garbage collector on or off. Variables without hooks are untracked, which
-/// saves time.
-pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
-    let object: *mut c_void = v.as_ptr().cast();
-    // SAFETY: the object is alive, its type supports garbage collection, and the attached thread alone changes its
-    // tracking.
-    unsafe {
-        if !on {
-            ffi::PyObject_GC_UnTrack(object);
-        } else if ffi::PyObject_GC_IsTracked(v.as_ptr()) == 0 {
-            ffi::PyObject_GC_Track(object);
-        }
-    }
 }
 
 /// The file and line of the user's program that is running.

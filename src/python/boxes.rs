@@ -4,9 +4,8 @@
 use pyo3::prelude::*;
 
 use super::arguments::{number, object, whole};
-use super::ndarray::NdArray;
+use super::classes::{NdArray, Variable};
 use super::numpy;
-use super::variable::Variable;
 use crate::array::DType;
 use crate::graph;
 use crate::ops::{ONNXNonMaxSuppression, chosen_boxes};

@@ -4,10 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::arguments::{count, dict, flags, some_flag, some_flags, whole};
+use super::classes::Variable;
 use super::operands::variables;
 use super::scopes;
 use super::values::to_python;
-use super::variable::Variable;
 use crate::{Error, Result, graph};
 
 /// A function of a graph: an operation with its inputs and outputs.

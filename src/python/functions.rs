@@ -11,9 +11,9 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use super::arguments::{shown, whole};
+use super::classes::Variable;
 use super::operands::{Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
-use super::variable::Variable;
 use crate::ops::{self, Entry, Kind, Op, Spec, Value};
 use crate::{Error, graph};
 

@@ -9,10 +9,9 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::arguments::flag;
 use super::calls;
+use super::classes::{NdArray, Variable};
 use super::function::Function;
-use super::ndarray::NdArray;
 use super::scopes;
-use super::variable::Variable;
 use crate::Error;
 use crate::graph::{self, CommunicatorCallback, ForwardOptions, FunctionHook};
 

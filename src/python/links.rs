@@ -4,10 +4,10 @@
 use pyo3::prelude::*;
 
 use super::arguments::{callable, flag, object, shown, some_flag};
+use super::classes::Variable;
 use super::error::foreign;
 use super::function::Function;
 use super::scopes;
-use super::variable::Variable;
 use crate::graph::settings::{self, Context};
 use crate::{Error, graph};
 

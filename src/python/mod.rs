@@ -6,6 +6,7 @@ mod arguments;
 mod autodiff;
 mod boxes;
 mod calls;
+mod classes;
 mod error;
 mod function;
 mod functions;
@@ -71,8 +72,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::graph::begin_thread();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::register(m)?;
-    m.add_class::<ndarray::NdArray>()?;
-    m.add_class::<variable::Variable>()?;
+    m.add_class::<classes::NdArray>()?;
+    m.add_class::<classes::Variable>()?;
     m.add_class::<function::Function>()?;
     m.add_class::<function::Info>()?;
     m.add_class::<hooks::CommunicatorBackwardCallback>()?;

@@ -240,7 +240,7 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyo3(signature = (variable, memory_budget, clear_buffer = false))]
 fn plan_facts<'py>(
     py: Python<'py>,
-    #[pyo3(from_py_with = object)] variable: Bound<'py, super::variable::Variable>,
+    #[pyo3(from_py_with = object)] variable: Bound<'py, super::classes::Variable>,
     #[pyo3(from_py_with = bytes)] memory_budget: Option<usize>,
     #[pyo3(from_py_with = flag)] clear_buffer: bool,
 ) -> PyResult<Bound<'py, PyDict>> {

@@ -1,12 +1,12 @@
 //! `NdArray`: an array outside of any graph, on which functions run eagerly.
 
-use std::ops::Deref;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
+use super::classes::{ArrayCell, NdArray};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::scopes;
@@ -14,46 +14,6 @@ use super::{functions, numpy, operators};
 use crate::array::{Access, DType, Shape, Storage};
 use crate::graph::settings;
 use crate::{Error, graph};
-
-/// An array of numbers outside of any graph. Several handles may share its memory. Functions on it run eagerly.
-///
-/// Args:
-///     shape: Lengths of the axes, as integers or one tuple or list of them. None for a scalar.
-///
-/// Raises:
-///     ValueError: If the shape is not valid.
-#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
-pub(super) struct NdArray {
-    pub(super) array: ArrayCell,
-}
-
-/// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
-pub(super) enum ArrayCell {
-    Made(graph::NdArray),
-    Late(OnceLock<graph::NdArray>),
-}
-
-impl Deref for ArrayCell {
-    type Target = graph::NdArray;
-
-    /// The array. If `NdArray.__init__` was not called, an array without values, whose reading fails.
-    fn deref(&self) -> &graph::NdArray {
-        match self {
-            Self::Made(array) => array,
-            Self::Late(array) => array.get_or_init(|| {
-                let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
-                let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
-                array
-            }),
-        }
-    }
-}
-
-impl From<graph::NdArray> for NdArray {
-    fn from(array: graph::NdArray) -> Self {
-        Self { array: ArrayCell::Made(array) }
-    }
-}
 
 /// A new array of the shape that the arguments of `NdArray` give.
 fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<graph::NdArray> {
@@ -84,12 +44,6 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
     };
     let dims = items(object, |d| length(&d).ok_or_else(refuse));
     Ok(dims.map_err(|_| refuse())?.into())
-}
-
-impl NdArray {
-    pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
-        Bound::new(py, Self::from(array))
-    }
 }
 
 #[pymethods]

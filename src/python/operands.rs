@@ -5,9 +5,8 @@ use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
 use super::arguments::{items, refused};
-use super::ndarray::NdArray;
+use super::classes::{NdArray, Variable};
 use super::scopes;
-use super::variable::Variable;
 use crate::Error;
 use crate::graph::settings::{self, Precision};
 use crate::graph::{self, connect_detached, evaluate_into};

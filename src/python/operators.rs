@@ -6,10 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
+use super::classes::{NdArray, Variable};
 use super::functions::{Row, rows};
-use super::ndarray::NdArray;
 use super::operands::{Inputs, operand, run};
-use super::variable::Variable;
 use crate::graph;
 use crate::ops::Value;
 use crate::{Error, Result};

@@ -4,8 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::arguments::whole;
-use super::ndarray::NdArray;
-use super::variable::Variable;
+use super::classes::{NdArray, Variable};
 use super::{numpy, operators};
 use crate::graph::settings;
 use crate::{Error, graph};

@@ -3,11 +3,10 @@
 use pyo3::prelude::*;
 
 use super::arguments::{bytes, flag};
+use super::classes::{NdArray, Variable};
 use super::hooks::{self, Callbacks};
-use super::ndarray::NdArray;
 use super::numpy;
 use super::scopes;
-use super::variable::Variable;
 use crate::graph::settings::{self, CheckSaved};
 use crate::graph::{BackwardOptions, ForwardOptions, Seed};
 

@@ -8,9 +8,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{flag, number, shown, texts};
 use super::calls;
-use super::ndarray::NdArray;
+use super::classes::{NdArray, Variable};
 use super::values::{to_python, value, wrong};
-use super::variable::Variable;
 use crate::graph::{self, settings};
 use crate::ops::Value;
 use crate::solvers::{self, Existing, Hooks, ParameterState, SOLVERS, SolverEntry, SolverState};

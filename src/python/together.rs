@@ -6,7 +6,7 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::ndarray::NdArray;
+use super::classes::NdArray;
 use super::numpy as np;
 use crate::array::{Access, Buffer, DType};
 use crate::{Error, graph};

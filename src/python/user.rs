@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{count, flag, some_flag, whole};
-use super::ndarray::{NdArray, shape_from};
+use super::classes::NdArray;
+use super::ndarray::shape_from;
 use super::numpy;
 use super::operands::{into_arrays, run_user};
 use super::user_operation::UserOp;

@@ -2,15 +2,15 @@
 //! when it is applied, and calls its methods in runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::arguments::{items, shown};
 use super::calls;
+use super::classes::{USER_OPERATIONS, Variable};
 use super::user::{FunctionVariable, PythonFunction};
-use super::variable::Variable;
 use crate::array::{DType, Shape, Storage};
 use crate::graph;
 use crate::ops::{
@@ -67,17 +67,9 @@ pub(super) struct UserOp {
 /// The most outputs of a user-defined operation.
 const MOST_OUTPUTS: usize = 1 << 16;
 
-/// Number of live user-defined operations.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-/// True if some variable may keep a Python object alive through the function that computes it.
-pub(super) fn any_alive() -> bool {
-    ALIVE.load(Ordering::Relaxed) > 0
-}
-
 impl Drop for UserOp {
     fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::Relaxed);
+        USER_OPERATIONS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -164,7 +156,7 @@ impl UserOp {
         let facts = Facts { may_clear_inputs: !keeps_inputs, ..Facts::of_users_code(inputs) };
         let object = user.clone().unbind();
         let rule = Object(object.clone_ref(user.py()));
-        ALIVE.fetch_add(1, Ordering::Relaxed);
+        USER_OPERATIONS.fetch_add(1, Ordering::Relaxed);
         let user = graph::User(Box::new(rule));
         Ok(Self { user, object, name, n_outputs, facts })
     }

@@ -4,8 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::arguments::{MOST, items, refused, shown};
-use super::ndarray::NdArray;
-use super::variable::Variable;
+use super::classes::{NdArray, Variable};
 use crate::Error;
 use crate::ops::contract::spec::integer;
 use crate::ops::{self, Value};

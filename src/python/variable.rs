@@ -8,35 +8,13 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, number, some_flag, some_text};
-use super::ndarray::{NdArray, preview, shape_from};
+use super::classes::{NdArray, Variable, collected};
+use super::ndarray::{preview, shape_from};
 use super::protocols::Elements;
-use super::{autodiff, functions, numpy, scopes, user_operation};
+use super::{autodiff, functions, numpy, scopes};
 use crate::array::{Access, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
-
-/// A variable in a computation graph: values, their gradient, and the function that computes them.
-///
-/// Args:
-///     shape: Lengths of the axes. None for a scalar.
-///     need_grad: True if gradients flow to it. By default this follows from the function that computes it.
-///     info: Any object, stored with this handle.
-///
-/// Raises:
-///     ValueError: If the shape is not valid.
-#[pyclass(frozen, subclass, weakref, freelist = 256, module = "kinnor", name = "Variable")]
-pub(super) struct Variable {
-    pub(super) variable: graph::Variable,
-    info: Mutex<Option<Py<PyAny>>>,
-}
-
-impl Variable {
-    pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
-        let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
-        autodiff::collected(&made, user_operation::any_alive());
-        Ok(made)
-    }
-}
 
 /// The arguments of `Variable(...)`.
 struct VariableArguments {
@@ -186,7 +164,7 @@ impl Variable {
             slf.get().set_up(given, named, overrides(&class, "__new__")?)?;
         }
         if slf.get().info.lock().is_some() {
-            autodiff::collected(slf, true);
+            collected(slf, true);
         }
         Ok(())
     }
@@ -328,7 +306,7 @@ impl Variable {
     #[setter]
     fn set_info(slf: &Bound<'_, Self>, info: Option<Py<PyAny>>) {
         if info.is_some() {
-            autodiff::collected(slf, true);
+            collected(slf, true);
         }
         let old = std::mem::replace(&mut *slf.get().info.lock(), info);
         drop(old);

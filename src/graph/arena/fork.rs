@@ -6,9 +6,9 @@ use std::sync::Once;
 use parking_lot::MutexGuard;
 
 use crate::array::{fork, memory_stats};
-use crate::graph::arena::run_lock::Thread;
 use crate::graph::arena::slots::FunctionSlot;
 use crate::graph::arena::storages::OuterGradient;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{self, Arena};
 
 thread_local! {

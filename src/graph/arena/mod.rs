@@ -20,6 +20,7 @@ pub(crate) mod scratch;
 pub(crate) mod slab;
 mod slots;
 pub(crate) mod storages;
+pub(crate) mod thread;
 pub(crate) mod validity;
 
 pub(crate) use attachment::{Attached, Attachment};
@@ -35,9 +36,10 @@ use smallvec::SmallVec;
 
 use crate::array::Storage;
 use crate::graph::arena::provenance::ManualRun;
-use crate::graph::arena::run_lock::{RunLocks, Thread};
+use crate::graph::arena::run_lock::RunLocks;
 use crate::graph::arena::slots::{Extra, FunctionSlot, TensorSlot, VariableSlot};
 use crate::graph::arena::storages::OuterGradient;
+use crate::graph::arena::thread::Thread;
 use crate::ops::{Op, State};
 
 /// Values to drop after the lock is released. Their destructors may lock memory or call into Python.

@@ -6,37 +6,14 @@
 //! *deferred* in a single mark too. Deferred marks are flushed before any code reads one of the functions or releases
 //! its last other count: each function is marked as if there had been no lease.
 
-use std::cell::Cell;
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 
 use crate::graph::arena::slots::FunctionSlot;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{self, Arena, Ix, Saved, fork};
 use crate::{Error, Result};
-
-/// A number that identifies a thread. If there are more threads than numbers, two share one. Only the cleanup in a
-/// forked child depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Thread(NonZeroU32);
-
-impl Thread {
-    /// The number of this thread.
-    pub(crate) fn current() -> Self {
-        static LAST: AtomicU32 = AtomicU32::new(0);
-        thread_local! {
-            static OWN: Cell<Option<NonZeroU32>> = const { Cell::new(None) };
-        }
-        Self(OWN.get().unwrap_or_else(|| {
-            let new = NonZeroU32::MIN.saturating_add(LAST.fetch_add(1, Ordering::Relaxed));
-            OWN.set(Some(new));
-            crate::ops::begin_thread();
-            new
-        }))
-    }
-}
 
 /// Marks that are not yet written to each function.
 pub(crate) struct RunLocks {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ManualRun, Provenance};
-use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::validity::PlanMarks;
 use crate::graph::arena::{Attached, Ix, Slab};
 use crate::ops::Op;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::array::Storage;
-use crate::graph::arena::run_lock::Thread;
+use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{Arena, Garbage, Ix};
 
 /// A gradient that a tensor had before a run, to be restored after it.

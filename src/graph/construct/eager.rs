@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, Lasting, Shape, Storage, VersionedFingerprint};
+use crate::array::{Access, InputCache, Shape, Storage, VersionedFingerprint};
 use crate::graph::arena::Arena;
 use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
@@ -95,7 +95,7 @@ impl EagerRun {
         let Some(provenance) = &mut self.provenance else { return Ok(()) };
         let state = &mut provenance.state;
         let call = Call {
-            lasting: self.keeps.as_ref().map(|(i, x)| Lasting::new(x, self.x[*i].0)),
+            input_cache: self.keeps.as_ref().map(|(i, x)| InputCache::new(x, self.x[*i].0)),
             ..Call::new(&x, &y, state, self.double)
         };
         // SAFETY: the arrays were made for this operation, with the shapes it requires.

@@ -15,6 +15,6 @@ const ELEMENT: u64 = 16;
 /// The work of an operation on inputs and outputs of these shapes.
 pub(crate) fn work_of(op: &Op, x: &[&Shape], y: &[&Shape]) -> u64 {
     let touched: usize = x.iter().map(|x| x.size()).chain(y.iter().map(|y| y.size())).sum();
-    let products = y.first().map_or(0, |y| op.products(x, y));
+    let products = y.first().map_or(0, |y| op.multiplications(x, y));
     touched as u64 * ELEMENT + products as u64
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, Lasting, StepPins};
+use crate::array::{Access, Buffer, InputCache, StepPins};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
@@ -114,7 +114,7 @@ impl BackwardStep {
         let call = Call {
             gy: &gym,
             gx: &gxm,
-            lasting: kept.map(|(slot, at)| Lasting::new(&slot.storage, at)),
+            input_cache: kept.map(|(slot, at)| InputCache::new(&slot.storage, at)),
             rounds,
             ..Call::new(&xm, &ym, state, double)
         };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, DType, Fingerprint, Lasting, RunGuard, StepPins, Storage, VersionedFingerprint};
+use crate::array::{
+    Access, DType, Fingerprint, InputCache, RunGuard, StepPins, Storage, VersionedFingerprint,
+};
 use crate::graph::arena::provenance::Provenance;
 use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
@@ -48,13 +50,13 @@ pub(crate) struct ForwardStep {
 
 /// The input from which the operation caches derived data. None in a recompute run, whose values are soon dropped:
 /// the cache serves later runs.
-fn lasting<'a>(
+fn input_cache<'a>(
     cached_input: Option<usize>,
     x: &'a [Operand],
     at: &[Memory<'_>],
     recompute: bool,
-) -> Option<Lasting<'a>> {
-    cached_input.filter(|_| !recompute).map(|i| Lasting::new(&x[i].storage, at[i].ptr))
+) -> Option<InputCache<'a>> {
+    cached_input.filter(|_| !recompute).map(|i| InputCache::new(&x[i].storage, at[i].ptr))
 }
 
 impl ForwardStep {
@@ -210,8 +212,8 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            let lasting = lasting(*cached_input, x, &xm, recompute);
-            let call = Call { recompute, tail, lasting, ..Call::new(&xm, &ym, state, double) };
+            let input_cache = input_cache(*cached_input, x, &xm, recompute);
+            let call = Call { recompute, tail, input_cache, ..Call::new(&xm, &ym, state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
             unsafe { op.forward(call) }
         };
@@ -282,7 +284,8 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             // Data cached from a rounded input would be found by functions that do not round.
-            let lasting = lasting(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
+            let input_cache =
+                input_cache(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
             let narrow =
                 (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {
@@ -290,7 +293,7 @@ impl ForwardStep {
                 narrow,
                 recompute,
                 tail,
-                lasting,
+                input_cache,
                 rounds,
                 ..Call::new(&xm, &ym, state, double)
             };

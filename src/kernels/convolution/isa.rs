@@ -1,57 +1,54 @@
-//! The kernels of convolution beside those of products: for each, an order to carry out in the registers of this machine.
+//! Tables of the kernels of convolution, one for each instruction set, selected at run time.
 
-use super::depthwise_lanes::ChannelLanes;
-use super::depthwise_pixels::{PixelDots, Pixels};
-use super::dots::Dots;
-use super::energies::{BlockEnergies, EnergyRange, LaneSums, PixelEnergies};
-use super::slide::{Slide, SpreadOrder};
-use super::strip::ImageLayout;
-use super::tap_rows::TapRows;
-use super::transforms::{ToPlanes, Transform, WeightTransform};
-use super::unfold::Unfold;
+use super::depthwise::narrow::NarrowSum;
+use super::depthwise::pixel_sums::{PixelDots, PixelSum};
+use super::depthwise::sliding_sum::{InterleaveWindows, SlidingSum};
+use super::depthwise::weight_gradient::PlaneDots;
+use super::implicit_gemm::im2row::Im2Row;
+use super::implicit_gemm::packed_planes::PackImage;
+use super::implicit_gemm::tap_rows::TapRows;
+use super::winograd::energies::{EnergyRange, PixelEnergies};
+use super::winograd::transforms::{ToPlanes, Transform, WeightTransform};
 use crate::kernels::Float;
 use crate::kernels::simd::tables;
 
-/// Kernels of one set of instructions. Each needs these, and the memory that its order names.
+/// Kernels compiled for one instruction set. Calling one requires that instruction set, and the memory that its
+/// argument names.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Lays out an image: see [`ImageLayout`].
-    pub(super) lay_out: unsafe fn(&ImageLayout<'_, T>),
-    /// Copies what positions see: see [`TapRows`].
+    /// See [`PackImage`].
+    pub(super) pack_image: unsafe fn(&PackImage<'_, T>),
+    /// See [`TapRows`].
     pub(super) tap_rows: unsafe fn(&TapRows<'_, T>),
-    /// Sums over the taps of a plane: see [`Slide`].
-    pub(super) slide: unsafe fn(&Slide<'_, T>),
-    /// Sums over the taps of small planes: see [`ChannelLanes`].
-    pub(super) lanes: unsafe fn(&ChannelLanes<'_, T>),
-    /// Writes such sums with gaps: see [`SpreadOrder`].
-    pub(super) spread: unsafe fn(&SpreadOrder<'_, T>),
-    /// Products of planes: see [`Dots`].
-    pub(super) dots: unsafe fn(&Dots<'_, T>),
-    /// Sums over the taps of pixels: see [`Pixels`].
-    pub(super) pixels: unsafe fn(&Pixels<'_, T>),
-    /// Products of pixels: see [`PixelDots`].
+    /// See [`SlidingSum`].
+    pub(super) sliding_sum: unsafe fn(&SlidingSum<'_, T>),
+    /// See [`NarrowSum`].
+    pub(super) narrow_sum: unsafe fn(&NarrowSum<'_, T>),
+    /// See [`InterleaveWindows`].
+    pub(super) interleave: unsafe fn(&InterleaveWindows<'_, T>),
+    /// See [`PlaneDots`].
+    pub(super) plane_dots: unsafe fn(&PlaneDots<'_, T>),
+    /// See [`PixelSum`].
+    pub(super) pixel_sum: unsafe fn(&PixelSum<'_, T>),
+    /// See [`PixelDots`].
     pub(super) pixel_dots: unsafe fn(&PixelDots<'_, T>),
-    /// Transforms an image, or back: see [`Transform`].
+    /// See [`Transform`].
     pub(super) transform: unsafe fn(&Transform<T>),
-    /// Transforms weights, or their gradients back: see [`WeightTransform`].
+    /// See [`WeightTransform`].
     pub(super) transform_weights: unsafe fn(&WeightTransform<T>),
-    /// Moves pixels into planes: see [`ToPlanes`].
+    /// See [`ToPlanes`].
     pub(super) to_planes: unsafe fn(&ToPlanes<'_, T>),
-    /// Unfolds an image: see [`Unfold`].
-    pub(super) unfold: unsafe fn(&Unfold<'_, T>),
-    /// Adds up squares over channels: see [`PixelEnergies`].
+    /// See [`Im2Row`].
+    pub(super) im2row: unsafe fn(&Im2Row<'_, T>),
+    /// See [`PixelEnergies`].
     pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
-    /// Adds up squares over channels and blocks of pixels: see [`BlockEnergies`].
-    pub(super) block_energies: unsafe fn(&BlockEnergies<T>),
-    /// Adds up the lanes of registers: see [`LaneSums`].
-    pub(super) lane_sums: unsafe fn(&LaneSums<T>) -> EnergyRange<T>,
 }
 
 macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($rows:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
-            unsafe fn lay_out(order: &ImageLayout<'_, $t>) {
-                // SAFETY: the function has the instructions; the memory is the caller's promise. So below.
+            unsafe fn pack_image(order: &PackImage<'_, $t>) {
+                // SAFETY: the function has the instruction set; the caller guarantees the memory. Same below.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
@@ -60,27 +57,27 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn slide(order: &Slide<'_, $t>) {
+            unsafe fn sliding_sum(order: &SlidingSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn lanes(order: &ChannelLanes<'_, $t>) {
+            unsafe fn narrow_sum(order: &NarrowSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn spread(order: &SpreadOrder<'_, $t>) {
+            unsafe fn interleave(order: &InterleaveWindows<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn dots(order: &Dots<'_, $t>) {
+            unsafe fn plane_dots(order: &PlaneDots<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn pixels(order: &Pixels<'_, $t>) {
+            unsafe fn pixel_sum(order: &PixelSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -105,7 +102,7 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn unfold(order: &Unfold<'_, $t>) {
+            unsafe fn im2row(order: &Im2Row<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -114,32 +111,20 @@ macro_rules! make {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn block_energies(order: &BlockEnergies<$t>) {
-                // SAFETY: as above.
-                unsafe { order.run::<$vector>() }
-            }
-            $(#[target_feature(enable = $feature)])?
-            unsafe fn lane_sums(order: &LaneSums<$t>) -> EnergyRange<$t> {
-                // SAFETY: as above.
-                unsafe { order.run::<$vector>() }
-            }
             Kernels {
-                lay_out,
+                pack_image,
                 tap_rows,
-                slide,
-                lanes,
-                spread,
-                dots,
-                pixels,
+                sliding_sum,
+                narrow_sum,
+                interleave,
+                plane_dots,
+                pixel_sum,
                 pixel_dots,
                 transform,
                 transform_weights,
                 to_planes,
-                unfold,
+                im2row,
                 energies,
-                block_energies,
-                lane_sums,
             }
         };
     };

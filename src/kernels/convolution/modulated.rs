@@ -1,16 +1,18 @@
-//! Convolution of images by weights that are scaled for each of them, by channel: a product with the weight, which is smaller
-//! than what it meets, does what a pass over the channels would.
+//! Convolution with weights that are scaled by image and input channel. The weight is scaled rather than the input,
+//! because it is smaller.
 
 use std::sync::OnceLock;
 
-use super::{Geometry, forward, pointwise};
+use super::forward;
+use super::geometry::Geometry;
+use super::pointwise;
 use crate::array::OutOfMemory;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, scratch};
 
-/// Computes the output where image `n` has the weight `w` times `scale[n, c]` for channel `c`.
+/// Computes the output. The weight of image `n` is `w` times `scale[n, c]` for input channel `c`.
 ///
 /// # Errors
 /// As [`forward`].
@@ -43,7 +45,7 @@ pub fn modulated<T: Float>(
 }
 
 impl Geometry {
-    /// Multiplies a weight by a number for each channel of the input.
+    /// Multiplies a weight by the scale of each input channel.
     fn scale<T: Float>(&self, w: &[T], scale: &[T], to: &mut [T]) {
         let (channels, maps) = (self.channels / self.group, self.maps / self.group);
         let taps = if self.channel_last { 1 } else { self.taps() };
@@ -52,7 +54,7 @@ impl Geometry {
             move || {
                 let rows =
                     w.chunks_exact(channels.max(1) * taps).zip(to.chunks_exact_mut(channels.max(1) * taps));
-                // With channels last each tap of a map is a row.
+                // With channels last, each tap of an output channel is a row.
                 let of_map = w.len() / self.maps.max(1) / (channels * taps).max(1);
                 for (i, (w, to)) in rows.enumerate() {
                     let scale = &scale[i / of_map / maps * channels..][..channels];

@@ -1,8 +1,8 @@
-//! Convolution with kernels of one element and no padding: products of matrices, with nothing laid out but what a stride
-//! leaves of the input.
+//! Convolution with kernels of one element and without padding, as products of matrices. Only a strided input is
+//! copied first.
 
-use super::Geometry;
-use super::tables::{All, WhichSum};
+use super::descriptor::{Descriptors, Pass};
+use super::geometry::Geometry;
 use super::window::Window;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
@@ -12,41 +12,32 @@ use crate::kernels::threads::{Shared, num_threads, parallel, ranges};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
 
-/// Products that are wanted before each is one task; fewer are, too, if each thread gets as many, and are shared out one by
-/// one otherwise.
+/// The number of products from which each is a task of its own. Fewer products are tasks too if all threads get as
+/// many. Otherwise each product is divided among the threads.
 const TASKS: usize = 16;
-/// Elements of partial sums of a gradient that are worth it, and of a piece of their total.
+/// The most elements in the partial sums of a gradient, and the number that a thread adds up at a time.
 const PARTIAL: usize = 1 << 20;
 const PIECE: usize = 1 << 12;
 
-/// Sizes of the products, and what a stride leaves.
+/// The sizes of the products, and the window of a strided input.
 pub(super) struct Pointwise<'a> {
     g: &'a Geometry,
     channels: usize,
     maps: usize,
-    /// Where the stride is more than one.
-    tables: Option<Arc<All>>,
+    /// None if the stride is one.
+    descriptors: Option<Arc<Descriptors>>,
 }
 
 impl<'a> Pointwise<'a> {
-    /// `None`: the convolution is another.
-    pub(super) fn new(g: &'a Geometry) -> Option<Self> {
+    /// The products of a convolution for which [`select`](super::select::select) chose this algorithm.
+    pub(super) fn new(g: &'a Geometry) -> Self {
         let strided = g.stride.iter().any(|s| *s > 1);
-        let fits = g.taps() == 1 && g.pad.iter().all(|p| *p == 0) && !g.is_depthwise();
-        (fits && !(strided && g.channel_last)).then(|| Self {
-            g,
-            channels: g.channels / g.group,
-            maps: g.maps / g.group,
-            tables: strided.then(|| g.tables(WhichSum::Output)),
-        })
+        let descriptors = strided.then(|| g.descriptors(Pass::Output));
+        Self { g, channels: g.channels / g.group, maps: g.maps / g.group, descriptors }
     }
 
     fn window(&self) -> Option<&Window> {
-        self.tables.as_ref().map(|all| &all.each[0].window)
-    }
-
-    pub(super) fn is_strided(&self) -> bool {
-        self.tables.is_some()
+        self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
     fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
@@ -54,13 +45,13 @@ impl<'a> Pointwise<'a> {
         Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
     }
 
-    /// Calls `f(image, group)` for each, as [`each`] does.
+    /// Calls `f(image, group)` for each pair, as [`each`] does.
     fn each(&self, f: impl Fn(usize, usize) + Sync) {
         let groups = self.g.group;
         each(self.g.images * groups, |i| f(i / groups, i % groups));
     }
 
-    /// Calls `f` with the channels of a group that the outputs see, as rows.
+    /// Calls `f` with the elements of a group that outputs read, a row for each channel.
     fn seen<T: Float>(&self, x: &[T], image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
         let (area, n) = (self.g.area(), self.g.positions());
         let x = &x[(image * self.g.channels + group * self.channels) * area..][..self.channels * area];
@@ -76,7 +67,7 @@ impl<'a> Pointwise<'a> {
         });
     }
 
-    /// The output.
+    /// Computes the output.
     pub(super) fn forward<T: Float>(&self, x: &[T], w: &[T], y: &mut [T], epilogue: Epilogue<'_, T>) {
         let (g, maps, n) = (self.g, self.maps, self.g.positions());
         let bias = |group: usize| epilogue.row_bias.map(|b| &b[group * maps..][..maps]);
@@ -101,7 +92,8 @@ impl<'a> Pointwise<'a> {
         });
     }
 
-    /// The gradient of the input. A bias goes to all elements: there is none where a stride leaves some out.
+    /// Computes the gradient of the input. There must be no bias if the input is strided, because elements are
+    /// skipped.
     pub(super) fn input_gradient<T: Float>(
         &self,
         gy: &[T],
@@ -147,10 +139,10 @@ impl<'a> Pointwise<'a> {
         });
     }
 
-    /// The gradient of the weight: some images are summed up at the same time as others.
+    /// Computes the gradient of the weight in partial sums over images.
     ///
     /// # Errors
-    /// There is no memory for their sums.
+    /// [`OutOfMemory`] if the partial sums cannot be allocated.
     pub(super) fn weight_gradient<T: Float>(
         &self,
         x: &[T],
@@ -194,7 +186,7 @@ impl<'a> Pointwise<'a> {
         }
         let to = Shared::new(gw.as_mut_ptr());
         ranges(all, PIECE, |some| {
-            // SAFETY: the range is its own, and the sums are there.
+            // SAFETY: the range is its own, and the sums are valid.
             let gw = unsafe { part(to, some.start, some.len()) };
             for i in 0..parts.parts() {
                 // SAFETY: as above.
@@ -210,14 +202,14 @@ impl<'a> Pointwise<'a> {
     }
 }
 
-/// Calls `f` with each number below `count`, at the same time if they are many or even: what a thread writes of an image is in
-/// its cache when the next layer reads it.
+/// Calls `f` with each number below `count`. The calls run in parallel if they are many or divide evenly among the
+/// threads. The output of an image then stays in the cache of one core.
 pub(super) fn each(count: usize, f: impl Fn(usize) + Sync) {
     let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
     if together { parallel(count, f) } else { (0..count).for_each(f) }
 }
 
-/// What follows the first `n` elements; of few, nothing.
+/// The elements after the first `n`, if any.
 fn tail<T>(x: &[T], n: usize) -> &[T] {
     &x[n.min(x.len())..]
 }
@@ -227,11 +219,11 @@ fn tail_mut<T>(x: &mut [T], n: usize) -> &mut [T] {
     &mut x[n..]
 }
 
-/// Some elements that are shared out.
+/// A range of elements as a slice.
 ///
 /// # Safety
-/// They are there, and nobody else uses them meanwhile.
+/// The range must be valid, and nothing else may use it meanwhile.
 unsafe fn part<'a, T>(all: Shared<T>, start: usize, n: usize) -> &'a mut [T] {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts_mut(all.get().add(start), n) }
 }

@@ -2,9 +2,11 @@
 
 use std::marker::PhantomData;
 
+use super::descriptor::Pass;
+use super::select::{Method, WINOGRAD_CHANNELS, WINOGRAD_WEIGHT_CHANNELS, select, takes_winograd};
 use super::{
-    DerivedCache, Fingerprint, Geometry, Spatial, WINOGRAD_CHANNELS, WINOGRAD_CHANNELS_OF_WEIGHT, Weight,
-    forward, input_gradient, keeps_weight, rows, weight_gradient, winograd,
+    DerivedCache, Fingerprint, Geometry, Spatial, Weight, caches_weight, forward, input_gradient,
+    weight_gradient,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
@@ -76,7 +78,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [4, 6, 2], &[[9, 3, 0, 3, 1], [8, 4, 0, 4, 1]]),
         geometry(2, [3, 2, 1], &[[35, 5, 0, 5, 1]]),
         geometry(1, [2, 3, 1], &[[4, 2, 0, 2, 1], [3, 1, 0, 1, 1], [6, 2, 0, 2, 1]]),
-        // Long rows, of which each element is seen through one tap.
+        // Long rows whose elements are read through one tap each.
         geometry(1, [3, 33, 1], &[[20, 3, 1, 4, 1], [128, 3, 1, 4, 1]]),
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
@@ -91,8 +93,8 @@ fn geometries() -> Vec<Geometry> {
     ]
 }
 
-/// Kernels for each channel at random: planes of one element, kernels larger than what is not padding, padding larger than
-/// kernels, steps beyond them, and several maps for each channel.
+/// Random depthwise geometries: planes of one element, kernels larger than the input without padding, padding larger
+/// than kernels, steps beyond them, and several maps for each channel.
 fn depthwise_geometries() -> Vec<Geometry> {
     let mut numbers = noise::<f64>(10_000, 6).into_iter().map(|v| (v.abs() * f64::from(1 << 20)) as usize);
     let mut below = |n: usize| numbers.next().map_or(0, |v| v % n);
@@ -122,7 +124,7 @@ fn all_geometries() -> Vec<Geometry> {
 
 /// Whether any of the sums may be taken in Winograd's way.
 fn rounds<T: Float>(g: &Geometry) -> bool {
-    winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_CHANNELS_OF_WEIGHT))
+    takes_winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_WEIGHT_CHANNELS))
 }
 
 /// Small whole numbers, whose sums are exact in any order.
@@ -145,7 +147,7 @@ impl<T: Float> Arrays<T> {
         }
     }
 
-    /// The output, the gradient of the input and that of the weight; each is added to what it holds if so told.
+    /// The output, the gradient of the input and the gradient of the weight
     pub(super) fn sums(&self, g: &Geometry, accumulate: bool) -> [Vec<T>; 3] {
         let [mut y, mut gx, mut gw] = [&self.y, &self.x, &self.w].map(Clone::clone);
         forward(g, &self.x, &self.w, &mut y, Epilogue::plain(accumulate)).expect("memory");
@@ -200,7 +202,7 @@ fn at(g: &Geometry, image: usize, channels: usize, channel: usize, area: usize, 
     }
 }
 
-/// The places of the input that meet a tap at a position of the output: `(place, tap, position)`.
+/// The indices of input elements, taps and positions that are multiplied: `(element, tap, position)`.
 fn meetings(g: &Geometry) -> Vec<(usize, usize, usize)> {
     let (taps, positions) = (g.taps(), g.positions());
     let mut found = Vec::new();
@@ -330,7 +332,8 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 #[test]
 fn few_positions_are_rows_of_one_product() {
     let geometries = geometries();
-    let by_rows = geometries.iter().filter(|g| rows::takes_rows(g, winograd::<f32>(g, WINOGRAD_CHANNELS)));
+    let by_rows =
+        geometries.iter().filter(|g| select::<f32>(g, Pass::Output, false, true) == Method::GemmRows);
     assert!(by_rows.count() >= 5);
 }
 
@@ -356,7 +359,7 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
     fn bits(v: &[f32]) -> Vec<u32> {
         v.iter().map(|v| v.to_bits()).collect()
     }
-    for g in geometries().iter().filter(|g| keeps_weight::<f32>(g)) {
+    for g in geometries().iter().filter(|g| caches_weight::<f32>(g)) {
         let Arrays { x, w, y } = Arrays::<f32>::new(g, noise);
         let others = noise::<f32>(w.len(), 9);
         let (mut of_y, mut of_x) = (DerivedCache::default(), DerivedCache::default());
@@ -368,8 +371,8 @@ fn what_is_kept_of_a_weight_changes_no_bit() {
             let finish = Epilogue::plain(false);
             forward(g, &x, w, &mut plain_y, finish).expect("memory");
             input_gradient(g, &y, w, &mut plain_x, finish).expect("memory");
-            forward(g, &x, Weight::known(w, of, &mut of_y), &mut got_y, finish).expect("memory");
-            input_gradient(g, &y, Weight::known(w, of, &mut of_x), &mut got_x, finish).expect("memory");
+            forward(g, &x, Weight::cached(w, of, &mut of_y), &mut got_y, finish).expect("memory");
+            input_gradient(g, &y, Weight::cached(w, of, &mut of_x), &mut got_x, finish).expect("memory");
             assert!(bits(&got_y) == bits(&plain_y) && bits(&got_x) == bits(&plain_x), "{g:?}");
         }
     }

@@ -1,288 +1,47 @@
-//! The gradient of the weight: for each channel and tap, the sum over positions of what is seen times the gradient of
-//! the output. Images are summed up in a few parts, chosen by shape, that are added in order at the end.
+//! The weight of a convolution, and data derived from it that are cached.
 
-use std::ops::Range;
+use crate::array::InputCache;
+pub use crate::array::{DerivedCache, Fingerprint};
 
-use super::Geometry;
-use super::isa;
-use super::strip::{ImageLayout, SLACK, Strips, apart};
-use super::tables::WhichSum;
-use super::unfold::Unfold;
-use super::window::Window;
-use crate::array::OutOfMemory;
-use crate::array::Workspace;
-use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{
-    ColumnsToPack, EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels,
-};
-use crate::kernels::scratch::List;
-use crate::kernels::threads::{Shared, parallel};
-use crate::kernels::{Float, scratch, stop};
-
-/// Rows of a product, but for a single channel: their part of the sums stays in the cache.
-const DEPTH: usize = 320;
-/// Elements of an unfolded block, and positions in it.
-const BLOCK: usize = 48 << 10;
-const LEAST: usize = 64;
-const MOST: usize = 512;
-/// Tasks that are wanted, so that threads end together; and elements of partial sums that are worth it.
-const TASKS: usize = 16;
-const PARTIAL: usize = 1 << 20;
-
-/// How what the outputs see of the input is laid out.
-pub(super) fn strips(g: &Geometry, window: &Window) -> Strips {
-    let channels = g.channels / g.group;
-    let chunk = (DEPTH / g.taps()).clamp(1, channels.max(1));
-    Strips::new(&window.axes, g.images, channels, chunk, 1, true)
+/// Transformed weights that a function caches.
+#[derive(Default)]
+pub struct CachedWeight {
+    /// For its output.
+    pub forward: DerivedCache,
+    /// For the gradient of its input.
+    pub backward: DerivedCache,
 }
 
-/// The gradient of the weight of each group from the input and the gradient of the output.
-pub(super) struct WeightGradient<'a, T> {
-    pub(super) g: &'a Geometry,
-    pub(super) x: *const T,
-    pub(super) gy: *const T,
-    pub(super) gw: *mut T,
-    pub(super) accumulate: bool,
+/// The weight of a convolution.
+pub struct Weight<'a, T> {
+    pub(super) values: &'a [T],
+    pub(super) known: WeightCache<'a>,
+    pub(super) input_cache: Option<InputCache<'a>>,
 }
 
-// SAFETY: only addresses; those who use them promise that they may.
-unsafe impl<T> Sync for WeightGradient<'_, T> {}
+/// The fingerprint of a weight, and the data that its function derived from it.
+pub(super) type WeightCache<'a> = Option<(Fingerprint, &'a mut DerivedCache)>;
 
-impl<T: Float> WeightGradient<'_, T> {
-    /// Computes the gradient.
-    ///
-    /// # Safety
-    /// The arrays are there, and nobody else uses the gradient meanwhile.
-    pub(super) unsafe fn run(&self) -> Result<(), OutOfMemory> {
-        let g = self.g;
-        let all = g.tables(WhichSum::WeightGradient);
-        let tables = &all.each[0];
-        // SAFETY: the caller's promise.
-        if unsafe { self.run_depthwise(&all) } {
-            return Ok(());
-        }
-        let (channels, maps, taps) = (g.channels / g.group, g.maps / g.group, g.taps());
-        let sums = channels * taps * maps;
-        // Blocks are summed up in a few parts.
-        let n = (BLOCK / (channels * taps)).clamp(LEAST, MOST).min(g.positions());
-        let steps = EvenSplit::new(g.positions(), g.positions().div_ceil(n));
-        let (chunks, blocks) = match &tables.strips {
-            Some(strips) => (channels.div_ceil(strips.chunk), strips.blocks()),
-            None => (1, g.images * steps.parts()),
-        };
-        let wanted = TASKS.div_ceil(g.group * chunks).min(PARTIAL / (sums * g.group));
-        let parts = EvenSplit::new(blocks, wanted.min(blocks));
-        let memory = Workspace::<T>::new(parts.parts() * g.group * sums)?;
-        let partial = Shared::new(memory.ptr());
-        parallel(parts.parts() * g.group * chunks, |task| {
-            let (part, rest) = (task / (g.group * chunks), task % (g.group * chunks));
-            let (group, chunk) = (rest / chunks, rest % chunks);
-            let to = partial.get().wrapping_add((part * g.group + group) * sums);
-            // SAFETY: each task has its own part of the sums.
-            unsafe {
-                if let Some(strips) = &tables.strips {
-                    let channels = chunk * strips.chunk..((chunk + 1) * strips.chunk).min(channels);
-                    self.planes(strips, parts.part(part), group, channels, to);
-                } else {
-                    self.pixels(&tables.window, steps, parts.part(part), group, to);
-                }
-            }
-        });
-        // SAFETY: the sums are there.
-        unsafe { self.add_up(parts.parts(), partial) };
-        Ok(())
+impl<'a, T> Weight<'a, T> {
+    /// A weight with its fingerprint. Its transformed form is cached in `kept`.
+    pub fn cached(values: &'a [T], fingerprint: Fingerprint, kept: &'a mut DerivedCache) -> Self {
+        Self { values, known: Some((fingerprint, kept)), input_cache: None }
     }
 
-    fn gy(&self, image: usize, group: usize, position: usize) -> *const T {
-        let outputs = self.g.outputs();
-        self.gy.wrapping_add(image * outputs.image + group * outputs.group + position * outputs.pixel)
+    /// The same weight as a whole array, with which its packed form is cached.
+    pub fn of(self, input_cache: Option<InputCache<'a>>) -> Self {
+        Self { input_cache, ..self }
     }
+}
 
-    /// Channels first: sums of (channel, tap) by maps, from strips of the input and the transposed gradient.
-    unsafe fn planes(
-        &self,
-        strips: &Strips,
-        blocks: Range<usize>,
-        group: usize,
-        channels: Range<usize>,
-        to: *mut T,
-    ) {
-        let (g, kernels, inputs) = (self.g, kernels::<T>(), self.g.inputs());
-        let (maps, taps, wide, positions) = (g.maps / g.group, g.taps(), kernels.panel(), g.positions());
-        let depth = channels.len() * taps;
-        let to = to.wrapping_add(channels.start * taps * maps);
-        let largest = strips.positions();
-        let panels = maps.div_ceil(wide);
-        let mut batch = List::with_capacity(0);
-        scratch::with(strips.room() + panels * wide * largest, |memory: &mut [T]| {
-            let (planes, transposed) = memory.split_at_mut(strips.room());
-            let transposed = Shared::new(transposed.as_mut_ptr());
-            let first = blocks.start;
-            for i in blocks {
-                stop::poll();
-                let block = &strips.block(i);
-                let width = block.columns.len();
-                let mut n = 0;
-                batch.clear();
-                // SAFETY: there is room for the planes and the transposed gradient; the rest is the caller's promise.
-                unsafe {
-                    let pack = |(image, position, k, at): (usize, usize, usize, usize)| {
-                        for map in (0..maps).step_by(wide) {
-                            let from = self.gy(image, group, position).add(map * positions);
-                            let (col, n) = (positions as isize, wide.min(maps - map));
-                            let to = transposed.get().add(map * largest + at * wide);
-                            (kernels.pack_columns)(&ColumnsToPack { from, row: 1, col, k, n, to });
-                        }
-                    };
-                    // Rows that follow each other are packed together: image, first position, how many, and where to.
-                    let mut run = (block.images.start, 0, 0, 0);
-                    strips.each_row(block, |image, row, column, at| {
-                        batch.push((at as isize, (n * wide) as isize));
-                        let position = row * strips.width() + column;
-                        if run.2 > 0 && run.0 == image && run.1 + run.2 == position {
-                            run.2 += width;
-                        } else {
-                            pack(run);
-                            run = (image, position, width, n);
-                        }
-                        n += width;
-                    });
-                    pack(run);
-                    let of = |image: usize| {
-                        self.x.add(
-                            image * inputs.image + group * inputs.group + channels.start * inputs.channel,
-                        )
-                    };
-                    let a = if strips.in_place {
-                        of(block.images.start).add(strips.origin(block))
-                    } else {
-                        for (image, i) in block.images.clone().enumerate() {
-                            let (to, channels, area) = (planes.as_mut_ptr(), channels.len(), inputs.channel);
-                            (isa::kernels::<T>().lay_out)(&ImageLayout {
-                                strips,
-                                block,
-                                image,
-                                from: of(i),
-                                channels,
-                                area,
-                                to,
-                            });
-                        }
-                        planes.as_ptr()
-                    };
-                    PanelProduct {
-                        m: depth,
-                        n: maps,
-                        k: width,
-                        a: MatrixOperand { p: a, row: 0, col: 1 },
-                        b: Panels { p: transposed.get(), row: wide, next: wide * largest },
-                        table: Table::OfLeft(&strips.table),
-                        batch: &batch,
-                        c: to,
-                        c_row: maps,
-                        epilogue: Epilogue::plain(i > first),
-                    }
-                    .run();
-                }
-            }
-        });
+impl<'a, T> From<&'a [T]> for Weight<'a, T> {
+    fn from(values: &'a [T]) -> Self {
+        Self { values, known: None, input_cache: None }
     }
+}
 
-    /// Channels last: sums of maps by (tap, channel), from the gradient as it lies and the unfolded input.
-    unsafe fn pixels(
-        &self,
-        window: &Window,
-        steps: EvenSplit,
-        blocks: Range<usize>,
-        group: usize,
-        to: *mut T,
-    ) {
-        let (g, inputs) = (self.g, self.g.inputs());
-        let (maps, depth) = (g.maps / g.group, inputs.channels * g.taps());
-        let row = apart(depth);
-        scratch::with(steps.part(0).len() * row + SLACK, |matrix: &mut [T]| {
-            let first = blocks.start;
-            for i in blocks {
-                stop::poll();
-                let (image, positions) = (i / steps.parts(), steps.part(i % steps.parts()));
-                // SAFETY: as for planes.
-                unsafe {
-                    let gy = self.gy(image, group, positions.start);
-                    let k = positions.len();
-                    (isa::kernels::<T>().unfold)(&Unfold {
-                        window,
-                        from: self.x.add(image * inputs.image + group * inputs.group),
-                        channels: inputs.channels,
-                        pixel: inputs.pixel,
-                        positions,
-                        to: matrix.as_mut_ptr(),
-                        apart: row,
-                    });
-                    PanelProduct {
-                        m: maps,
-                        n: depth,
-                        k,
-                        a: MatrixOperand { p: gy, row: 1, col: g.outputs().pixel as isize },
-                        b: Panels { p: matrix.as_ptr(), row, next: kernels::<T>().panel() },
-                        table: Table::None,
-                        batch: ONCE,
-                        c: to,
-                        c_row: depth,
-                        epilogue: Epilogue::plain(i > first),
-                    }
-                    .run();
-                }
-            }
-        });
-    }
-
-    /// Adds the parts in order, and what the gradient holds if it is to be kept.
-    unsafe fn add_up(&self, parts: usize, partial: Shared<T>) {
-        let g = self.g;
-        let (maps, wide) = (g.maps / g.group, kernels::<T>().panel());
-        let depth = g.channels / g.group * g.taps();
-        let sums = maps * depth;
-        let gw = Shared::new(self.gw);
-        // Rows of the partial sums in a piece of work.
-        let (rows, len) = if g.channel_last { (maps, depth) } else { (depth, maps) };
-        let pieces = rows.div_ceil(wide);
-        parallel(g.group * pieces, |i| {
-            let (group, first) = (i / pieces, i % pieces * wide);
-            let n = wide.min(rows - first);
-            // SAFETY: each piece has its own rows of the sums and its own part of the gradient.
-            unsafe {
-                let of = |part: usize| partial.get().add((part * g.group + group) * sums + first * len);
-                let total = std::slice::from_raw_parts_mut(of(0), n * len);
-                for part in 1..parts {
-                    let more = std::slice::from_raw_parts(of(part), n * len);
-                    total.iter_mut().zip(more).for_each(|(t, v)| *t = *t + *v);
-                }
-                let gw = gw.get().add(group * sums);
-                let put = |to: &mut [T], from: &[T]| {
-                    if self.accumulate {
-                        to.iter_mut().zip(from).for_each(|(t, v)| *t = *t + *v);
-                    } else {
-                        to.copy_from_slice(from);
-                    }
-                };
-                if g.channel_last {
-                    return put(std::slice::from_raw_parts_mut(gw.add(first * len), n * len), total);
-                }
-                scratch::with(maps * wide, |transposed: &mut [T]| {
-                    (kernels::<T>().pack_columns)(&ColumnsToPack {
-                        from: total.as_ptr(),
-                        row: 1,
-                        col: maps as isize,
-                        k: maps,
-                        n,
-                        to: transposed.as_mut_ptr(),
-                    });
-                    for map in 0..maps {
-                        let to = std::slice::from_raw_parts_mut(gw.add(map * depth + first), n);
-                        put(to, &transposed[map * wide..][..n]);
-                    }
-                });
-            }
-        });
+impl<'a, T> From<&'a Vec<T>> for Weight<'a, T> {
+    fn from(values: &'a Vec<T>) -> Self {
+        Self::from(&values[..])
     }
 }

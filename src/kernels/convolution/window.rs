@@ -1,12 +1,12 @@
-//! Which elements of an image the positions of a sum see through the taps of a kernel: the same question for a
-//! convolution and, one residue of the stride at a time, for the gradient of its input.
+//! Maps positions and taps of a sum to elements of its source. A convolution has one window. The gradient of its input
+//! has one for each phase of the stride.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::Geometry;
+use super::geometry::Geometry;
 
-/// Where along one axis tap `t` of position `o` lies: at `o step + offsets[t]` of a source of `len` elements, which is
-/// padding where that is no element. Position `o` itself stands for element `first + o apart` of a target.
+/// One axis of a window: tap `t` of position `o` reads element `o step + offsets[t]` of a source of `len` elements, or
+/// padding outside. Position `o` is element `first + o apart` of the target.
 #[derive(Clone, Debug)]
 pub(super) struct WindowAxis {
     pub(super) positions: usize,
@@ -16,11 +16,11 @@ pub(super) struct WindowAxis {
     pub(super) first: usize,
     pub(super) apart: usize,
     pub(super) target: usize,
-    /// The elements of the kernel that are the taps.
+    /// The kernel element of each tap.
     taps: SmallVec<[usize; 8]>,
 }
 
-/// A tap along the last axis: it lies on the source from position `start` until `end`.
+/// A tap along the last axis. Positions from `start` to `end` read the source through it, the others read padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) offset: isize,
@@ -29,43 +29,43 @@ pub(super) struct Column {
 }
 
 impl WindowAxis {
-    /// An axis along which there is one element.
+    /// An axis of one element.
     pub(super) fn of_one() -> Self {
         let (offsets, taps) = (smallvec![0], smallvec![0]);
         Self { positions: 1, step: 1, offsets, len: 1, first: 0, apart: 1, target: 1, taps }
     }
 }
 
-/// The axes together, the last one apart from the others: rows of positions are as many as all others have.
+/// All axes. The positions along the last axis form a row, and the other axes have rows.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) axes: SmallVec<[WindowAxis; 3]>,
     pub(super) width: usize,
-    /// Rows of positions for each position of the first axis.
+    /// The number of rows for each position of the first axis.
     pub(super) inner: usize,
     pub(super) step: usize,
-    /// Elements of a row of the source.
+    /// The length of a row of the source.
     pub(super) length: usize,
     pub(super) columns: SmallVec<[Column; 8]>,
-    /// For each row of positions and each tap of the outer axes: the first element of the row of the source, in elements
-    /// of a plane, or [`OUTSIDE`].
+    /// For each row and each tap along the outer axes: the index of the source row that it reads in a plane, or
+    /// [`OUTSIDE`].
     pub(super) bases: Vec<isize>,
-    /// Taps of the outer axes.
+    /// The number of taps along the outer axes.
     pub(super) outer: usize,
-    /// For each row of positions, the first element of the target; they lie `apart`.
+    /// The first target element of each row. The next ones of a row are `apart`.
     pub(super) targets: Vec<usize>,
     pub(super) apart: usize,
-    /// Elements of the kernel that are the taps, in order.
+    /// The kernel elements that are taps, in order.
     pub(super) taps: Vec<usize>,
-    /// Whether the positions are the elements of the target, in order.
+    /// True if the positions are all target elements in order.
     pub(super) whole: bool,
 }
 
-/// A row of the source that is padding.
+/// The index of a source row that is padding.
 pub(super) const OUTSIDE: isize = isize::MIN;
 
 impl Geometry {
-    /// What the outputs see of the input.
+    /// The window of the outputs over the input.
     pub(super) fn forward_window(&self) -> Window {
         let axis = |i: usize| WindowAxis {
             positions: self.output[i],
@@ -82,8 +82,8 @@ impl Geometry {
         Window::new(&(0..self.input.len()).map(axis).collect::<Vec<_>>(), &self.kernel)
     }
 
-    /// What the elements of the input see of the output: one window for each residue of `element + pad` by the strides,
-    /// as only taps of that residue reach them. Windows without positions are left out.
+    /// The windows of the input elements over the output. There is one for each residue of `element + pad` modulo the
+    /// strides, since only the taps with that residue reach such elements. Windows without positions are omitted.
     pub(super) fn backward_windows(&self) -> Vec<Window> {
         let mut residues: Vec<SmallVec<[WindowAxis; 3]>> = vec![smallvec![]];
         for i in 0..self.input.len() {
@@ -97,9 +97,9 @@ impl Geometry {
         residues.iter().map(|axes| Window::new(axes, &self.kernel)).collect()
     }
 
-    /// The elements `first`, `first + stride`, ... along an axis.
+    /// The axis of the elements `first`, `first + stride`, and so on.
     fn backward_axis(&self, i: usize, first: usize) -> WindowAxis {
-        // Tap t of element x lies at (x + pad - t dilation) / stride of the output.
+        // Tap t of element x reads element (x + pad - t dilation) / stride of the output.
         let (stride, dilation) = (self.stride[i], self.dilation[i]);
         let place = first + self.pad[i];
         let (start, residue) = (place / stride, place % stride);
@@ -118,7 +118,7 @@ impl Geometry {
     }
 }
 
-/// All indices below the lengths, the last moving first.
+/// All multi-indices below the lengths, in row-major order.
 fn indices(lengths: impl Iterator<Item = usize>) -> Vec<SmallVec<[usize; 3]>> {
     lengths.fold(vec![smallvec![]], |all, n| {
         let longer = |i: SmallVec<[usize; 3]>| (0..n).map(move |k| i.iter().copied().chain([k]).collect());

@@ -3,7 +3,8 @@
 use super::exponential::series;
 
 macro_rules! angles {
-    ($f:ident, $u:ident, $name:ident; round $round:expr, sign $sign:expr, limit $limit:expr, quarter $middle:expr, $low:expr,
+    ($f:ident, $u:ident, $name:ident; round $round:expr, sign $sign:expr, limit $limit:expr, quarter $middle:expr,
+     $low:expr,
      sin [$($sin:expr),+], cos [$($cos:expr),+], tan [$($tan:expr),+],
      atan [$($atan:expr),+], asin [$($asin:expr),+]) => {
         use std::$f::consts::{FRAC_2_PI, FRAC_PI_2, PI};
@@ -12,7 +13,7 @@ macro_rules! angles {
         use super::series;
 
         const ROUND: $f = $round;
-        /// What rounding took off a quarter of a turn, and what rounding took off that.
+        /// The rounding error of a quarter turn, and the rounding error of that.
         const MIDDLE: $f = $middle;
         const LOW: $f = $low;
 
@@ -146,7 +147,7 @@ macro_rules! angles {
         pub(in crate::kernels) fn asin(x: $f) -> $f {
             let a = x.abs();
             let (v, rest) = asin_parts(a);
-            // What rounding takes off the difference is added with the rest.
+            // The rounding error of the difference is added with the rest.
             let far = (-2.0 as $f).mul_add(v, FRAC_PI_2);
             let lost = (-2.0 as $f).mul_add(v, FRAC_PI_2 - far) + (-2.0 as $f).mul_add(rest, MIDDLE);
             (if a > 0.5 { far + lost } else { v + rest }).copysign(x)
@@ -188,7 +189,11 @@ pub(in crate::kernels) mod double {
             -7.586_685_070_091_267e-13],
         cos [0.041_666_666_666_666_664, -0.001_388_888_888_888_739_5, 2.480_158_729_876_343_3e-5,
             -2.755_731_727_056_032_6e-7, 2.087_614_602_468_974_7e-9, -1.138_261_486_855_632_5e-11],
-        tan [0.333_333_333_333_333_3, 0.133_333_333_333_33, 0.053_968_253_968_656_69, 0.021_869_488_517_019_683, 0.008_863_236_004_747_6, 0.003_592_120_963_191_753_6, 0.001_455_902_893_419_782, 0.000_589_574_677_904_943_7, 0.000_241_230_232_015_403_84, 8.997_381_733_172_27e-5, 5.561_124_389_347_579_6e-5, -1.104_655_864_084_371_7e-5, 3.654_645_976_053_761e-5, -1.833_169_905_712_586e-5, 8.487_285_594_671_859e-6],
+        tan [0.333_333_333_333_333_3, 0.133_333_333_333_33, 0.053_968_253_968_656_69, 0.021_869_488_517_019_683,
+        0.008_863_236_004_747_6, 0.003_592_120_963_191_753_6, 0.001_455_902_893_419_782,
+        0.000_589_574_677_904_943_7, 0.000_241_230_232_015_403_84, 8.997_381_733_172_27e-5,
+        5.561_124_389_347_579_6e-5, -1.104_655_864_084_371_7e-5, 3.654_645_976_053_761e-5,
+        -1.833_169_905_712_586e-5, 8.487_285_594_671_859e-6],
         atan [-0.333_333_333_333_333_3, 0.199_999_999_999_995_54, -0.142_857_142_856_484_04,
             0.111_111_111_072_347_99, -0.090_909_089_695_574_03, 0.076_923_053_546_786_55,
             -0.066_666_364_357_776_92, 0.058_820_749_563_712_94, -0.052_612_657_357_094_54,

@@ -80,7 +80,8 @@ macro_rules! exponentials {
         /// `exp(-x^2)`.
         #[inline(always)]
         pub(in crate::kernels) fn bell(x: $f) -> $f {
-            // What rounding takes off the square counts as it is, which is more than a unit where the square is large.
+            // The rounding error of the square is added, because it is more than a unit of the result for large
+            // squares.
             let square = x * x;
             let lost = x.mul_add(x, -square);
             exp_by(-square, if square < -$least { -lost } else { 0.0 }, 0)
@@ -97,7 +98,7 @@ macro_rules! exponentials {
         #[inline(always)]
         pub(in crate::kernels) fn exp_m1(x: $f) -> $f {
             let (n, r) = reduce(clamp(x, $least_m1, $most_m1));
-            // One power less, which is given back at the end: the largest power is no number.
+            // One power less, which is multiplied at the end:
             let s = power_of_two(n.wrapping_sub(1));
             let y = 2.0 * s.mul_add(exp_m1_near(r), s - 0.5);
             if x.abs() < TINY { x } else { y }
@@ -107,7 +108,7 @@ macro_rules! exponentials {
         #[inline(always)]
         pub(in crate::kernels::elementary) fn quotient(a: $f, b: $f, c: $f) -> $f {
             let sum = b + c;
-            // What rounding took off the sum: less is lost of it than of the products with each of the two.
+            // The rounding error of the sum. Adding it loses less than products with each summand.
             let low = (b - sum) + c;
             let inverse = inverse(sum);
             let q = a * inverse;
@@ -148,14 +149,15 @@ macro_rules! exponentials {
             SCALE / (s + s.mul_add(exp_m1_by_pairs(r), SCALE))
         }
 
-        /// `1 / (1 + exp(-x))`. Above zero it is taken off 1: a rounding of the sum under the fraction would count double.
+        /// `1 / (1 + exp(-x))`. Positive `x` subtract from 1, because a rounding error in the denominator would count
+        /// twice.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoid(x: $f) -> $f {
             let q = sigmoid_tail(x);
             if x >= 0.0 { 1.0 - q } else { q }
         }
 
-        /// `sigmoid(x)` and `sigmoid(-x)`, of which neither has lost its digits.
+        /// `sigmoid(x)` and `sigmoid(-x)`, both with full precision.
         #[inline(always)]
         pub(in crate::kernels) fn sigmoids(x: $f) -> ($f, $f) {
             let q = sigmoid_tail(x);
@@ -209,7 +211,7 @@ macro_rules! exponentials {
         #[inline(always)]
         pub(in crate::kernels) fn ln_1p(x: $f) -> $f {
             let u = 1.0 + x;
-            // What rounding took off 1 + x, which the significand gets back.
+            // The rounding error of 1 + x, which is added to the significand.
             let rounded = u - 1.0;
             let lost = (x - rounded) + (1.0 - (u - rounded));
             let (m, power) = parts(u);
@@ -259,7 +261,7 @@ pub(in crate::kernels) mod single {
         factorials [6.0, 120.0, 5_040.0, 362_880.0, 39_916_800.0]
     );
 
-    /// As [`exp_m1_near`], in steps of which fewer wait for each other.
+    /// As [`exp_m1_near`], with a shorter chain of dependent steps.
     #[inline(always)]
     fn exp_m1_by_pairs(r: f32) -> f32 {
         let z = r * r;
@@ -270,7 +272,7 @@ pub(in crate::kernels) mod single {
     /// `1 / b` to 17 bits, for `b` between `2^-100` and `2^100`: a division takes several times as long.
     #[inline(always)]
     fn inverse(b: f32) -> f32 {
-        // Off by a twentieth at most, of which three more powers are taken off.
+        // Off by at most a twentieth. The next line removes three more powers of the error.
         let guess = f32::from_bits(0x7EF3_11C7_u32.wrapping_sub(b.to_bits()));
         let e = (-b).mul_add(guess, 1.0);
         e.mul_add(e.mul_add(e, e), e).mul_add(guess, guess)

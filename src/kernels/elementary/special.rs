@@ -1,4 +1,4 @@
-//! Powers and the error function, for both types. What needs more digits on the way has them.
+//! Powers and the error function, for both types, with extra digits for intermediate results if needed.
 
 use super::exponential::series;
 
@@ -59,7 +59,7 @@ pub(in crate::kernels) mod single {
     /// `a / b` for `b` around 1, to 34 bits.
     #[inline(always)]
     fn quotient(a: f64, b: f64) -> f64 {
-        // Off by a twentieth at most, of which three more powers are taken off.
+        // Off by at most a twentieth. The next lines remove three more powers of the error.
         let guess = f64::from_bits(0x7FDE_6238_E000_0000_u64.wrapping_sub(b.to_bits()));
         let e = (-b).mul_add(guess, 1.0);
         let inverse = e.mul_add(e.mul_add(e, e), e).mul_add(guess, guess);

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::blocks::{BlockedProduct, EvenSplit, Right, TALL};
+use super::fallback::one_by_one;
+use super::operand::{BlockedProduct, Right, TALL};
 use super::pack::{ColumnsToPack, RowsToPack};
-use super::product::one_by_one;
+use super::split::EvenSplit;
 use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
@@ -12,7 +13,7 @@ use crate::kernels::{Float, stop};
 /// The prefetch distance in rows, for an unpacked right matrix, and for a cached packed one, which is read from
 /// memory as one stream.
 pub(super) const AHEAD: isize = 8;
-const AHEAD_OF_KEPT: usize = 64;
+const AHEAD_OF_PACKED: usize = 64;
 /// Sums up to this length spend most of their time on the result, which is then visited row by row.
 pub(super) const SHALLOW: usize = 128;
 /// The ratio of rows to columns above which a product mostly reads the left matrix.
@@ -53,7 +54,7 @@ impl<T: Float> Chunk<'_, T> {
         let (product, depth, panel) = (self.product, self.depth, self.kernels.panel());
         let wide = self.columns.len().min(COLUMNS / panel);
         let of_b = match self.right {
-            Right::Plain | Right::Kept(_) => 0,
+            Right::Plain | Right::Packed(_) => 0,
             Right::InRows | Right::InColumns => depth * wide * panel,
         };
         let of_a =
@@ -114,9 +115,9 @@ impl<T: Float> PackedBlock<'_, T> {
         self.b.wrapping_add((column - self.columns.start) * self.chunk.kernels.panel() * self.k)
     }
 
-    /// The address of a column of tiles for the block of `k` terms from `p` on, in a cached packed matrix, where all
-    /// blocks follow each other.
-    fn kept(&self, all: *const T, p: usize, k: usize, column: usize) -> *const T {
+    /// The address of a column of tiles in a cached packed matrix, for the block of `k` terms from `p` on. Blocks are
+    /// contiguous.
+    fn packed_block(&self, all: *const T, p: usize, k: usize, column: usize) -> *const T {
         let wide = self.chunk.kernels.panel();
         all.wrapping_add(p * self.chunk.product.n.next_multiple_of(wide) + column * wide * k)
     }
@@ -126,15 +127,15 @@ impl<T: Float> PackedBlock<'_, T> {
     /// rows from a cache.
     fn kept_ahead(&self, rows: &Range<usize>, row: usize, column: usize, b: *const T) -> Option<*const T> {
         let Chunk { product, kernels, right, depth, .. } = *self.chunk;
-        let Right::Kept(all) = right else { return None };
+        let Right::Packed(all) = right else { return None };
         let (next, is_last) = (self.p + self.k, rows.len() > 1 && row + 1 == rows.end);
         match is_last {
             _ if self.k <= SHALLOW => None,
-            true if column + 1 < self.columns.end => Some(self.kept(all, self.p, self.k, column + 1)),
+            true if column + 1 < self.columns.end => Some(self.packed_block(all, self.p, self.k, column + 1)),
             true if next < product.k => {
-                Some(self.kept(all, next, depth.min(product.k - next), self.columns.start))
+                Some(self.packed_block(all, next, depth.min(product.k - next), self.columns.start))
             }
-            _ => (rows.len() <= 2).then(|| b.wrapping_add(AHEAD_OF_KEPT * kernels.panel())),
+            _ => (rows.len() <= 2).then(|| b.wrapping_add(AHEAD_OF_PACKED * kernels.panel())),
         }
     }
 
@@ -223,7 +224,7 @@ impl<T: Float> PackedBlock<'_, T> {
             Right::Plain => (product.b.at(self.p, j), product.b.row),
             Right::InRows if packs => (product.b.at(self.p, j), product.b.row),
             Right::InRows | Right::InColumns => (self.packed(column).cast_const(), kernels.panel() as isize),
-            Right::Kept(all) => (self.kept(all, self.p, self.k, column), kernels.panel() as isize),
+            Right::Packed(all) => (self.packed_block(all, self.p, self.k, column), kernels.panel() as isize),
         };
         let (a, a_row, a_col) = if packs_left {
             let (row, col) =

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::blocks::EvenSplit;
+use super::split::EvenSplit;
 use crate::kernels::Float;
 use crate::kernels::simd::Vector;
 

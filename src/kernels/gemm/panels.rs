@@ -2,8 +2,9 @@
 
 use std::ptr;
 
-use super::blocks::{EvenSplit, MatrixOperand};
 use super::chunk::{AHEAD, SHALLOW};
+use super::operand::MatrixOperand;
+use super::split::EvenSplit;
 use super::tile::{Kernels, ProductTile, REGULAR, SCATTERED_A, SCATTERED_B, kernels};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
@@ -53,7 +54,7 @@ impl<T: Float> PanelProduct<'_, T> {
     /// # Safety
     /// The matrices must be valid, and `c` must not be accessed concurrently.
     pub(in crate::kernels) unsafe fn run(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.run_in_chains(usize::MAX) };
     }
 

@@ -3,20 +3,12 @@
 //! The division of a product depends only on its shape and layout, so the result does not depend on the number of
 //! threads.
 
-use super::blocks::{BlockedProduct, MatrixOperand};
+use super::fallback::one_by_one;
+use super::operand::{BlockedProduct, MatrixOperand, Strided};
 use super::vector;
+use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::threads::Shared;
-use crate::kernels::{Float, stop};
-
-/// A matrix in memory: element (i, j) is at `i * row + j * col` from `p`.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct Strided<T> {
-    pub p: *mut T,
-    pub row: isize,
-    pub col: isize,
-}
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms. `packed` is the optional packed form of
 /// `b`, see `kept`.
@@ -70,21 +62,6 @@ pub unsafe fn multiply<T: Float>(
     unsafe { product.run() };
 }
 
-impl<T: Float> Epilogue<'_, T> {
-    /// The final value of element (i, j), from its sum and its previous value.
-    fn of(&self, mut sum: T, before: T, i: usize, j: usize) -> T {
-        if self.accumulate {
-            sum = sum + before;
-        }
-        for (bias, at) in [(self.row_bias, i), (self.column_bias, j)] {
-            if let Some(bias) = bias {
-                sum = sum + bias[at];
-            }
-        }
-        self.tail.activation.of(sum)
-    }
-}
-
 /// Computes a result of one column, with `m` elements `step` apart.
 unsafe fn single_column<T: Float>(
     size: (usize, usize),
@@ -101,35 +78,6 @@ unsafe fn single_column<T: Float>(
             *c = epilogue.of(sum, *c, i, 0);
         });
         epilogue.tail.finish(c.get(), step as usize, size.0, 1);
-    }
-}
-
-/// Computes element by element, as the fallback: for results with gaps in both directions, or without memory for
-/// packing.
-///
-/// # Safety
-/// As [`multiply`].
-pub(super) unsafe fn one_by_one<T: Float>(
-    (m, n, k): (usize, usize, usize),
-    a: MatrixOperand<T>,
-    b: MatrixOperand<T>,
-    c: Strided<T>,
-    epilogue: Epilogue<'_, T>,
-) {
-    for i in 0..m {
-        stop::poll();
-        for j in 0..n {
-            // SAFETY: guaranteed by the caller.
-            unsafe {
-                let mut sum = T::ZERO;
-                for p in 0..k {
-                    sum = *a.at(i, p) * *b.at(p, j) + sum;
-                }
-                let c = c.p.offset(i as isize * c.row + j as isize * c.col);
-                *c = epilogue.of(sum, *c, i, j);
-                epilogue.tail.finish(c, 1, 1, 1);
-            }
-        }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) type Kernel<T> = unsafe fn(&ProductTile<'_, T>);
 
 /// Kernels of products for one instruction set.
 pub(in crate::kernels) struct Kernels<T: 'static> {
-    /// Numbers in a register. A tile is up to two registers wide, except those of few rows.
+    /// Numbers in a register. A tile is up to two registers wide. Tiles of few rows may be wider.
     pub(super) width: usize,
     /// By kind, then by number of registers minus one, then by number of rows minus one.
     pub(super) tiles: [[&'static [Kernel<T>]; 2]; 4],
@@ -79,7 +79,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     t: &ProductTile<'_, V::T>,
     masks: [V::Mask; N],
 ) -> [[V; N]; M] {
-    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let mut totals = sums;
@@ -165,7 +165,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
 
 #[inline(always)]
 unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
-    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let masks: [V::Mask; N] = std::array::from_fn(|j| V::first(t.n.saturating_sub(j * V::WIDTH)));
         if t.n >= N * V::WIDTH {
@@ -186,7 +186,7 @@ unsafe fn store<V: Vector, const M: usize, const N: usize, const MASKED: bool>(
     mut sums: [[V; N]; M],
 ) {
     let Epilogue { accumulate, row_bias, column_bias, tail } = &t.epilogue;
-    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let c = |i: usize, j: usize| t.c.offset(i as isize * t.c_row).add(j * V::WIDTH);
         let put = |v: V, i, j| if MASKED { v.store_masked(c(i, j), masks[j]) } else { v.store(c(i, j)) };
@@ -226,7 +226,7 @@ macro_rules! make {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, $t>) {
-                // SAFETY: the function has the instructions, and the caller guarantees the memory.
+                // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$vector, KIND, M, N>(t) }
             }
             $(#[target_feature(enable = $feature)])?

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::blocks::MatrixOperand;
+use super::operand::MatrixOperand;
 use crate::kernels::Float;
 use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads::{Shared, ranges};
@@ -60,7 +60,7 @@ impl<T: Float, F: Fn(usize, T)> Work<T> for ShortRows<'_, T, F> {
         let Self { a, rows, b, put } = self;
         for start in rows.clone().step_by(V::WIDTH) {
             let n = V::WIDTH.min(rows.end - start);
-            // SAFETY: the caller has the instructions, the rows are valid, and the buffer holds a register.
+            // SAFETY: the caller guarantees the instruction set, the rows are valid, and the buffer holds a register.
             unsafe {
                 let mut sums = [V::zero(); 16];
                 for (i, sum) in sums.iter_mut().enumerate().take(n) {

@@ -199,7 +199,8 @@ impl<T: Float> Work<T> for Bounds<'_, T> {
         const N: usize = 4;
         let (mut least, mut most) = ([T::ZERO; 16], [T::ZERO; 16]);
         let whole = self.x.len() / (N * V::WIDTH);
-        // SAFETY: the caller has the instructions, this many numbers are readable, and no register has more than 16.
+        // SAFETY: the caller guarantees the instruction set, this many numbers are readable, and no register has more
+        // than 16.
         unsafe {
             let (mut low, mut high) = ([V::zero(); N], [V::zero(); N]);
             for i in 0..whole {

@@ -1,7 +1,7 @@
 //! Packing of weights into the layout of the kernels: panels of columns, with the four terms of a group adjacent.
 
 use super::tile::{GROUP, Kernels};
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, parallel};
@@ -85,15 +85,15 @@ impl<'a> Packed<'a> {
         kernels: &'static Kernels,
         weights: QuantizedWeights<'_>,
         stretches: Stretches,
-        lasting: Option<Lasting<'a>>,
+        input_cache: Option<InputCache<'a>>,
     ) -> Self {
         assert_eq!(stretches.count * stretches.length, weights.terms, "stretches that are not the terms");
         let (columns, groups) = (weights.columns, stretches.count * stretches.groups());
         let padded = columns.next_multiple_of(kernels.width);
-        let room = padded * (groups * GROUP + size_of::<i32>());
+        let size = padded * (groups * GROUP + size_of::<i32>());
         let at = |start| WeightPanels { kernels, start: Shared::new(start), columns, groups, padded };
         if let Some(mut lent) =
-            lasting.and_then(|array| array.lend(0, [stretches.count, columns, padded], room))
+            input_cache.and_then(|array| array.lend(0, [stretches.count, columns, padded], size))
         {
             let panels = at(lent.ptr());
             if !lent.is_made() {
@@ -102,7 +102,7 @@ impl<'a> Packed<'a> {
             }
             return Self { panels, _memory: PackedMemory::Kept(lent) };
         }
-        let own = List::<u8>::with_capacity(room);
+        let own = List::<u8>::with_capacity(size);
         let panels = at(own.as_ptr().cast_mut());
         panels.pack(weights, stretches);
         Self { panels, _memory: PackedMemory::Own(own) }
@@ -138,13 +138,13 @@ impl WeightPanels {
         let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());
         parallel(columns.div_ceil(wide), |i| {
             let first = i * wide;
-            let (n, room) = (wide.min(columns - first), wide.min(padded - first));
+            let (n, size) = (wide.min(columns - first), wide.min(padded - first));
             // SAFETY: panels, and the sums of their columns, are disjoint.
             let (panel, sums) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(
                         to.get().add(first * groups * GROUP),
-                        room * groups * GROUP,
+                        size * groups * GROUP,
                     ),
                     std::slice::from_raw_parts_mut(sums.get().add(first), n),
                 )

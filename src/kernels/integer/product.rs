@@ -4,7 +4,7 @@ use super::output::{ColumnTerms, ResultPart, SumOutput, Sums};
 use super::pack::{Packed, QuantizedWeights};
 use super::tile::{IntegerTile, Kernels, TALL, WIDE, kernels};
 use super::window::{ImageWindow, Origins, PositionBlock};
-use crate::array::Lasting;
+use crate::array::InputCache;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::parallel;
 
@@ -68,12 +68,12 @@ impl<'a> Blocks<'a> {
 pub fn multiply(
     levels: &Levels<'_>,
     weights: QuantizedWeights<'_>,
-    lasting: Option<Lasting<'_>>,
+    input_cache: Option<InputCache<'_>>,
     window: &ImageWindow,
     columns: &ColumnTerms<'_>,
     output: &dyn SumOutput,
 ) {
-    multiply_by(kernels(), levels, weights, lasting, window, columns, output);
+    multiply_by(kernels(), levels, weights, input_cache, window, columns, output);
 }
 
 /// As [`multiply`], with these kernels.
@@ -81,13 +81,13 @@ pub(super) fn multiply_by(
     kernels: &'static Kernels,
     levels: &Levels<'_>,
     weights: QuantizedWeights<'_>,
-    lasting: Option<Lasting<'_>>,
+    input_cache: Option<InputCache<'_>>,
     window: &ImageWindow,
     columns: &ColumnTerms<'_>,
     output: &dyn SumOutput,
 ) {
     let (stretches, taps) = (window.stretches(), window.taps());
-    let held = Packed::new(kernels, weights, stretches, lasting);
+    let held = Packed::new(kernels, weights, stretches, input_cache);
     let packed = held.panels();
     let offsets = columns.offsets(packed, levels.zero, stretches.count * stretches.length);
     let (blocks, wide) = (Blocks::new(window, packed.columns * output.element()), kernels.panel());

@@ -68,7 +68,7 @@ impl Kernels {
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-    // SAFETY: the caller has the instructions, and the memory of the tile is valid.
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[D::zero(); N]; M];
         let mut w = t.weights;
@@ -156,11 +156,11 @@ unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: u
                     write(sums[i][j], j * D::WIDTH, to.add(j * D::WIDTH));
                 }
             } else {
-                let mut room = [T::default(); WIDE];
+                let mut buffer = [T::default(); WIDE];
                 for j in 0..N {
-                    write(sums[i][j], j * D::WIDTH, room.as_mut_ptr().add(j * D::WIDTH));
+                    write(sums[i][j], j * D::WIDTH, buffer.as_mut_ptr().add(j * D::WIDTH));
                 }
-                to.copy_from_nonoverlapping(room.as_ptr(), columns);
+                to.copy_from_nonoverlapping(buffer.as_ptr(), columns);
             }
         }
     }
@@ -171,7 +171,7 @@ macro_rules! kernels {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
-                // SAFETY: the function has the instructions, and the caller guarantees the memory.
+                // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }
             }
             Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }

@@ -1,36 +1,36 @@
-//! Normalisation where neighbours have statistics of their own: sums over columns, in float64.
+//! Normalization if neighbours have different statistics: sums over columns, in float64.
 
 use super::{GradientPlan, Gradients, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
-/// What is left of `x` without the mean.
+/// `x` without the mean.
 #[inline(always)]
 fn centred<T: Float>(x: T, mean: (T, T)) -> T {
     (x - mean.0) - mean.1
 }
 
 impl<T: Float> StatisticsView<'_, T> {
-    /// Element `x`, normalised by statistic `s`.
+    /// Element `x`, normalized by statistic `s`.
     ///
     /// # Safety
     /// There must be such a statistic.
     #[inline(always)]
     unsafe fn unit(self, x: T, s: usize) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { centred(x, *self.mean.get_unchecked(s)) * *self.scale.get_unchecked(s) }
     }
 }
 
-/// Means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
-pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
+/// The means and variances (of the elements, not an estimate) of a part of `x` with separate statistics.
+pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> (Zeros<f64>, Zeros<f64>) {
     if size_of::<T>() < size_of::<f64>() {
-        // What the sum of squares loses to a large mean is less than what rounding took off the elements.
+        // The sum of squares loses less to a large mean than the rounding of the elements does.
         let [mut mean, mut variance] = part.sums(
             #[inline(always)]
             move |_, _, i| {
-                // SAFETY: the layout is that of `x`. So below.
+                // SAFETY: `x` has this layout. So below.
                 let v = unsafe { *x.get_unchecked(i) }.real();
                 [v, v * v]
             },
@@ -65,16 +65,16 @@ pub(super) fn moments<T: Float>(part: &Pairing, x: &[T], count: f64) -> (Zeros<f
     (mean, variance)
 }
 
-/// Normalises a part by statistics that are numbered from `first` on.
+/// Normalizes a part by statistics from number `first` on.
 pub(super) fn write<T: Float>(
     target: &Target<'_, T>,
-    part: &Pairing,
+    part: &BroadcastLayout,
     stats: StatisticsView<'_, T>,
     first: usize,
 ) {
     let x = target.x;
     let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.tail.activation);
-    // SAFETY: the lengths are those of the layout; each element is written once.
+    // SAFETY: the lengths match the layout; each element is written once.
     unsafe {
         part.write(
             target.y,
@@ -101,7 +101,7 @@ impl<T: Float> Terms<'_, T> {
     /// There must be such an element and statistic. So below.
     #[inline(always)]
     unsafe fn unit(self, i: usize, s: usize) -> T {
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
     }
 
@@ -111,7 +111,7 @@ impl<T: Float> Terms<'_, T> {
         unsafe { *self.gy.get_unchecked(i) }
     }
 
-    /// Gradient of the normalised element.
+    /// The gradient of the normalized element.
     #[inline(always)]
     unsafe fn scaled(self, i: usize, p: usize) -> T {
         // SAFETY: as above.
@@ -119,19 +119,19 @@ impl<T: Float> Terms<'_, T> {
     }
 }
 
-/// The sums behind the gradients of parameters and of statistics; writes those by `x`.
+/// Writes the gradient by `x`. Returns the sums for the gradients of parameters and of statistics.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
-    let (pairing, n_stats) = (&g.layout.pairing, g.layout.n_stats);
+    let (broadcast, n_stats) = (&g.layout.broadcast, g.layout.n_stats);
     let terms = Terms { stats: g.stats.view(), x: g.x, gamma: &g.gamma, gy: g.gy };
     let none = || [(); 2].map(|()| Zeros::new(0));
     let of_params = || {
-        pairing.clone().swapped().sums(
+        broadcast.clone().swapped().sums(
             #[inline(always)]
-            // SAFETY: the indices are those of the layout. So below.
+            // SAFETY: the indices come from the layout. So below.
             move |_, s, i| unsafe { [terms.gy(i).real(), (terms.gy(i) * terms.unit(i, s)).real()] },
         )
     };
-    let of_stats = |part: &Pairing| {
+    let of_stats = |part: &BroadcastLayout| {
         part.sums(
             #[inline(always)]
             // SAFETY: as above.
@@ -141,8 +141,8 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
             },
         )
     };
-    if pairing.is_same() {
-        // The elements of a statistic are those of its parameters.
+    if broadcast.is_same() {
+        // Each statistic has the same elements as its parameters.
         let params = if plan.params || plan.sums { of_params() } else { none() };
         let by_gamma = |sums: &[f64]| {
             let mut all = Zeros::new(sums.len());
@@ -151,17 +151,17 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
         };
         let sums = params.each_ref().map(|sums| by_gamma(sums));
         if plan.gx.is_some() {
-            write_x(g, terms, plan, pairing, &sums);
+            write_x(g, terms, plan, broadcast, &sums);
         }
         return [params, sums];
     }
     let params = if plan.params { of_params() } else { none() };
     if g.given {
-        let sums = if plan.sums { of_stats(pairing) } else { none() };
-        write_x(g, terms, plan, pairing, &sums);
+        let sums = if plan.sums { of_stats(broadcast) } else { none() };
+        write_x(g, terms, plan, broadcast, &sums);
         return [params, sums];
     }
-    pairing.slabs(&|part| {
+    broadcast.slabs(&|part| {
         if plan.gx.is_some() {
             write_x(g, terms, plan, part, &of_stats(part));
         }
@@ -169,17 +169,17 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     [params, [(); 2].map(|()| Zeros::new(n_stats))]
 }
 
-/// Writes the gradients by `x` of a part; `sums` are those of its statistics.
+/// Writes the gradient by `x` of a part, from the sums of its statistics.
 fn write_x<T: Float>(
     g: &Gradients<'_, T>,
     terms: Terms<'_, T>,
     plan: GradientPlan<T>,
-    part: &Pairing,
+    part: &BroadcastLayout,
     sums: &[Zeros<f64>; 2],
 ) {
     let Some((gx, accumulate)) = plan.gx else { return };
     if g.given {
-        // SAFETY: the indices are those of the layout; each element comes once. So below.
+        // SAFETY: the indices come from the layout; each element comes once. So below.
         return unsafe {
             part.write(
                 gx,

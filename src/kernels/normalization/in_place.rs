@@ -1,19 +1,19 @@
-//! Normalisation by given statistics, piece by piece in place, of what another kernel has just written.
+//! Normalization by given statistics, in place and in chunks, of the output of another kernel.
 
 use super::{NormLayout, Stats, or_all};
 use crate::kernels::Float;
-use crate::kernels::pairing::Cycle;
+use crate::kernels::broadcast::Cycle;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
 
-/// What elements are normalised by; channels come in order, again and again.
+/// Statistics of channels, over which the array is cyclic.
 #[derive(Default)]
 pub struct InPlace<T> {
-    /// Elements of a channel that lie together.
+    /// The number of adjacent elements of a channel.
     together: usize,
-    /// A mean and what rounding took off it, and what is left is multiplied by. Where neighbours are of one channel that is
-    /// the scale by gamma, else the scale, and gamma comes after it: as in the loops that normalise a whole array.
+    /// The mean in two parts, and the factor of the difference. If adjacent elements have one channel, the factor
+    /// includes gamma. Otherwise gamma is multiplied after it. Both are as in the loops over whole arrays.
     mean: SavedMemory<T>,
     rest: SavedMemory<T>,
     scale: SavedMemory<T>,
@@ -22,15 +22,15 @@ pub struct InPlace<T> {
 }
 
 impl NormLayout {
-    /// How many elements of a channel lie together, if channels come in order, again and again.
+    /// The number of adjacent elements of a channel, if the array is cyclic over channels.
     pub fn cycle(&self) -> Option<usize> {
-        self.pairing.cycle()
+        self.broadcast.cycle()
     }
 }
 
 impl<T: Float> InPlace<T> {
-    /// Takes the place of what it was before, to normalise as [`super::normalize_by`]; false where elements of a channel lie in
-    /// another order.
+    /// Sets the statistics for a normalization as [`super::normalize_by`]. Returns false if the array is not cyclic
+    /// over channels.
     pub fn set(
         &mut self,
         layout: &NormLayout,
@@ -51,10 +51,10 @@ impl<T: Float> InPlace<T> {
         true
     }
 
-    /// Normalises the `n` elements at `at`, the first of which is element `start` of the array.
+    /// Normalizes the `n` elements at `at`. The first one is element `start` of the array.
     ///
     /// # Safety
-    /// They are there, and nobody else uses them meanwhile.
+    /// The elements must be valid, and nothing else may use them meanwhile.
     pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize) {
         let cycle = Cycle { period: self.scale.len(), together: self.together };
         for (channel, n) in cycle.pieces(start, n) {

@@ -1,29 +1,29 @@
-//! The gradients where neighbours along the last axis have the same statistics: a row at a time, in registers.
+//! Gradients if neighbours along the last axis have the same statistics: row by row, in registers.
 
 use super::rows::Unit;
 use super::{GradientPlan, Gradients};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::Shared;
 
-/// Rows that are gone through side by side, so that what they add to their columns stays in registers.
+/// The number of rows that are processed together, so that their column sums stay in registers.
 const TOGETHER: usize = 8;
 
-/// The sums behind the gradients of parameters and of statistics; writes those by `x`.
+/// Writes the gradient by `x`. Returns the sums for the gradients of parameters and of statistics.
 pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
-    let pairing = &g.layout.pairing;
-    let (by_params, same) = (pairing.last_varies().1, pairing.is_same());
+    let broadcast = &g.layout.broadcast;
+    let (by_params, same) = (broadcast.last_varies().1, broadcast.is_same());
     let mut of_stats = [(); 2].map(|()| Zeros::new(g.layout.n_stats));
     let mut of_params = [(); 2].map(|()| Zeros::new(if by_params { 0 } else { g.layout.n_params }));
-    // Sums of rows, which many parts may have for a parameter: added up in order at the end.
+    // Sums of rows. Several parts may have the same parameter, so these are added in order at the end.
     let mut of_rows =
-        [(); 2].map(|()| Zeros::new(if by_params || same || !plan.params { 0 } else { pairing.rows() }));
+        [(); 2].map(|()| Zeros::new(if by_params || same || !plan.params { 0 } else { broadcast.rows() }));
     let shared = |sums: &mut [Zeros<f64>; 2]| sums.each_mut().map(|sums| Shared::new(sums.as_mut_ptr()));
     let (stats, own, rows) = (shared(&mut of_stats), shared(&mut of_params), shared(&mut of_rows));
-    let columns = pairing.slabs_with_sums(
+    let columns = broadcast.slabs_with_sums(
         if by_params && plan.params { g.layout.n_params } else { 0 },
         &|part, columns| {
             T::in_registers(RowPart {
@@ -42,7 +42,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     }
     if !same && plan.params {
         let mut row = 0;
-        pairing.walk(0..pairing.rows(), |s, p, _| {
+        broadcast.walk(0..broadcast.rows(), |s, p, _| {
             of_params[0][p] += of_rows[0][row];
             of_params[1][p] += of_rows[1][row] * g.stats.scale[s].real();
             row += 1;
@@ -51,18 +51,18 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     [of_params, of_stats]
 }
 
-/// A part of the gradients, and where its sums go: of `gy`, and of `gy` times the normalised element.
+/// A part of the gradients, and the destinations of its sums: of `gy`, and of `gy` times the normalized element.
 struct RowPart<'a, T> {
     g: &'a Gradients<'a, T>,
     plan: GradientPlan<T>,
-    part: &'a Pairing,
-    /// Those of each statistic, of `gy gamma`.
+    part: &'a BroadcastLayout,
+    /// The sums of each statistic, of `gy gamma`.
     stats: [*mut f64; 2],
-    /// Those of each parameter, where its elements are those of a statistic.
+    /// The sums of each parameter, if each has the same elements as a statistic.
     own: Option<[*mut f64; 2]>,
-    /// Those of each row, if neighbours have the same parameters; without the scale.
+    /// The sums of each row, without the scale, if neighbours have the same parameters.
     rows: [*mut f64; 2],
-    /// Those of each column, if neighbours have parameters of their own.
+    /// The sums of each column, if neighbours have different parameters.
     columns: [*mut f64; 2],
 }
 
@@ -72,7 +72,7 @@ impl<T: Float> Work<T> for RowPart<'_, T> {
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
         let by_params = self.part.last_varies().1;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if self.plan.sums || (self.plan.params && !by_params) {
                 if by_params { self.sums_by_column::<V>() } else { self.sums_by_row::<V>() }
@@ -86,14 +86,14 @@ impl<T: Float> Work<T> for RowPart<'_, T> {
 }
 
 impl<T: Float> RowPart<'_, T> {
-    /// Where a row is in `x` and in `gy`.
+    /// The addresses of a row in `x` and in `gy`.
     #[inline(always)]
     unsafe fn row(&self, i: usize) -> (*const T, *const T) {
         // SAFETY: the part lies within both. So below.
         unsafe { (self.g.x.as_ptr().add(i), self.g.gy.as_ptr().add(i)) }
     }
 
-    /// Sums of rows whose elements have parameters of their own.
+    /// Sums of rows whose elements have different parameters.
     #[inline(always)]
     unsafe fn sums_by_column<V: Vector<T = T>>(&self) {
         let (n, stats) = (self.part.width(), self.g.stats.view());
@@ -195,7 +195,8 @@ impl<T: Float> RowPart<'_, T> {
         );
     }
 
-    /// Writes the gradients of rows whose elements have parameters of their own, and adds up those of the parameters.
+    /// Writes the gradients of rows whose elements have different parameters, and sums the gradients of the
+    /// parameters.
     #[inline(always)]
     unsafe fn write_by_column<V: Vector<T = T>>(&self) {
         if self.plan.gx.is_none() && !self.plan.params {
@@ -203,17 +204,17 @@ impl<T: Float> RowPart<'_, T> {
         }
         let (n, plan_x) = (self.part.width(), self.plan.gx.is_some());
         let mut together = Together { rows: [GradientRow::default(); TOGETHER], n: 0, p: 0 };
-        // Columns are summed up in the precision of the elements as long as the part is: few rows.
-        let mut room = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
+        // Within a part, which has few rows, columns are summed in the precision of the elements.
+        let mut buffer = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
             // SAFETY: as above.
             |s, p, i| unsafe {
                 if together.n == TOGETHER || together.p != p {
-                    self.write_together::<V>(&together, &mut room);
+                    self.write_together::<V>(&together, &mut buffer);
                     if together.p != p {
-                        self.add_columns(together.p, &mut room);
+                        self.add_columns(together.p, &mut buffer);
                     }
                     (together.n, together.p) = (0, p);
                 }
@@ -225,19 +226,19 @@ impl<T: Float> RowPart<'_, T> {
         );
         // SAFETY: as above.
         unsafe {
-            self.write_together::<V>(&together, &mut room);
-            self.add_columns(together.p, &mut room);
+            self.write_together::<V>(&together, &mut buffer);
+            self.add_columns(together.p, &mut buffer);
         }
     }
 
     #[inline(always)]
-    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, room: &mut [T]) {
+    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, buffer: &mut [T]) {
         let (n, rows) = (self.part.width(), &together.rows[..together.n]);
-        // SAFETY: as above; the room has two sums for each column.
+        // SAFETY: as above, and the buffer has two sums for each column.
         unsafe {
-            let (by_beta, by_gamma) = (room.as_mut_ptr(), room.as_mut_ptr().wrapping_add(n));
+            let (by_beta, by_gamma) = (buffer.as_mut_ptr(), buffer.as_mut_ptr().wrapping_add(n));
             let gamma = self.g.gamma.as_ptr().add(together.p);
-            // Held by value: what lies behind a reference would be loaded anew for each register.
+            // By value, so that the loop need not load the fields again for each register.
             let ((x, gy), given, plan) = (self.row(0), self.g.given, self.plan);
             each::<V>(
                 n,
@@ -270,11 +271,11 @@ impl<T: Float> RowPart<'_, T> {
         }
     }
 
-    /// Adds the sums of columns to those of parameters from `p` on, and begins anew.
+    /// Adds the sums of columns to the sums of parameters from `p` on, and resets them.
     #[inline(always)]
-    unsafe fn add_columns(&self, p: usize, room: &mut [T]) {
+    unsafe fn add_columns(&self, p: usize, buffer: &mut [T]) {
         if self.plan.params {
-            for (to, sums) in self.columns.iter().zip(room.chunks_exact_mut(self.part.width().max(1))) {
+            for (to, sums) in self.columns.iter().zip(buffer.chunks_exact_mut(self.part.width().max(1))) {
                 for (c, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: as above.
                     unsafe { *to.add(p + c) += sum.real() };
@@ -292,7 +293,7 @@ struct Together<T> {
     p: usize,
 }
 
-/// A row that begins at `i`, its statistics, and by how much its elements are pulled.
+/// A row that begins at `i`, its statistics, and the contributions of these to the gradient of its elements.
 #[derive(Clone, Copy, Default)]
 struct GradientRow<T> {
     i: usize,

@@ -1,16 +1,16 @@
-//! Normalisation where neighbours along the last axis have the same statistics: a row at a time, in registers.
+//! Normalization if neighbours along the last axis have the same statistics: row by row, in registers.
 
 use super::{StatisticsView, Target};
 use crate::kernels::Float;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::epilogue::Tail;
-use crate::kernels::pairing::Pairing;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 
-/// Finds means and variances (those of the elements, not an estimate) of a part of `x` that has its own.
+/// Computes the means and variances (of the elements, not an estimate) of a part of `x` with separate statistics.
 pub(super) struct FindMoments<'a, T> {
-    pub part: &'a Pairing,
+    pub part: &'a BroadcastLayout,
     pub x: &'a [T],
     pub count: f64,
 }
@@ -36,7 +36,7 @@ impl<T: Float> Work<T> for FindMoments<'_, T> {
                 mean[s - first] += sum;
             },
         );
-        // What is near the mean already, and what is left from there.
+        // The first mean, and the mean of the differences from it.
         let near: List<T> = mean.iter().map(|sum| T::of(sum / count)).collect();
         mean.fill(0.0);
         part.walk(
@@ -67,7 +67,7 @@ impl<T: Float> Work<T> for FindMoments<'_, T> {
     }
 }
 
-/// How elements of a statistic become normalised ones.
+/// The statistic of a row, in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<V> {
     mean: V,
@@ -77,15 +77,15 @@ pub(super) struct Unit<V> {
 
 impl<V: Vector> Unit<V> {
     /// # Safety
-    /// The instructions must be there. So below.
+    /// The instruction set must be available. Same below.
     #[inline(always)]
     pub(super) unsafe fn of(stats: StatisticsView<'_, V::T>, s: usize) -> Self {
         let (mean, rest) = stats.mean[s];
-        // SAFETY: the caller's promise. So below.
+        // SAFETY: guaranteed by the caller. Same below.
         unsafe { Self { mean: V::all(mean), rest: V::all(rest), scale: V::all(stats.scale[s]) } }
     }
 
-    /// What is left of `x` without the mean.
+    /// `x` without the mean.
     #[inline(always)]
     pub(super) unsafe fn centred(self, x: V) -> V {
         // SAFETY: as above.
@@ -93,10 +93,10 @@ impl<V: Vector> Unit<V> {
     }
 }
 
-/// Normalises a part by statistics that are numbered from `first` on.
+/// Normalizes a part by statistics from number `first` on.
 pub(super) struct Write<'a, T> {
     pub target: &'a Target<'a, T>,
-    pub part: &'a Pairing,
+    pub part: &'a BroadcastLayout,
     pub stats: StatisticsView<'a, T>,
     pub first: usize,
 }

@@ -1,4 +1,4 @@
-//! A normalisation by given statistics, an addition and a rectifier, on what another kernel has just written.
+//! A fused tail: normalization by given statistics, addition of an array, and an activation.
 
 use super::InPlace;
 use crate::kernels::epilogue::{Activation, RowFunctions};
@@ -7,9 +7,9 @@ use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::Shared;
 use crate::kernels::{Float, Tail};
 
-/// What is done to each element of a result: it is normalised, the element of another array is added, and the activation comes last.
+/// Normalizes each element of a result, adds the element of another array, and applies the activation.
 pub struct NormalizeAdd<'a, T> {
-    /// Where the result starts, which is as long as `other`.
+    /// The start of the result, which is as long as `other`.
     result: Shared<T>,
     normalize: Option<&'a InPlace<T>>,
     other: Option<&'a [T]>,
@@ -17,10 +17,10 @@ pub struct NormalizeAdd<'a, T> {
 }
 
 impl<'a, T: Float> NormalizeAdd<'a, T> {
-    /// For the elements of `result`.
+    /// The tail for the elements of `result`.
     ///
     /// # Panics
-    /// The other array is not as long.
+    /// If the other array has another length.
     pub fn new(
         result: *mut T,
         n: usize,
@@ -46,7 +46,7 @@ impl<T: Float> RowFunctions for NormalizeAdd<'_, T> {
         let at = at.cast::<T>();
         let start = (at.addr() - self.result.get().addr()) / size_of::<T>();
         if let Some(by) = self.normalize {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { by.normalize(at, start, n) };
         }
         let other = self.other.map(|other| other[start..start + n].as_ptr());
@@ -56,7 +56,7 @@ impl<T: Float> RowFunctions for NormalizeAdd<'_, T> {
     }
 }
 
-/// A row of the result, and of what is added to it.
+/// A row of the result, and of the array that is added.
 struct AddRow<T> {
     at: *mut T,
     other: Option<*const T>,

@@ -1,20 +1,21 @@
-//! Statistics that the elements' precision cannot hold, in float64: of numbers whose squares overflow, vanish or lose digits.
+//! Statistics that the precision of the elements cannot represent, in float64: of numbers whose squares overflow,
+//! underflow or lose digits.
 
 use super::{GradientPlan, Gradients, NormLayout, StatisticsView, Target};
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
-/// Factors that bring float64 numbers whose squares overflow, or vanish, well within its range.
+/// Factors that scale float64 numbers whose squares overflow, or underflow, well into the range of float64.
 const DOWN: f64 = f64::from_bits((1023 - 540) << 52);
 const UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// Numbers below this stay finite when they are scaled up.
 const SMALL: f64 = f64::from_bits((1023 - 400) << 52);
 
-/// How an element becomes a normalized one: `(x * factor - mean) * scale`.
+/// The normalization by one statistic: `(x * factor - mean) * scale`.
 #[derive(Clone, Copy)]
 pub struct WideStatistic {
-    /// Its number.
+    /// The number of the statistic.
     pub(super) s: usize,
     factor: f64,
     mean: f64,
@@ -42,7 +43,7 @@ impl WideStatistic {
     }
 }
 
-/// Whether a statistic, its elements without the mean, and the squares of its scale are well within the range of `T`.
+/// True if a statistic, its elements without the mean, and the squares of its scale are well within the range of `T`.
 #[inline(always)]
 fn fits<T: Float>(variance: f64, eps: f64) -> bool {
     // 2^-100 and 2^120 for float32.
@@ -50,10 +51,11 @@ fn fits<T: Float>(variance: f64, eps: f64) -> bool {
     variance + eps >= least && variance <= most
 }
 
-/// Finds the statistics of a part of `x` that do not fit `T`, and puts their true means and variances in place.
+/// Finds the statistics of a part of `x` that `T` cannot represent, and replaces them by the exact means and
+/// variances.
 #[inline]
 pub(super) fn find<T: Float>(
-    part: &Pairing,
+    part: &BroadcastLayout,
     x: &[T],
     (count, eps): (f64, f64),
     mean: &mut [f64],
@@ -67,7 +69,7 @@ pub(super) fn find<T: Float>(
 
 #[cold]
 fn compute<T: Float>(
-    part: &Pairing,
+    part: &BroadcastLayout,
     x: &[T],
     (count, eps): (f64, f64),
     mean: &mut [f64],
@@ -88,7 +90,7 @@ fn compute<T: Float>(
     let factors: List<f64> =
         mean.iter().zip(&*variance).map(|(mean, variance)| factor(*mean, *variance)).collect();
     let (factors, first) = (&factors[..], part.first_a());
-    // SAFETY: the layout is that of `x`, and the statistic is one of the part. So below.
+    // SAFETY: `x` has this layout, and the statistic is one of the part. So below.
     let [mut means] = part.sums(
         #[inline(always)]
         move |s, _, i| unsafe {
@@ -119,7 +121,7 @@ fn compute<T: Float>(
 
 /// Normalizes the elements of a part whose statistics are wide.
 #[cold]
-pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, wide: &[WideStatistic]) {
+pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &BroadcastLayout, wide: &[WideStatistic]) {
     let first = part.first_a();
     let mut of: List<Option<WideStatistic>> = List::repeat(None, part.span());
     for wide in wide {
@@ -145,14 +147,14 @@ pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &Pairing, wide: &[Wi
     });
 }
 
-/// The sums behind the gradients of parameters; writes those by `x`. All in float64.
+/// Writes the gradient by `x`, and returns the sums for the gradients of parameters, in float64.
 #[cold]
 pub(super) fn gradients<T: Float>(
     g: &Gradients<'_, T>,
     plan: GradientPlan<T>,
     wide: &[WideStatistic],
 ) -> [[Zeros<f64>; 2]; 2] {
-    let NormLayout { pairing, n_stats, .. } = g.layout;
+    let NormLayout { broadcast, n_stats, .. } = g.layout;
     let StatisticsView { mean, scale } = g.stats.view();
     let mut of: List<WideStatistic> = (0..*n_stats)
         .map(|s| WideStatistic {
@@ -168,9 +170,9 @@ pub(super) fn gradients<T: Float>(
     let (of, x, gy, gamma) = (&of[..], g.x, g.gy, &g.gamma[..]);
     let none = || [(); 2].map(|()| Zeros::new(0));
     let params = match plan.params {
-        true => pairing.clone().swapped().sums(
+        true => broadcast.clone().swapped().sums(
             #[inline(always)]
-            // SAFETY: the indices are those of the layout. So below.
+            // SAFETY: the indices come from the layout. So below.
             move |_, s, i| unsafe {
                 let g = gy.get_unchecked(i).real();
                 [g, g * of.get_unchecked(s).unit(*x.get_unchecked(i))]
@@ -183,7 +185,7 @@ pub(super) fn gradients<T: Float>(
     // SAFETY: as above.
     let scaled =
         move |i: usize, p: usize| unsafe { gy.get_unchecked(i).real() * gamma.get_unchecked(p).real() };
-    let sums = pairing.sums(
+    let sums = broadcast.sums(
         #[inline(always)]
         // SAFETY: as above.
         move |s, p, i| unsafe {
@@ -196,7 +198,7 @@ pub(super) fn gradients<T: Float>(
     let outer = g.outer;
     // SAFETY: as above; each element comes once.
     unsafe {
-        pairing.write(
+        broadcast.write(
             gx,
             accumulate,
             #[inline(always)]

@@ -128,7 +128,7 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// Processes windows together, except those that extend over padding that is not stored.
+    /// Processes windows together, unless they extend over padding that is not stored.
     #[inline(always)]
     fn of_columns(&self) {
         let (axis, pad) = (self.w.axes[2], self.missing());

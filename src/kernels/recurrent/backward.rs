@@ -1,5 +1,5 @@
-//! Gradients of one direction of a layer: from the last step back to the first, then those of inputs, weights and
-//! biases as products over all steps.
+//! The gradients of one direction of a layer, from the last step back to the first. Inputs, weights and biases follow
+//! as products over all steps.
 
 use super::cells::{elman_slopes, gru_slopes, lstm_slopes};
 use super::{Adding, Cell, GRAIN, Layer, Reading, States, padded};
@@ -10,8 +10,8 @@ use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
 impl Layer {
-    /// Adds the gradients. `kept` is the state saved by [`forward`](super::forward), `y` are its outputs and `gy`
-    /// their gradients, and `last` are the gradients of the last state and cells.
+    /// Adds the gradients. `kept` is the state saved by [`forward`](super::forward). `y` are its outputs, and `gy`
+    /// their gradients. `last` are the gradients of the last state and cells.
     pub fn backward<T: Float>(
         &self,
         r: Reading<'_, T>,
@@ -31,15 +31,15 @@ impl Layer {
         }
         assert!(self.holds(y.len()) && self.holds(gy.len()));
         let sizes = [
-            Panels::<T>::room(gates * hidden, hidden),
+            Panels::<T>::size(gates * hidden, hidden),
             steps * batch * slopes,
             batch * hidden,
             batch * hidden,
         ];
-        scratch::with(sizes.iter().sum(), |room: &mut [T]| {
-            let (packed, room) = room.split_at_mut(sizes[0]);
-            let (slope, room) = room.split_at_mut(sizes[1]);
-            let (state, carried) = room.split_at_mut(sizes[2]);
+        scratch::with(sizes.iter().sum(), |buffer: &mut [T]| {
+            let (packed, buffer) = buffer.split_at_mut(sizes[0]);
+            let (slope, buffer) = buffer.split_at_mut(sizes[1]);
+            let (state, carried) = buffer.split_at_mut(sizes[2]);
             let p = r.w[self.inputs..].as_ptr();
             let weights = MatrixOperand { p, row: self.row() as isize, col: 1 };
             // SAFETY: the units of each gate have rows of weights, and the buffer holds them.

@@ -20,7 +20,7 @@ pub struct Direction<'a, T> {
     pub last: &'a mut [T],
     /// The last cells of an LSTM.
     pub last_cells: Option<&'a mut [T]>,
-    /// The saved numbers for a gradient, [`Layer::kept`] of them, or only [`Layer::room`] without a gradient.
+    /// The saved numbers for a gradient, [`Layer::kept`] of them, or only [`Layer::capacity`] without a gradient.
     pub kept: &'a mut [T],
 }
 
@@ -50,7 +50,7 @@ impl<T: Float> Direction<'_, T> {
         let Layer { cell, steps, batch, hidden, apart, .. } = layer;
         layer.check(&r);
         assert!(self.last.len() == batch * hidden);
-        assert!(self.kept.len() == layer.kept() || self.kept.len() == layer.room());
+        assert!(self.kept.len() == layer.kept() || self.kept.len() == layer.capacity());
         if steps * batch * hidden == 0 {
             self.last.copy_from_slice(r.h);
             self.last_cells.iter_mut().zip(r.c).for_each(|(last, c)| last.copy_from_slice(c));

@@ -1,7 +1,7 @@
 //! Weights packed for all steps, and cached with their array until they change.
 
 use super::Layer;
-use crate::array::{Lasting, Lent};
+use crate::array::{InputCache, Lent};
 use crate::kernels::Float;
 use crate::kernels::gemm::{MatrixOperand, Panels};
 
@@ -26,7 +26,7 @@ impl Layer {
     /// Numbers that [`Layer::pack`] writes.
     pub(super) fn packed<T: Float>(&self) -> usize {
         self.cell.gates()
-            * (Panels::<T>::room(self.inputs, self.hidden) + Panels::<T>::room(self.hidden, self.hidden))
+            * (Panels::<T>::size(self.inputs, self.hidden) + Panels::<T>::size(self.hidden, self.hidden))
     }
 
     /// The packed weights of this many directions, cached with their array. None until the same weights are used
@@ -35,10 +35,10 @@ impl Layer {
         &self,
         w: &[T],
         directions: usize,
-        lasting: Lasting<'a>,
+        input_cache: InputCache<'a>,
     ) -> Option<PackedWeights<'a, T>> {
         let n = self.packed::<T>();
-        let lent = lasting.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
+        let lent = input_cache.lend::<T>(0, [size_of::<T>(), self.inputs, self.hidden], directions * n)?;
         let mut kept = PackedWeights { lent, n, directions };
         if !kept.lent.is_made() {
             // SAFETY: the buffer holds this many numbers, and is not shared meanwhile.
@@ -50,17 +50,17 @@ impl Layer {
         Some(kept)
     }
 
-    /// Packs the weights: those of the inputs, gate by gate, then those of the state.
+    /// Packs the weights, gate by gate: first of the inputs, then of the state.
     pub(super) fn pack<T: Float>(&self, w: &[T], to: &mut [T]) {
         let (hidden, row, gates) = (self.hidden, self.row(), self.cell.gates());
         assert!(w.len() == gates * hidden * row && to.len() == self.packed::<T>());
         if hidden == 0 {
             return;
         }
-        let (of_inputs, of_states) = to.split_at_mut(gates * Panels::<T>::room(self.inputs, hidden));
+        let (of_inputs, of_states) = to.split_at_mut(gates * Panels::<T>::size(self.inputs, hidden));
         for (first, k, to) in [(0, self.inputs, of_inputs), (self.inputs, hidden, of_states)] {
-            let room = Panels::<T>::room(k, hidden).max(1);
-            for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(room)) {
+            let size = Panels::<T>::size(k, hidden).max(1);
+            for (w, to) in w.chunks_exact(hidden * row).zip(to.chunks_exact_mut(size)) {
                 let weights = MatrixOperand { p: w[first..].as_ptr(), row: 1, col: row as isize };
                 // SAFETY: the weights of a gate are `hidden` rows, and the buffer holds them.
                 unsafe { Panels::pack(weights, k, hidden, to.as_mut_ptr()) };
@@ -75,13 +75,13 @@ impl Layer {
 
     /// Packed weights of the state, as [`Layer::of_inputs`].
     pub(super) fn of_state<T: Float>(&self, packed: &[T], gate: usize, unit: usize) -> Panels<T> {
-        let first = self.cell.gates() * Panels::<T>::room(self.inputs, self.hidden);
+        let first = self.cell.gates() * Panels::<T>::size(self.inputs, self.hidden);
         self.panels(packed, first, self.hidden, gate, unit)
     }
 
     fn panels<T: Float>(&self, packed: &[T], first: usize, k: usize, gate: usize, unit: usize) -> Panels<T> {
         assert!(packed.len() == self.packed::<T>() && gate < self.cell.gates() && unit < self.hidden);
-        let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::room(k, self.hidden));
+        let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::size(k, self.hidden));
         Panels::packed(at.cast_mut(), k).column(unit, k)
     }
 }

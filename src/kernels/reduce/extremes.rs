@@ -1,7 +1,7 @@
-//! The largest and the smallest elements, and where they are, in registers.
+//! The largest and the smallest elements and their indices, in registers.
 //!
-//! The smallest is the largest of the elements with their signs changed. Registers skip what is not a number: where there
-//! is one it is looked for again.
+//! The smallest element is the largest one with changed signs. Registers skip NaN, so an array with a NaN is searched
+//! again.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ const GROUP: usize = 64;
 const COUNTED: usize = 1 << 20;
 
 impl<T: Float> ReducedRows<'_, T> {
-    /// The largest element that each result is made of, or the smallest, and the number of the first that is as large
-    /// along the folded axes, of which there are fewer than 2^32. A NaN wins.
+    /// The largest element for each result, or the smallest, and the index of its first occurrence along the folded
+    /// axes. These must have fewer than 2^32 elements. A NaN wins.
     pub fn extremes(&self, smallest: bool) -> List<(T, usize)> {
         if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
     }
@@ -86,11 +86,11 @@ fn one_by_one<T: Float>(x: impl Iterator<Item = T>, smallest: bool) -> (T, usize
 /// They must be there, and the instructions too.
 #[inline(always)]
 unsafe fn signed<V: Vector>(p: *const V::T, smallest: bool) -> V {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { if smallest { V::zero().sub(V::load(p)) } else { V::load(p) } }
 }
 
-/// The best of each of several rows, of parts of which there are `cuts` to a row of `n` elements.
+/// The best elements of several rows of `n` elements, each divided into `cuts` parts.
 struct Along<'a, T> {
     x: &'a [T],
     n: usize,
@@ -231,7 +231,7 @@ impl<T: Float> Down<'_, T> {
     unsafe fn registers<V: Vector<T = T>, const M: usize>(&self, c: usize) {
         let (inner, smallest) = (self.inner, self.smallest);
         let n = self.x.len() / inner;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let p = self.x.as_ptr().add(c);
             let mut numbers = [u32::MAX; M];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Fold, ReducedRows, sums, without};
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, Number};
 
@@ -36,8 +36,8 @@ impl<T: Float> Fold<T> for LargestMagnitude {
     }
 }
 
-/// The sums over `axes` of `of(x)`, which is `|x|^p` in the precision of the elements; `wide` is the same in float64. `eps` is
-/// added to each sum by the caller: what is small beside it may lose digits.
+/// The sums over `axes` of `of(x)`, which is `|x|^p` in the precision of the elements. `wide` is the same in float64.
+/// The caller adds `eps` to each sum, so digits far below it may be lost.
 #[inline(always)]
 pub fn power_sums<T: Float>(
     x: &[T],
@@ -81,9 +81,9 @@ impl PowerSums {
         }
         {
             let units = &units[..];
-            let [sums] = Pairing::new(&without(shape, axes), shape).sums(
+            let [sums] = BroadcastLayout::new(&without(shape, axes), shape).sums(
                 #[inline(always)]
-                // SAFETY: the indices are those of arrays of these shapes.
+                // SAFETY: the indices are within arrays of these shapes.
                 move |i, _, at| unsafe {
                     let unit = *units.get_unchecked(i);
                     [if unit == 0.0 { 0.0 } else { wide(x.get_unchecked(at).real().abs() / unit) }]

@@ -1,4 +1,4 @@
-//! Places along an axis, and the two elements that each lies between. Knows lengths and borders; knows no planes.
+//! Coordinates along an axis, and the two elements around each. Knows lengths and borders, not planes.
 
 #![allow(clippy::needless_bitwise_bool)] // conditions of lanes are combined, not jumped over
 
@@ -8,28 +8,29 @@ use super::points::{Border, POINTS, PerPoint};
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 
-/// An axis on which places are looked up.
+/// An axis that is sampled.
 #[derive(Clone, Copy)]
 pub(super) struct SampledAxis {
-    /// Number of the last element.
+    /// The index of the last element.
     last: i32,
 }
 
-/// Places along an axis, and the neighbours of each: the number of the first, the weights of both, and the slopes of these.
+/// Coordinates along an axis with their neighbours: the index of the first one, the weights of both, and the
+/// derivatives of the weights.
 #[derive(Clone, Copy)]
 pub(super) struct AxisPlaces<T> {
-    /// The element before a place.
+    /// The element before each coordinate.
     pub(super) low: PerPoint<i32>,
-    /// How far the place is from there; no number if that is not known.
+    /// The distance from that element, NaN if unknown.
     pub(super) share: PerPoint<T>,
-    /// The slope of the place.
+    /// The derivative of the coordinate by the given number.
     rise: PerPoint<T>,
     pub(super) first: PerPoint<i32>,
     pub(super) weight: [PerPoint<T>; 2],
     pub(super) slope: [PerPoint<T>; 2],
 }
 
-/// A place as it is moved: the element before it, how far it is from there, and the slope of that.
+/// A coordinate that was moved into the image: the element before it, the distance from that, and the derivative.
 #[derive(Clone, Copy)]
 struct SampledPlace<T> {
     low: i32,
@@ -37,14 +38,14 @@ struct SampledPlace<T> {
     rise: T,
 }
 
-/// True if the place `scale * given + start` is further out than [`place`] knows it by its number.
+/// True if the coordinate `scale * given + start` is too large for [`place`].
 #[inline(always)]
 pub(super) fn is_far<T: Float>(scale: T, given: T, start: f64) -> bool {
     scale.mul_add(given, T::of(start)).abs() >= farthest::<T>()
 }
 
-/// As [`place`], of a place however far that is given by a number, moved by whole periods next to the image. Where numbers have no
-/// fractions that is one of its elements.
+/// As [`place`], for a coordinate of any size, moved by whole periods to the image. Numbers without fractions are
+/// moved to an element of it.
 #[inline(always)]
 pub(super) fn place_in_period<T: Float>(scale: f64, given: T, start: f64, period: f64) -> (i32, T) {
     let given = given.real();
@@ -63,13 +64,14 @@ pub(super) fn place_in_period<T: Float>(scale: f64, given: T, start: f64, period
     (low as i32, T::of(if (0.0..=1.0).contains(&share) { share } else { 0.0 }))
 }
 
-/// Places beyond are outside of all planes that are looked up in `C`.
+/// Coordinates beyond this are outside of all planes that are sampled with coordinates of type `C`.
 #[inline(always)]
 fn farthest<C: Float>() -> C {
     C::of((0.5 / C::EPSILON.real()).min(f64::from(i32::MAX)))
 }
 
-/// The place `scale * given + start`: the element before it and the share, which is as exact as if the place were not rounded.
+/// The coordinate `scale * given + start`: the element before it and the distance, which is as exact as without
+/// rounding of the coordinate.
 #[inline(always)]
 pub(super) fn place<T: Float, C: Float>(scale: C, given: T, start: f64) -> (i32, T) {
     let (given, start) = (C::of(given.real()), C::of(start));
@@ -77,7 +79,7 @@ pub(super) fn place<T: Float, C: Float>(scale: C, given: T, start: f64) -> (i32,
     let low = scale.mul_add(given, start).floor();
     // Rounding may have reached the next whole number.
     let low = if share(low) < C::ZERO { low - C::ONE } else { low };
-    // What is no number has no share.
+    // NaN has no distance.
     let most = farthest::<C>();
     let number = if low < most { low } else { most };
     let number = if number > -most { number } else { -most };
@@ -86,16 +88,16 @@ pub(super) fn place<T: Float, C: Float>(scale: C, given: T, start: f64) -> (i32,
     (unsafe { number.real().to_int_unchecked() }, T::of(share(low).real()))
 }
 
-/// The number whose condition holds; zero if none does.
+/// The number whose condition is true, or zero.
 #[inline(always)]
 pub(super) fn either<T: Float>(holds: [bool; 2], numbers: [T; 2]) -> T {
-    // A plain condition would become stores under a mask, which what follows waits for.
+    // A plain condition would compile to masked stores, which the next loads would wait for.
     let other = select_unpredictable(holds[1], numbers[1], T::ZERO);
     select_unpredictable(holds[0], numbers[0], other)
 }
 
 impl<T: Float> AxisPlaces<T> {
-    /// None.
+    /// No coordinates.
     pub(super) const NONE: Self = Self {
         low: [0; POINTS],
         share: [T::ZERO; POINTS],
@@ -107,7 +109,7 @@ impl<T: Float> AxisPlaces<T> {
 }
 
 impl<T: Float> AxisPlaces<T> {
-    /// Puts other places in the place of these.
+    /// Replaces these coordinates.
     #[inline(always)]
     fn each(&mut self, f: impl Fn(i32, T) -> SampledPlace<T>) {
         vectorised(
@@ -128,7 +130,7 @@ impl SampledAxis {
         Self { last: n as i32 - 1 }
     }
 
-    /// The distance after which the image and its mirror image repeat; zero if they do not.
+    /// The period of the reflected image, or zero without reflection.
     pub(super) fn period(self, border: Border) -> f64 {
         match border {
             Border::Reflect { corners } => 2.0 * (f64::from(self.last) + if corners { 0.0 } else { 1.0 }),
@@ -136,7 +138,8 @@ impl SampledAxis {
         }
     }
 
-    /// Moves places beyond the borders to where they are looked up, and writes the slopes of that, `rise` being that of the places.
+    /// Moves coordinates outside of the image to where they are sampled, and writes their derivatives. `rise` is the
+    /// derivative of the original coordinates.
     pub(super) fn settle<T: Float>(self, rise: T, border: Border, to: &mut AxisPlaces<T>) {
         match border {
             Border::Zero => to.rise.fill(rise),
@@ -154,7 +157,7 @@ impl SampledAxis {
         }
     }
 
-    /// Finds the neighbours of settled places; says whether they are all inside.
+    /// Computes the neighbours of coordinates that were moved. Returns true if all are inside.
     pub(super) fn neighbours<T: Float>(self, to: &mut AxisPlaces<T>) -> bool {
         let has_next = self.last > 0;
         let last_first = if has_next { self.last - 1 } else { self.last };
@@ -168,10 +171,10 @@ impl SampledAxis {
                     let first = low.max(0).min(last_first);
                     let (is_low, is_up) = (first == low, first == low.wrapping_add(1));
                     let (next_is_low, next_is_up) = (has_next & (first + 1 == low), has_next & is_low);
-                    // An element that a place has no share of is not meant.
+                    // A neighbour of weight zero does not count.
                     all_inside &= next_is_up & (share > T::ZERO) & (own > T::ZERO);
                     to.first[i] = first;
-                    // A place that is no number has no neighbours.
+                    // NaN has no neighbours.
                     let at_first = [is_known & is_low, is_known & is_up];
                     let at_next = [is_known & next_is_low, is_known & next_is_up];
                     to.weight[0][i] = either(at_first, [own, share]);
@@ -184,8 +187,8 @@ impl SampledAxis {
         )
     }
 
-    /// The element that a place is nearest to, halves being rounded away from zero, and whether the nearest whole number is that. What is
-    /// no number is the first element.
+    /// The element nearest to a coordinate, with halves rounded away from zero, and whether it is inside. NaN gives
+    /// the first element.
     #[inline(always)]
     fn rounded<T: Float>(self, low: T, share: T) -> (i32, bool) {
         let half = T::of(0.5);
@@ -198,8 +201,8 @@ impl SampledAxis {
         (unsafe { element.real().to_int_unchecked() }, element == nearest)
     }
 
-    /// The element that the place `scale * given + start` is nearest to, as if the place were not rounded, and whether it is inside.
-    /// If the axis is `endless`, the elements at its borders stand for what is outside.
+    /// The element nearest to the exact value of `scale * given + start`, and whether it is inside. If the axis is
+    /// `endless`, coordinates outside give the element at the border.
     #[inline(always)]
     pub(super) fn nearest_to<T: Float>(
         self,
@@ -207,15 +210,15 @@ impl SampledAxis {
         endless: bool,
     ) -> (i32, bool) {
         let start = T::of(start);
-        // If rounding has reached the next whole number, the share is less than zero, and that number is the nearest.
+        // If rounding has reached the next whole number, the distance is negative, and that number is the nearest.
         let low = scale.mul_add(given, start).floor();
         let share = scale.mul_add(given, start - low);
         let (element, is_inside) = self.rounded(low, share);
         (element, is_inside | (endless & !low.is_nan()))
     }
 
-    /// As [`SampledAxis::nearest_to`], where the image and its mirror image repeat each other, with a gap of so many elements between the
-    /// two.
+    /// As [`SampledAxis::nearest_to`] for the reflected image, with a gap of `gap` elements between the image and its
+    /// reflection.
     #[inline(always)]
     pub(super) fn nearest_reflected<T: Float>(
         self,
@@ -226,7 +229,7 @@ impl SampledAxis {
         let low = scale.mul_add(given, start).floor();
         let share = scale.mul_add(given, start - low);
         let is_known = !share.is_nan();
-        // As far as `place` goes, where quotients and what they leave are whole numbers that `T` has.
+        // Up to the limit of `place`, where `T` represents quotients and remainders exactly.
         let most = T::of(0.5 / T::EPSILON.real());
         let low = if low < most { low } else { most };
         let low = if low > -most { low } else { -most };
@@ -242,7 +245,7 @@ impl SampledAxis {
         (self.rounded(low, share).0, is_known)
     }
 
-    /// The element that a settled place is nearest to, and whether it is inside.
+    /// The element nearest to a coordinate that was moved, and whether it is inside.
     #[inline(always)]
     pub(super) fn nearest<T: Float>(self, low: i32, share: T) -> (i32, bool) {
         let half = T::of(0.5);
@@ -253,17 +256,17 @@ impl SampledAxis {
         (element, (element == nearest) & !share.is_nan())
     }
 
-    /// Whether a place is beyond the last element.
+    /// True if a coordinate is beyond the last element.
     #[inline(always)]
     fn is_beyond<T: Float>(self, low: i32, share: T) -> bool {
         (low > self.last) | ((low == self.last) & (share > T::ZERO))
     }
 
-    /// A place moved between the first and the last element. The slope of a border is that of the side inside.
+    /// Clamps a coordinate to the image. The derivative at a border is the one on the inner side.
     #[inline(always)]
     fn clamped<T: Float>(self, SampledPlace { low, share, rise }: SampledPlace<T>) -> SampledPlace<T> {
         let is_outside = (low < 0) | self.is_beyond(low, share);
-        // The last element is the end of what lies before it, as nothing lies behind it.
+        // The last element belongs to the interval before it.
         let is_last = (low == self.last) & (share <= T::ZERO) & (self.last > 0);
         let share = if is_last { T::ONE } else { share };
         SampledPlace {
@@ -273,14 +276,14 @@ impl SampledAxis {
         }
     }
 
-    /// A place in the image and its mirror image, which repeat each other: there is a gap of so many elements between the two.
+    /// Reflects a coordinate into the image, with a gap of `gap` elements between the image and its reflection.
     #[inline(always)]
     fn reflected<T: Float>(
         self,
         SampledPlace { low, share, rise }: SampledPlace<T>,
         gap: i32,
     ) -> SampledPlace<T> {
-        // Numbers of 32 bits and quotients of them are told apart in `f64`.
+        // `f64` distinguishes quotients of 32-bit integers.
         let (period, at) = (2.0 * (f64::from(self.last) + f64::from(gap)), f64::from(low));
         // SAFETY: what is left of a number of 32 bits is one, too.
         let low = unsafe { (at - (at / period).floor() * period).to_int_unchecked::<i32>() };

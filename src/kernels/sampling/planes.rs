@@ -1,11 +1,11 @@
-//! Planes that are read and added to at points. Knows planes; knows no images.
+//! Reads planes at points, and adds to them. Knows planes, not images.
 
 use super::points::{PerElement, Points};
 use crate::kernels::Float;
 use crate::kernels::simd::row;
 use crate::kernels::simd::{Vector, Work, vectorised};
 
-/// Calls a function for as many rows, and elements side by side, as points have.
+/// Calls a function compiled for the number of rows and of adjacent elements of the points.
 macro_rules! by_neighbours {
     ($points:expr, $f:ident[$($more:tt)*]($($arg:expr),*)) => {
         match ($points.rows, $points.side_by_side) {
@@ -20,13 +20,13 @@ macro_rules! by_neighbours {
 }
 pub(super) use by_neighbours;
 
-/// The product of a value and a weight; a weight of zero may stand for a value that is not meant.
+/// The product of a value and a weight, or zero if the weight is zero.
 #[inline(always)]
 fn product<T: Float, const MASKED: bool>(v: T, weight: T) -> T {
     if MASKED && weight == T::ZERO { T::ZERO } else { v * weight }
 }
 
-/// Whether all of some numbers are finite.
+/// True if all numbers are finite.
 fn all_finite<T: Float>(x: &[T]) -> bool {
     vectorised(
         #[inline(always)]
@@ -35,14 +35,14 @@ fn all_finite<T: Float>(x: &[T]) -> bool {
 }
 
 impl<T: Float> Points<T> {
-    /// For each of the first `R` rows the numbers of the elements.
+    /// The element indices of the first `R` rows.
     #[inline(always)]
     fn places<const R: usize>(&self) -> [&[i32]; R] {
         std::array::from_fn(|row| &self.at[row][..self.n])
     }
 }
 
-/// For each of the first `R` rows what there is for `n` elements, `S` for each point.
+/// The first `n` times `S` numbers of the first `R` rows.
 #[inline(always)]
 fn numbers<T, const R: usize, const S: usize>(all: &PerElement<T>, n: usize) -> [&[[T; S]]; R] {
     std::array::from_fn(|row| &all[row].as_chunks().0[..n])
@@ -54,7 +54,7 @@ pub(super) fn read<T: Float, const R: usize, const S: usize>(points: &Points<T>,
         return T::in_registers(ReadOne { points, plane, to });
     }
     read_as::<T, R, S, false>(points, plane, to);
-    // What is not meant counts zero times, which changes nothing unless it is infinite or not a number.
+    // Neighbours of weight zero contribute zero, unless they are infinite or NaN.
     if !points.all_inside && !all_finite(to) {
         read_as::<T, R, S, true>(points, plane, to);
     }
@@ -74,14 +74,14 @@ impl<T: Float> Work<T> for ReadOne<'_, T> {
     unsafe fn run<V: Vector<T = T>>(self) {
         let Self { points, plane, to } = self;
         assert!(plane.len() >= points.plane && to.len() == points.n && points.plane > 0);
-        // SAFETY: the caller promises the instructions. There are as many points as values, and whole registers of numbers of
-        // elements; `Lookup` named no elements beyond the plane, and the first one where no point is left.
+        // SAFETY: the caller guarantees the instruction set. There are as many points as values, and whole registers
+        // of indices. `Lookup` named no elements beyond the plane, and the first one for unused entries.
         unsafe {
             row::each::<V>(
                 to.len(),
                 #[inline(always)]
                 |i| {
-                    // Its weight is one, or zero.
+                    // The weight is one or zero.
                     let weight = i.load(points.weight[0].as_ptr());
                     let x = i.gather(plane.as_ptr(), points.at[0].as_ptr());
                     i.store(weight.where_larger(V::zero(), x, V::zero()), to.as_mut_ptr());
@@ -122,7 +122,7 @@ fn read_as<T: Float, const R: usize, const S: usize, const MASKED: bool>(
     );
 }
 
-/// Adds products of the values of a plane and those of `g` to a sum for each element of each point.
+/// Adds the products of the values of a plane and of `g` to the sum of each neighbour.
 pub(super) fn meet<T: Float, const R: usize, const S: usize>(points: &mut Points<T>, plane: &[T], g: &[T]) {
     assert!(plane.len() >= points.plane && g.len() == points.n);
     for row in 0..R {
@@ -140,7 +140,7 @@ pub(super) fn meet<T: Float, const R: usize, const S: usize>(points: &mut Points
     }
 }
 
-/// Writes for each point the sum of products of the sums and `factors`; a factor of zero may stand for a value that is not meant.
+/// Writes for each point the sum of products of the sums and `factors`. A term with factor zero is zero.
 pub(super) fn total<T: Float, const R: usize, const S: usize>(
     sums: &PerElement<T>,
     factors: &PerElement<T>,
@@ -163,8 +163,8 @@ pub(super) fn total<T: Float, const R: usize, const S: usize>(
     );
 }
 
-/// Adds what values at points give back to the elements of `C` planes of `size` that lie one after the other. Values of the planes
-/// are `step` apart in `g`.
+/// Adds the gradients of values at points to `C` adjacent planes of `size` elements. In `g` the planes are `step`
+/// apart.
 pub(super) fn add<T: Float, const R: usize, const S: usize, const C: usize>(
     points: &Points<T>,
     planes: &mut [T],
@@ -189,8 +189,8 @@ fn add_as<T: Float, const R: usize, const S: usize, const C: usize, const MASKED
     let (at, weight) = (points.places::<R>(), numbers::<T, R, S>(&points.weight, points.n));
     for i in 0..points.n {
         for row in 0..R {
-            // SAFETY: there are so many points, and as many numbers in each of `g`; `Lookup` named no elements beyond a plane, of
-            // which there are `C`.
+            // SAFETY: there are as many points as numbers in each plane of `g`. `Lookup` named no elements beyond a
+            // plane, and there are `C` planes.
             unsafe {
                 let (at, weight) = (*at[row].get_unchecked(i) as usize, *weight[row].get_unchecked(i));
                 for (side, weight) in weight.into_iter().enumerate() {

@@ -1,47 +1,47 @@
-//! Places in a plane and the elements that they lie between. Knows lengths of axes; knows no elements.
+//! Coordinates in a plane, and the elements around them. Knows lengths of axes, not elements.
 
 use super::axis::{AxisPlaces, SampledAxis, either, is_far, place, place_in_period};
 use crate::kernels::Float;
 use crate::kernels::simd::vectorised;
 
-/// Points that are looked up together.
+/// The number of points that are processed together.
 pub const POINTS: usize = 128;
-/// Rows of a plane that a point lies between in up to three dimensions.
+/// The number of rows around a point in up to three dimensions.
 pub(super) const ROWS: usize = 4;
-/// Elements that a plane may have: their numbers fill 32 bits.
+/// The most elements of a plane, whose indices have 32 bits.
 pub const LARGEST_PLANE: usize = i32::MAX as usize;
 
 /// One number for each point.
 pub(super) type PerPoint<T> = [T; POINTS];
-/// For each row and each point, a number for either of two elements side by side.
+/// Two numbers for each row and point, for two adjacent elements.
 pub(super) type PerElement<T> = [[T; 2 * POINTS]; ROWS];
 
-/// Up to [`POINTS`] points: in each row of a plane that they lie between, the element before them and the one behind it, their
-/// weights, and the slopes of these. A neighbour outside of the plane has weight and slopes of zero.
+/// Up to [`POINTS`] points: the two adjacent elements in each row around them, with weights and derivatives of the
+/// weights. A neighbour outside of the plane has weight and derivatives zero.
 pub struct Points<T> {
-    /// How many points there are.
+    /// The number of points.
     pub(super) n: usize,
-    /// In how many rows each has neighbours.
+    /// The number of rows with neighbours.
     pub(super) rows: usize,
-    /// How many elements of a row are looked at: the first alone, or both.
+    /// The number of neighbours in a row, one or two.
     pub(super) side_by_side: usize,
-    /// Elements of the plane: [`Points::at`] names none beyond.
+    /// The number of elements of the plane, which bounds [`Points::at`].
     pub(super) plane: usize,
-    /// No neighbour is outside of the plane.
+    /// True if no neighbour is outside of the plane.
     pub(super) all_inside: bool,
-    /// Numbers of the first elements.
+    /// The indices of the first neighbours.
     pub(super) at: [PerPoint<i32>; ROWS],
     pub(super) weight: PerElement<T>,
-    /// Derivatives of the weights along each axis, the last first, if they were asked for.
+    /// The derivatives of the weights along each axis, the last first, if requested.
     pub(super) slopes: [PerElement<T>; 3],
-    /// Room for a sum for each weight.
+    /// A sum for each weight.
     pub(super) sums: PerElement<T>,
-    /// What these are made of.
+    /// The coordinates along each axis.
     along: [AxisPlaces<T>; 3],
 }
 
 impl<T: Float> Points<T> {
-    /// None. All of it is zeros, which are made faster than other numbers are copied.
+    /// No points. All zeros, which is faster to initialize than to copy.
     pub const NONE: Self = Self {
         n: 0,
         rows: 0,
@@ -55,7 +55,7 @@ impl<T: Float> Points<T> {
         along: [AxisPlaces::NONE; 3],
     };
 
-    /// The elements next to point number `i` that have a weight, and that.
+    /// The neighbours of point `i` with nonzero weight, and their weights.
     pub(super) fn neighbours(&self, i: usize) -> impl Iterator<Item = (usize, T)> {
         let (rows, side_by_side) = (self.at.iter().zip(&self.weight).take(self.rows), self.side_by_side);
         let of_row = rows.flat_map(move |(at, weight)| {
@@ -64,7 +64,7 @@ impl<T: Float> Points<T> {
         of_row.filter(|(_, weight)| *weight != T::ZERO)
     }
 
-    /// Multiplies the weights of each point by a number of its own.
+    /// Multiplies the weights of each point by its factor.
     pub fn scale(&mut self, by: &[T]) {
         for weights in &mut self.weight[..self.rows] {
             for (weights, by) in weights.chunks_exact_mut(self.side_by_side).zip(by) {
@@ -76,38 +76,39 @@ impl<T: Float> Points<T> {
     }
 }
 
-/// What is outside of an image.
+/// The values outside of an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Border {
     /// Zeros.
     Zero,
     /// The element at the border.
     Repeat,
-    /// The image, reflected at the middle of the outermost elements, or at their outer ends.
+    /// The image, reflected at the centers of the outermost elements, or at their outer edges.
     Reflect {
-        /// At their middle.
+        /// True for reflection at the centers.
         corners: bool,
     },
 }
 
-/// How places are looked up in a plane of up to three axes.
+/// Samples a plane of up to three axes.
 pub struct Lookup {
-    /// Lengths of the axes, the last first; those beyond are one.
+    /// The lengths of the axes, the last first. Missing axes have length one.
     pub sizes: [usize; 3],
-    /// How many axes there are.
+    /// The number of axes.
     pub axes: usize,
-    /// What is outside.
+    /// The values outside.
     pub border: Border,
-    /// A place means the nearest element, rather than those that it lies between.
+    /// True to read the nearest element instead of interpolating.
     pub nearest: bool,
 }
 
-/// What a place along an axis is made of, `scale * given + start`, where `scale` is the same for all places.
+/// The parts `given` and `start` of a coordinate `scale * given + start`, where `scale` is the same for all
+/// coordinates.
 pub type GivenPlace<T> = (T, f64);
 
 impl Lookup {
-    /// Finds the points of up to [`POINTS`] places along `A` axes, the last first. `scales` are the derivatives of places by what is
-    /// given. Slopes are found if they are `wanted`.
+    /// Computes up to [`POINTS`] points from their coordinates along `A` axes, the last first. `scales` are the
+    /// derivatives of the coordinates by the given numbers. Slopes are computed if they are `wanted`.
     #[inline]
     pub fn find<T: Float, const A: usize>(
         &self,
@@ -124,9 +125,9 @@ impl Lookup {
         if plane == 0 {
             return;
         }
-        // As long as halves of elements have numbers of type `T`.
+        // Type `T` must represent halves of elements.
         let in_own_type = self.sizes.iter().all(|n| (*n as f64) < 0.25 / T::EPSILON.real());
-        // Where a reflected place is, all of its number says; elsewhere it is outside.
+        // A distant coordinate matters only if it is reflected. Otherwise it is outside.
         let far = matches!(self.border, Border::Reflect { .. }) && are_far(places.clone(), scales);
         let in_own_type = in_own_type && !far;
         if self.nearest && in_own_type {
@@ -157,7 +158,7 @@ impl Lookup {
             (false, true) => self.place_in_periods::<T, A>(places, scales, to),
         }
         for (a, along) in to.along[..A].iter_mut().enumerate() {
-            // Where no place is left the first element stands.
+            // Unused entries are the first element.
             along.low[n..].fill(0);
             along.share[n..].fill(T::ZERO);
             SampledAxis::new(self.sizes[a]).settle(T::of(scales[a]), self.border, along);
@@ -169,7 +170,7 @@ impl Lookup {
         }
     }
 
-    /// The nearest elements of places, where `nearest` finds them.
+    /// Computes the nearest elements of coordinates with `nearest`.
     #[inline]
     fn nearest_at_once<T: Float, const A: usize>(
         &self,
@@ -192,7 +193,7 @@ impl Lookup {
         );
     }
 
-    /// The nearest elements of settled places.
+    /// Computes the nearest elements of coordinates that were moved.
     fn nearest<T: Float, const A: usize>(&self, to: &mut Points<T>) {
         (to.rows, to.side_by_side) = (1, 1);
         let (steps, axes) = (self.steps(), self.sizes.map(SampledAxis::new));
@@ -207,7 +208,7 @@ impl Lookup {
         );
     }
 
-    /// The elements that places lie between.
+    /// Computes the elements around coordinates.
     fn neighbours<T: Float, const A: usize>(&self, wanted: bool, to: &mut Points<T>) {
         (to.rows, to.side_by_side) = (1 << (A - 1), if self.sizes[0] == 1 { 1 } else { 2 });
         for (a, along) in to.along[..A].iter_mut().enumerate() {
@@ -218,7 +219,7 @@ impl Lookup {
         }
     }
 
-    /// Elements from one to the next along each axis.
+    /// The strides of the axes.
     fn steps(&self) -> [i32; 3] {
         [1, self.sizes[0], self.sizes[0] * self.sizes[1]].map(|step| step as i32)
     }
@@ -237,7 +238,7 @@ impl Lookup {
                     for (along, (scale, (given, start))) in
                         along.iter_mut().zip(scales.into_iter().zip(given))
                     {
-                        // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
+                        // SAFETY: the arrays have at least `n` entries. Checking each would stop vectorization.
                         let (low, share) =
                             unsafe { (along.low.get_unchecked_mut(i), along.share.get_unchecked_mut(i)) };
                         (*low, *share) = place(scale, given, start);
@@ -247,7 +248,7 @@ impl Lookup {
         );
     }
 
-    /// As [`Lookup::place`], of places of which some are far out in reflections.
+    /// As [`Lookup::place`], if some coordinates are distant and reflected.
     #[cold]
     fn place_in_periods<T: Float, const A: usize>(
         &self,
@@ -264,11 +265,11 @@ impl Lookup {
         }
     }
 
-    /// Puts the neighbours in a row together.
+    /// Computes the neighbours in a row from the coordinates of the axes.
     fn row<T: Float, const A: usize>(&self, row: usize, wanted: bool, to: &mut Points<T>) {
         let steps = self.steps();
         let side: [usize; A] = std::array::from_fn(|a| if a == 0 { 0 } else { row >> (a - 1) & 1 });
-        // An axis of one element has no next one.
+        // An axis of one element has no next element.
         let start =
             (1..A).map(|a| if self.sizes[a] > 1 { side[a] as i32 * steps[a] } else { 0 }).sum::<i32>();
         let Points { at, weight, slopes, along, side_by_side, .. } = to;
@@ -296,7 +297,7 @@ impl Lookup {
     }
 }
 
-/// True if any place is further out than its number alone says where it is.
+/// True if any coordinate is too large for [`place`](super::axis::place).
 #[inline]
 #[allow(clippy::needless_bitwise_bool)] // conditions of lanes are combined, not jumped over
 fn are_far<T: Float, const A: usize>(
@@ -316,8 +317,8 @@ fn are_far<T: Float, const A: usize>(
     )
 }
 
-/// Writes the number of one element for each point, made of its numbers along the axes, which `element` gives for a place and an axis,
-/// and its weight: one, or zero if it is outside along one of them. Says whether none is.
+/// Writes the index and the weight of one element for each point. `element` gives the index along an axis for a
+/// coordinate. The weight is one, or zero if the element is outside. Returns true if all are inside.
 #[inline(always)]
 fn put_nearest<P, T: Float, const A: usize>(
     places: impl Iterator<Item = P>,
@@ -336,7 +337,7 @@ fn put_nearest<P, T: Float, const A: usize>(
                     place += number * step;
                     is_inside &= is_own;
                 }
-                // SAFETY: there is room for so many points; a check of each would end the loop over registers early.
+                // SAFETY: the arrays have at least `n` entries. Checking each would stop vectorization.
                 let (at, weight) = unsafe { (at.get_unchecked_mut(i), weight.get_unchecked_mut(i)) };
                 *at = place;
                 *weight = either([is_inside, false], [T::ONE; 2]);
@@ -347,7 +348,8 @@ fn put_nearest<P, T: Float, const A: usize>(
     )
 }
 
-/// Writes for each point the products of the first `S` numbers of two by one along each other axis; the first of `rest` is not read.
+/// Writes for each point the products of the first `S` numbers of `two` by one number along each other axis. The first
+/// one of `rest` is not read.
 fn products<T: Float, const A: usize, const S: usize>(
     pair: &[PerPoint<T>; 2],
     rest: [&PerPoint<T>; A],

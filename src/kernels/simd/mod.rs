@@ -122,7 +122,7 @@ macro_rules! in_registers {
             {
                 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
                 fn avx512<W: Work<$t>>(work: W) -> W::Output {
-                    // SAFETY: the function has the instructions. Same below.
+                    // SAFETY: the function has the instruction set. Same below.
                     unsafe { work.run::<x86::$avx512>() }
                 }
                 #[target_feature(enable = "avx2,fma")]
@@ -233,7 +233,7 @@ unsafe fn exchange_all<V: Vector, const D: usize>(v: &mut [V; 16]) {
     }
     for i in 0..V::WIDTH {
         if i & D == 0 {
-            // SAFETY: the caller has the instructions.
+            // SAFETY: the caller guarantees the instruction set.
             (v[i], v[i + D]) = unsafe { V::exchange::<D>(v[i], v[i + D]) };
         }
     }
@@ -253,7 +253,7 @@ mod tests {
         unsafe fn run<V: Vector<T = T>>(self) {
             let numbers: Vec<T> = (0..2 * V::WIDTH).map(|i| T::of(i as f64 + 1.0)).collect();
             let (p, n) = (numbers.as_ptr(), V::WIDTH);
-            // SAFETY: the caller has the instructions, and all memory accessed is valid.
+            // SAFETY: the caller guarantees the instruction set, and all memory accessed is valid.
             unsafe {
                 let lanes = |v: V| {
                     let mut lanes = vec![T::ZERO; n];

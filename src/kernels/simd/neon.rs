@@ -7,7 +7,8 @@ use super::Vector;
 
 macro_rules! neon {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident, $exchange:item) => {
+     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident,
+     $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 

@@ -72,7 +72,8 @@ macro_rules! common {
 
 macro_rules! avx512 {
     ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
-     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident, $compare:ident, $blend:ident,
+     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident,
+     $compare:ident, $blend:ident,
      $permute:ident, $index:ident, $int:ident, $gather:ident, $numbers:ident, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
@@ -238,7 +239,8 @@ avx512!(
 
 macro_rules! avx2 {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
-     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $and:ident, $cast:ident, $compare:ident, $blend:ident, $signs:ident, $loadm:ident, $storem:ident,
+     $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $and:ident, $cast:ident, $compare:ident,
+     $blend:ident, $signs:ident, $loadm:ident, $storem:ident,
      $int:ident, $low:ident, $high:ident, $halves:ident, $evens:item, $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);

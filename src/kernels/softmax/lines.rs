@@ -1,13 +1,13 @@
 //! The lines of an array along one axis, and blocks of them. Knows indices; knows little of elements.
 
 use crate::kernels::Float;
+use crate::kernels::broadcast::{sum_along, sum_of};
 use crate::kernels::map::{Aligned, GRAIN, TILE};
-use crate::kernels::pairing::{sum_along, sum_of};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-/// Numbers side by side along a line: what comes of them is joined at its end.
+/// The number of partial results along a line, which are combined at its end.
 const LANES: usize = 32;
 /// Lines that are taken together where neighbours belong to different ones.
 pub(super) const WIDTH: usize = 64;
@@ -171,7 +171,7 @@ impl LineBlock {
         if self.step != 1 {
             return self.sums(
                 #[inline(always)]
-                // SAFETY: the caller's promise. So below.
+                // SAFETY: guaranteed by the caller. Same below.
                 |i, _| unsafe { x.add(i).read() },
             );
         }
@@ -190,7 +190,7 @@ impl LineBlock {
     #[inline(always)]
     pub(super) unsafe fn max<T: Float>(self, x: *const T) -> Each<T> {
         let larger = |a: T, b: T| if b > a { b } else { a };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let at = |i: usize| unsafe { x.add(i).read() };
         let mut max = [T::NEG_INFINITY; WIDTH];
         if self.step != 1 {

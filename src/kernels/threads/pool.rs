@@ -1,10 +1,7 @@
 //! The thread pool: threads that spin briefly for the next loop, then sleep.
 //!
-//! There is one loop at a time. Each thread has its share of the chunks, the same part of every loop, so that what one
-//! kernel wrote is in the cache of the core that reads it in the next; once its own are done it helps with those of others.
-//! Chunks are claimed one by one from counters, by the caller too, so that nobody waits for a thread that has not come. All coordination goes through one word, the gate: a thread steps in by adding one, and
-//! may touch the loop only if the gate was open then; the caller shuts the gate and leaves when the last one has stepped
-//! out. Threads are made when first needed and end when fewer are wanted. A forked child has none and makes its own.
+//! There is one loop at a time. Each thread has the same share of the chunks in every loop, so that a core reads the
+//! data that it wrote from its cache. A thread that is done helps others.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -67,7 +64,7 @@ impl Worker {
     }
 }
 
-/// What a thread and the caller tell each other.
+/// The state that a thread and the caller share.
 #[derive(Default)]
 struct Signals {
     /// The thread has its thread-locals.
@@ -90,8 +87,8 @@ pub(super) struct Pool {
 }
 
 // SAFETY: `work` and the list `claimed` are written only by the thread that has `taken` the pool, while the gate is
-// closed and no thread is inside, and read only by threads inside. `workers` is accessed only by the thread that has
-// taken the pool.
+// closed and no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
+// has taken the pool.
 unsafe impl Sync for Pool {}
 
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
@@ -271,7 +268,7 @@ impl Pool {
             .name(format!("kinnor-{}", index + 1))
             .spawn(move || self.serve(index, &own))
             .ok()?;
-        // What it still allocates is what was asked for, as long as nobody allocates meanwhile.
+        // Allocates only what was requested, unless another thread allocates meanwhile.
         while !signals.starts.load(Ordering::Acquire) {
             std::thread::yield_now();
         }

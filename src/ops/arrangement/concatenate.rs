@@ -1,7 +1,7 @@
 //! Joining and splitting of arrays: concatenate, stack, split, meshgrid.
 
 use crate::array::Shape;
-use crate::kernels::rows::EvenRows;
+use crate::kernels::row_copies::EvenRows;
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::arrangement::slicing::Slice;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};

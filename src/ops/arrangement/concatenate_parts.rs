@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::rows::Rows;
+use crate::kernels::row_copies::Rows;
 use crate::ops::arrangement::concatenate::{first, piece};
 use crate::ops::arrangement::slicing::Pad;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::array::{DType, Shape};
 use crate::ops::{
-    Backward, Call, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op, Operation, Pieces,
-    Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    Backward, Call, ChunkedForward, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op,
+    Operation, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -203,14 +203,14 @@ unsafe impl<C: Compute> Operation for Bound<C> {
             self.op.backward(&mut Backward::<f32>::new(call, self.inputs.present))
         }
     }
-    fn goes_along(&self, x: &[&Shape]) -> bool {
-        self.op.goes_along(&self.input_shapes(x, None))
+    fn fits_epilogue(&self, x: &[&Shape]) -> bool {
+        self.op.fits_epilogue(&self.input_shapes(x, None))
     }
-    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    unsafe fn chunked_forward<'a>(&self, call: Call<'a>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         if call.double {
-            self.op.pieces(Run::<f64>::new(call, self.inputs.present))
+            self.op.chunked_forward(Run::<f64>::new(call, self.inputs.present))
         } else {
-            self.op.pieces(Run::<f32>::new(call, self.inputs.present))
+            self.op.chunked_forward(Run::<f32>::new(call, self.inputs.present))
         }
     }
     fn gradient(&self, mut s: Symbols) -> Result<Vec<Option<Sym>>> {
@@ -220,8 +220,20 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn loops(&self, double: bool) -> Option<Loops> {
         self.op.loops(double)
     }
-    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
-        self.op.products(&self.input_shapes(x, None), y)
+    fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
+        self.op.multiplications(&self.input_shapes(x, None), y)
+    }
+}
+
+impl Op {
+    /// A node's operation from an author's operation with all inputs.
+    pub(crate) fn new<C: Compute>(op: C) -> Self {
+        Self::with_inputs(op, u64::MAX)
+    }
+
+    /// As [`Op::new`], with only the inputs in the mask.
+    pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
+        Self::Shared(Arc::new(Bound::new(op, present)))
     }
 }
 

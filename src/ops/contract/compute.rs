@@ -3,58 +3,10 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
-    Activation, Arg, Backward, Declared, Facts, InputShapes, Loops, Pieces, Run, Shapes, Sym, Symbols, Value,
+    Activation, Alias, Arg, Backward, ChunkedForward, Declared, Facts, InputShapes, Loops, Reads, Run,
+    Shapes, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
-
-/// The inputs and outputs that a gradient reads, as bit masks. Bit 63 stands for all further ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reads {
-    /// Bit `i` is set if it reads the data of input `i`.
-    pub inputs: u64,
-    /// Bit `o` is set if it reads the data of output `o`.
-    pub outputs: u64,
-}
-
-impl Reads {
-    /// Neither input nor output data.
-    pub const NOTHING: Self = Self { inputs: 0, outputs: 0 };
-    /// Every input.
-    pub const INPUTS: Self = Self { inputs: u64::MAX, outputs: 0 };
-    /// Every output.
-    pub const OUTPUTS: Self = Self { inputs: 0, outputs: u64::MAX };
-    /// Every input and output.
-    pub const ALL: Self = Self { inputs: u64::MAX, outputs: u64::MAX };
-
-    /// These inputs and no outputs.
-    pub const fn inputs(mask: u64) -> Self {
-        Self { inputs: mask, outputs: 0 }
-    }
-
-    /// True if input `i` is read.
-    pub fn input(self, i: usize) -> bool {
-        self.inputs >> i.min(63) & 1 == 1
-    }
-
-    /// True if output `o` is read.
-    pub fn output(self, o: usize) -> bool {
-        self.outputs >> o.min(63) & 1 == 1
-    }
-
-    /// The union of both.
-    pub fn or(self, other: Self) -> Self {
-        Self { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
-    }
-}
-
-/// The way an output shares the memory of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alias {
-    /// The output.
-    pub output: usize,
-    /// True if the values of the input change.
-    pub modifies: bool,
-}
 
 /// An operation with its constant arguments, as its author writes it. The engine uses it as an
 /// [`Operation`](crate::ops::Operation).
@@ -141,15 +93,15 @@ pub trait Compute: Declared {
     /// True if `forward` applies [`Run::tail`] to its first output.
     const HOSTS_EPILOGUE: bool = false;
 
-    /// True if [`Compute::pieces`] can replace `forward`.
-    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+    /// True if [`Compute::chunked_forward`] can replace `forward`.
+    fn fits_epilogue(&self, x: &InputShapes<'_>) -> bool {
         let _ = x;
         false
     }
 
     /// The in-place, chunked form of `forward` on input 0, for fusion as an epilogue. Saves the same state as
     /// `forward`.
-    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
+    fn chunked_forward<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         let _ = run;
         None
     }
@@ -169,7 +121,7 @@ pub trait Compute: Declared {
     const SHAPED_BY: Option<usize> = None;
 
     /// A required input from which derived data is cached between runs, keyed by the fingerprint of its values. See
-    /// [`Run::name`] and [`Run::lasting`].
+    /// [`Run::name`] and [`Run::input_cache`].
     const CACHED_INPUT: Option<usize> = None;
 
     /// True if the gradients of the inputs stay as the user set them: no backward kernel is run.
@@ -183,7 +135,7 @@ pub trait Compute: Declared {
 
     /// The number of multiplications in `forward`, if that is large for each element it touches. The engine uses this
     /// estimate to decide which values are worth keeping.
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let _ = (x, y);
         0
     }

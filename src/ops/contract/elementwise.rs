@@ -1,117 +1,14 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
 use crate::array::{DType, Shape};
-use crate::kernels::{Dual, Float, Number, pairing::Pairing, reduce, scratch};
+use crate::kernels::{Float, Number, broadcast::BroadcastLayout, reduce, scratch};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
-    Activation, Backward, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes, Sym, Symbols,
-    Value, like, one,
+    Activation, Backward, Binary, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes, Sym,
+    Symbols, Unary, Value, like, one,
 };
 use crate::{Error, Result};
-
-/// An elementwise function of one input.
-pub trait Unary: Declared {
-    /// The values that [`Unary::df`] reads.
-    const READS: Reads = Reads::INPUTS;
-
-    /// See [`Compute::ACTIVATION`].
-    const ACTIVATION: Option<Activation> = None;
-
-    /// True if a nonzero derivative exists anywhere.
-    const IS_DIFFERENTIABLE: bool = true;
-
-    /// True if the function is the identity: integers keep their type, see [`Compute::moves`].
-    const MOVES: bool = false;
-
-    /// Returns an error for arguments out of range.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// The function.
-    fn f<N: Number>(&self, x: N) -> N;
-
-    /// Its derivative at `x`, given also `y = f(x)`. Derived from `f` by default. Implement it if that saves work or
-    /// if dual numbers give a wrong result, and read only the values in [`Unary::READS`].
-    #[inline(always)]
-    fn df<N: Number>(&self, x: N, y: N) -> N {
-        let _ = y;
-        self.f(Dual::variable(x)).d
-    }
-
-    /// The gradient of the input, given the gradient of the output: `gy * df(x, y)`.
-    ///
-    /// Implement it for a function with branches. A branch that is not taken contributes zero for any `gy`, so select
-    /// it ([`Number::select`], `sloped`) and never multiply by zero.
-    #[inline(always)]
-    fn gx<N: Number>(&self, gy: N, x: N, y: N) -> N {
-        gy * self.df(x, y)
-    }
-
-    /// The loops that run over arrays. May return the loops of a simpler formula for some arguments.
-    fn loops(&self, double: bool) -> Loops {
-        Loops::unary(self, double)
-    }
-
-    /// True if the function is a long chain of dependent steps, so several registers are processed together.
-    const IS_LONG: bool = false;
-
-    /// True if the `_small` functions below take fewer steps.
-    const IS_OF_ANGLES: bool = false;
-
-    /// The same function for small angles.
-    #[inline(always)]
-    fn f_small<N: Number>(&self, x: N) -> N {
-        self.f(x)
-    }
-
-    /// The same derivative for small angles.
-    #[inline(always)]
-    fn df_small<N: Number>(&self, x: N, y: N) -> N {
-        self.df(x, y)
-    }
-}
-
-/// An elementwise function of two inputs with broadcasting.
-pub trait Binary: Declared {
-    /// The values that [`Binary::df`] reads.
-    const READS: Reads = Reads::INPUTS;
-
-    /// True if a nonzero derivative exists anywhere.
-    const IS_DIFFERENTIABLE: bool = true;
-
-    /// True if both inputs must have the same number of axes, as for losses: (n, 1) against (n,) is a silent error.
-    const SAME_NDIM: bool = false;
-
-    /// Returns an error for arguments out of range.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// The function.
-    fn f<N: Number>(&self, a: N, b: N) -> N;
-
-    /// Its derivatives by `a` and by `b`, given also `y = f(a, b)`.
-    #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, y: N) -> (N, N) {
-        let _ = y;
-        (self.f(Dual::variable(a), Dual::constant(b)).d, self.f(Dual::constant(a), Dual::variable(b)).d)
-    }
-
-    /// The gradients of both inputs, given the gradient of the output. See [`Unary::gx`].
-    #[inline(always)]
-    fn gx<N: Number>(&self, gy: N, a: N, b: N, y: N) -> (N, N) {
-        let (da, db) = self.df(a, b, y);
-        (gy * da, gy * db)
-    }
-}
 
 /// `gy * slope`, and zero if the slope is zero, for any `gy`.
 ///
@@ -168,19 +65,19 @@ fn is_same(a: &Shape, b: &Shape) -> bool {
 fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
     let of_two;
-    let (b, pairing) = match run.n_inputs() {
+    let (b, broadcast) = match run.n_inputs() {
         1 => (a, None),
         _ if is_same(a.shape, run.x_shape(1)) => (run.x_memory(1), None),
         _ => {
-            of_two = Pairing::new(a.shape, run.x_shape(1));
+            of_two = BroadcastLayout::new(a.shape, run.x_shape(1));
             (run.x_memory(1), Some(&of_two))
         }
     };
     let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
-    let n = pairing.map_or_else(|| a.shape.size(), Pairing::size);
+    let n = broadcast.map_or_else(|| a.shape.size(), BroadcastLayout::size);
     assert_eq!(all.n, n, "{name}: the output has the shape of the inputs together");
-    // SAFETY: the arrays have the shapes of the pairing, or one shape.
-    unsafe { loops.over::<T>(Way::Forward, pairing, all) };
+    // SAFETY: the arrays have the shapes of the broadcast, or one shape.
+    unsafe { loops.over::<T>(Way::Forward, broadcast, all) };
 }
 
 /// Computes the gradient of a [`Unary`] of this name by its loops.
@@ -199,7 +96,8 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
     if same_ndim && a.ndim() != b.ndim() {
         return Err(Error::shape(name, "inputs with the same number of axes", [a, b]));
     }
-    one(Pairing::shape(a, b).ok_or_else(|| Error::shape(name, "shapes that broadcast together", [a, b]))?)
+    one(BroadcastLayout::shape(a, b)
+        .ok_or_else(|| Error::shape(name, "shapes that broadcast together", [a, b]))?)
 }
 
 impl<C: Unary> Compute for Map<C> {
@@ -272,17 +170,17 @@ impl BinaryGradient {
         let (shape, own) = (run.y_shape(0), run.x_shape(i));
         let x = [run.x_shape(0), run.x_shape(1)];
         let put = |gx: *mut T, adds: bool| {
-            let (pairing, x) = match self.reads.input(0) && self.is_differentiable {
-                true => ((!is_same(x[0], x[1])).then(|| Pairing::new(x[0], x[1])), all.x),
+            let (broadcast, x) = match self.reads.input(0) && self.is_differentiable {
+                true => ((!is_same(x[0], x[1])).then(|| BroadcastLayout::new(x[0], x[1])), all.x),
                 false => (None, [all.gy; 2]),
             };
-            let n = pairing.as_ref().map_or_else(|| shape.size(), Pairing::size);
-            assert_eq!(all.n, n, "{}: the output has the shape of the pairing", self.name);
+            let n = broadcast.as_ref().map_or_else(|| shape.size(), BroadcastLayout::size);
+            assert_eq!(all.n, n, "{}: the output has the shape of the broadcast", self.name);
             let (mut gxs, mut add) = ([std::ptr::null_mut(); 2], [false; 2]);
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let all = Part { x, gx: gxs, adds: add, ..all };
-            // SAFETY: the arrays have the shapes of the pairing, and `y` and `gy` have the output shape.
-            unsafe { self.loops.over::<T>(Way::Backward, pairing.as_ref(), all) };
+            // SAFETY: the arrays have the shapes of the broadcast, and `y` and `gy` have the output shape.
+            unsafe { self.loops.over::<T>(Way::Backward, broadcast.as_ref(), all) };
         };
         if own.size() == shape.size() {
             return put(all.gx[i].cast(), all.adds[i]);

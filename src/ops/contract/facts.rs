@@ -3,7 +3,56 @@
 
 use smallvec::SmallVec;
 
-use crate::ops::{Activation, Alias, Reads};
+use crate::ops::Activation;
+
+/// The inputs and outputs that a gradient reads, as bit masks. Bit 63 stands for all further ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// Bit `i` is set if it reads the data of input `i`.
+    pub inputs: u64,
+    /// Bit `o` is set if it reads the data of output `o`.
+    pub outputs: u64,
+}
+
+impl Reads {
+    /// Neither input nor output data.
+    pub const NOTHING: Self = Self { inputs: 0, outputs: 0 };
+    /// Every input.
+    pub const INPUTS: Self = Self { inputs: u64::MAX, outputs: 0 };
+    /// Every output.
+    pub const OUTPUTS: Self = Self { inputs: 0, outputs: u64::MAX };
+    /// Every input and output.
+    pub const ALL: Self = Self { inputs: u64::MAX, outputs: u64::MAX };
+
+    /// These inputs and no outputs.
+    pub const fn inputs(mask: u64) -> Self {
+        Self { inputs: mask, outputs: 0 }
+    }
+
+    /// True if input `i` is read.
+    pub fn input(self, i: usize) -> bool {
+        self.inputs >> i.min(63) & 1 == 1
+    }
+
+    /// True if output `o` is read.
+    pub fn output(self, o: usize) -> bool {
+        self.outputs >> o.min(63) & 1 == 1
+    }
+
+    /// The union of both.
+    pub fn or(self, other: Self) -> Self {
+        Self { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    }
+}
+
+/// The way an output shares the memory of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The output.
+    pub output: usize,
+    /// True if the values of the input change.
+    pub modifies: bool,
+}
 
 /// Facts about one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

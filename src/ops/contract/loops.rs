@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::simd::vectorised;
 use crate::kernels::{Float, map, threads};
 use crate::ops::contract::part::{Part, Whole};
@@ -77,18 +77,18 @@ impl Loops {
     }
 
     /// Runs one of the loops over whole arrays, on several threads if that pays. The arrays have one shape, or the
-    /// inputs are broadcast by the pairing.
+    /// inputs are broadcast by the broadcast.
     ///
     /// # Safety
-    /// As [`Loops::forward`], for arrays of elements `T` that have the shapes of the pairing.
-    pub(crate) unsafe fn over<T: Float>(&self, way: Way, pairing: Option<&Pairing>, all: Part) {
+    /// As [`Loops::forward`], for arrays of elements `T` that have the shapes of the broadcast.
+    pub(crate) unsafe fn over<T: Float>(&self, way: Way, broadcast: Option<&BroadcastLayout>, all: Part) {
         // SAFETY: guaranteed by the caller, and a tile is within the arrays.
         unsafe {
             let run = |part: &Part| match way {
                 Way::Forward => self.forward(part),
                 Way::Backward => self.backward(part),
             };
-            let Some(pairing) = pairing else {
+            let Some(broadcast) = broadcast else {
                 if all.n <= map::GRAIN {
                     if all.n > 0 {
                         run(&all);
@@ -102,7 +102,7 @@ impl Loops {
             };
             let whole = Whole(all);
             let [a, b] = all.x.map(<*const u8>::cast::<T>);
-            pairing.tiles(a, b, &|start, a, b, n| {
+            broadcast.tiles(a, b, &|start, a, b, n| {
                 run(&Part { x: [a.cast(), b.cast()], ..whole.part::<T>(start, n) });
             });
         }

@@ -3,48 +3,8 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::array::{DType, Lasting, Shape, Storage};
-use crate::ops::contract::bound::Bound;
-use crate::ops::{Compute, Facts, Kind, Loops, Memory, Pieces, Shapes, State, Sym, Symbols, Tail, Value};
-
-/// A call of an operation's kernel: untyped memory, with its type.
-pub struct Call<'a> {
-    /// Given inputs.
-    pub x: &'a [Memory<'a>],
-    /// Outputs.
-    pub y: &'a [Memory<'a>],
-    /// Gradients of the outputs (backward only).
-    pub gy: &'a [Memory<'a>],
-    /// Requested gradients of the inputs, and whether to add to each (backward only).
-    pub gx: &'a [Option<(Memory<'a>, bool)>],
-    /// The saved state of the function.
-    pub state: &'a mut State,
-    /// Compute in `f64` instead of `f32`.
-    pub double: bool,
-    /// The moved inputs and the outputs hold `i64`. A kernel that only moves elements treats their bits as `f64`.
-    pub integers: bool,
-    /// The narrower type in which outputs of the kernel's type are stored, if any (forward only).
-    pub narrow: Option<DType>,
-    /// True if dropped values are being recomputed.
-    pub recompute: bool,
-    /// Operations to apply to the first output before it is written, if the operation `hosts_epilogue` (forward
-    /// only).
-    pub tail: Tail<'a>,
-    /// The input of `cached_input`, if data derived from its values may be cached.
-    pub lasting: Option<Lasting<'a>>,
-    /// The type to which a fused operation rounds between its layers. None if only its outputs are rounded.
-    pub rounds: Option<DType>,
-}
-
-impl<'a> Call<'a> {
-    /// A plain forward call: nothing is recomputed, cached, rounded or applied to the outputs.
-    #[inline(always)]
-    pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
-        let (tail, integers, recompute) = (Tail::NOTHING, false, false);
-        let (narrow, lasting, rounds) = (None, None, None);
-        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, lasting, rounds }
-    }
-}
+use crate::array::{DType, Shape, Storage};
+use crate::ops::{Call, ChunkedForward, Facts, Kind, Loops, Shapes, Sym, Symbols, Value};
 
 /// An array passed to an operation on arrays.
 #[derive(Clone)]
@@ -111,13 +71,13 @@ pub unsafe trait Operation: Send + Sync + 'static {
     /// # Safety
     /// As for `forward`, for the arrays that the gradient reads or writes.
     unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
-    fn goes_along(&self, x: &[&Shape]) -> bool {
+    fn fits_epilogue(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false
     }
     /// # Safety
     /// As for `forward`, for all inputs but the first.
-    unsafe fn pieces<'a>(&self, call: Call<'a>) -> Option<&'a (dyn Pieces + 'static)> {
+    unsafe fn chunked_forward<'a>(&self, call: Call<'a>) -> Option<&'a (dyn ChunkedForward + 'static)> {
         let _ = call;
         None
     }
@@ -128,8 +88,8 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = double;
         None
     }
-    /// Number of multiplications of a forward run, as [`Compute::products`](crate::ops::Compute::products).
-    fn products(&self, x: &[&Shape], y: &Shape) -> usize {
+    /// Multiplications of a forward run, as [`Compute::multiplications`](crate::ops::Compute::multiplications).
+    fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);
         0
     }
@@ -157,18 +117,6 @@ pub enum Op {
     Static(&'static dyn Operation),
     /// A counted operation.
     Shared(Arc<dyn Operation>),
-}
-
-impl Op {
-    /// A node's operation from an author's operation with all inputs.
-    pub(crate) fn new<C: Compute>(op: C) -> Self {
-        Self::with_inputs(op, u64::MAX)
-    }
-
-    /// As [`Op::new`], with only the inputs in the mask.
-    pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
-        Self::Shared(Arc::new(Bound::new(op, present)))
-    }
 }
 
 impl std::ops::Deref for Op {

@@ -63,7 +63,7 @@ impl Whole {
 }
 
 /// An in-place function of one array: element i of the result depends on element i and on the index.
-pub trait Pieces: Sync {
+pub trait ChunkedForward: Sync {
     /// Applies the function in place to `n` elements at `at`, which is element `start` of the array.
     ///
     /// # Safety

@@ -1,101 +1,12 @@
-//! The interface of a running operation: typed slices of its inputs, outputs and gradients.
+//! The interface of a forward run: typed slices of its inputs and outputs.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
-use crate::array::{DType, Fingerprint, Lasting, Shape};
-use crate::kernels::pairing::Pairing;
-use crate::kernels::{Float, map, random, scratch};
-use crate::ops::{Call, Part, Tail};
-
-/// A contiguous array in memory, whose type the caller knows.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    /// The address of its first element.
-    pub ptr: *mut u8,
-    /// Its shape.
-    pub shape: &'a Shape,
-}
-
-impl<'a> Memory<'a> {
-    fn slice<T>(self) -> &'a [T] {
-        // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
-        // run, and writes none of them meanwhile.
-        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
-    }
-
-    fn slice_mut<T>(self) -> &'a mut [T] {
-        // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
-    }
-}
-
-/// State that one function saves from its forward for its backward run: a mask, indices, statistics, its random key.
-#[derive(Default)]
-pub struct State(Option<Box<SavedState>>);
-
-/// The saved values and the random numbers of a function.
-#[derive(Default)]
-struct SavedState {
-    value: Option<Box<dyn Any + Send>>,
-    key: Option<random::PhiloxKey>,
-    drawn: u64,
-}
-
-impl State {
-    /// The saved state, created on first use.
-    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        let value = &mut self.0.get_or_insert_default().value;
-        if value.as_ref().is_none_or(|value| !value.is::<S>()) {
-            *value = Some(Box::new(S::default()));
-        }
-        let value = value.as_mut().and_then(|value| value.downcast_mut());
-        value.unwrap_or_else(|| unreachable!("was just made"))
-    }
-
-    /// True if a run has drawn random numbers, so that they can be drawn again.
-    pub fn has_key(&self) -> bool {
-        self.0.as_ref().is_some_and(|kept| kept.key.is_some())
-    }
-
-    /// A number that identifies the random numbers that the last run drew. Zero if it drew none.
-    #[inline(always)]
-    pub(crate) fn drawn(&self) -> u64 {
-        let key = self.0.as_ref().and_then(|kept| kept.key);
-        key.map_or(0, |key| {
-            key.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key.offset.rotate_left(20) ^ 1 << 63
-        })
-    }
-
-    /// A state that draws the random numbers of the last run again, and contains nothing else.
-    pub(crate) fn same_numbers(&self) -> Self {
-        let numbers =
-            |kept: &SavedState| Box::new(SavedState { value: None, key: kept.key, drawn: kept.drawn });
-        Self(self.0.as_deref().map(numbers))
-    }
-
-    /// True if nothing is saved.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// The random numbers of this run. A recomputation gets the numbers of the last run, other runs get new ones.
-    ///
-    /// A `seed` that is not negative defines a sequence of its own, which restarts for each function.
-    fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {
-        let kept = self.0.get_or_insert_default();
-        if let (Some(key), true) = (kept.key, recompute) {
-            return key;
-        }
-        let key = match u64::try_from(seed) {
-            Ok(seed) => random::PhiloxKey { seed, offset: kept.drawn },
-            Err(_) => random::draw(count),
-        };
-        kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
-        kept.key = Some(key);
-        key
-    }
-}
+use crate::array::{DType, Fingerprint, InputCache, Shape};
+use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::{Float, random};
+use crate::ops::contract::shapes::position;
+use crate::ops::{Backward, Call, Memory, State, Tail};
 
 /// The arrays of one forward run, numbered as declared.
 pub struct Run<'a, T> {
@@ -108,25 +19,16 @@ pub struct Run<'a, T> {
     recompute: bool,
     integers: bool,
     tail: Tail<'a>,
-    lasting: Option<Lasting<'a>>,
+    input_cache: Option<InputCache<'a>>,
     rounds: Option<DType>,
     of: PhantomData<T>,
 }
 
-/// The position of declared input `i` among the given inputs.
-#[inline(always)]
-pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
-    if present == u64::MAX {
-        return Some(i);
-    }
-    (present >> i & 1 == 1).then(|| (present & ((1 << i) - 1)).count_ones() as usize)
-}
-
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, lasting, rounds, .. } = call;
+        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, .. } = call;
         let (taken, of) = (0, PhantomData);
-        Self { x, y, present, taken, state, narrow, recompute, integers, tail, lasting, rounds, of }
+        Self { x, y, present, taken, state, narrow, recompute, integers, tail, input_cache, rounds, of }
     }
 
     /// The type in which outputs are stored, if that is narrower than `T`.
@@ -143,12 +45,12 @@ impl<'a, T: Float> Run<'a, T> {
     /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values. None
     /// if no derived data may be cached.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.lasting.map_or(Fingerprint::NONE, Lasting::fingerprint)
+        self.input_cache.map_or(Fingerprint::NONE, InputCache::fingerprint)
     }
 
     /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
-    pub fn lasting(&self) -> Option<Lasting<'a>> {
-        self.lasting
+    pub fn input_cache(&self) -> Option<InputCache<'a>> {
+        self.input_cache
     }
 
     /// The type to which a fused operation rounds between layers, if any: [`Call::rounds`].
@@ -169,7 +71,7 @@ impl<'a, T: Float> Run<'a, T> {
             recompute,
             integers,
             tail,
-            lasting: None,
+            input_cache: None,
             rounds: self.rounds,
             of: PhantomData,
         }
@@ -185,7 +87,7 @@ impl<'a, T: Float> Run<'a, T> {
         present: u64,
     ) -> Backward<'b, T> {
         let rounds = self.rounds;
-        Backward { x, y: gy, gy, gx, present, state: self.state, lasting: None, rounds, of: PhantomData }
+        Backward { x, y: gy, gy, gx, present, state: self.state, input_cache: None, rounds, of: PhantomData }
     }
 
     /// The number of given inputs.
@@ -268,15 +170,15 @@ impl<'a, T: Float> Run<'a, T> {
     /// Computes output 0 by a formula of inputs 0 and 1 with broadcasting. The output may alias an input that is not
     /// broadcast. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub(crate) fn map_pairs(&mut self, pairing: &Pairing, f: impl Fn(T, T) -> T + Sync + Copy)
+    pub(crate) fn map_pairs(&mut self, broadcast: &BroadcastLayout, f: impl Fn(T, T) -> T + Sync + Copy)
     where
         T: Float,
     {
         let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
-        let fits = pairing.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
-        assert!(fits, "arrays that have not the shapes of the pairing");
+        let fits = broadcast.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
+        assert!(fits, "arrays that have not the shapes of the broadcast");
         // SAFETY: all broadcast indices are within the arrays.
-        unsafe { pairing.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
+        unsafe { broadcast.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
     }
 
     /// Copies `from` to `to`, which may be the same memory.
@@ -326,210 +228,5 @@ impl<'a, T: Float> Run<'a, T> {
     /// True if dropped values are being recomputed, so side effects such as running statistics must not be repeated.
     pub fn is_recomputation(&self) -> bool {
         self.recompute
-    }
-}
-
-/// The destination of a gradient, which is overwritten or added to.
-pub struct Grad<'a, T> {
-    /// The elements.
-    pub data: &'a mut [T],
-    /// Add to the elements. Otherwise they are undefined and must be overwritten.
-    pub accumulate: bool,
-}
-
-impl<'a, T: Float> Grad<'a, T> {
-    /// Writes or adds `f(i)` at each `i`, on several threads.
-    #[inline(always)]
-    pub fn put(self, f: impl Fn(usize) -> T + Sync + Copy) {
-        map::put(self.data, self.accumulate, f);
-    }
-
-    /// Writes or adds `f` of the elements of several arrays at each index. `f` must be `#[inline(always)]`.
-    #[inline(always)]
-    pub fn put_of<const N: usize>(self, x: [&[T]; N], f: impl Fn([T; N]) -> T + Sync + Copy) {
-        map::put_of(self.data, self.accumulate, x, f);
-    }
-
-    /// Writes or adds these values.
-    pub fn put_all(self, values: &[T]) {
-        self.put_of(
-            [values],
-            #[inline(always)]
-            |[v]| v,
-        );
-    }
-
-    /// Writes or adds the values that `f` writes to every element of its argument.
-    pub fn through(self, f: impl FnOnce(&mut [T])) {
-        if self.accumulate {
-            scratch::with(self.data.len(), |g| {
-                f(g);
-                self.put_all(g);
-            });
-        } else {
-            f(self.data);
-        }
-    }
-
-    /// The elements, ready to be added to.
-    pub fn adding(self) -> &'a mut [T] {
-        if !self.accumulate {
-            map::put(self.data, false, |_| T::ZERO);
-        }
-        self.data
-    }
-}
-
-/// The arrays of one backward run, numbered as declared.
-pub struct Backward<'a, T> {
-    x: &'a [Memory<'a>],
-    y: &'a [Memory<'a>],
-    gy: &'a [Memory<'a>],
-    gx: &'a [Option<(Memory<'a>, bool)>],
-    present: u64,
-    state: &'a mut State,
-    lasting: Option<Lasting<'a>>,
-    rounds: Option<DType>,
-    of: PhantomData<T>,
-}
-
-impl<'a, T: Float> Backward<'a, T> {
-    pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, lasting, rounds, .. } = call;
-        Self { x, y, gy, gx, present, state, lasting, rounds, of: PhantomData }
-    }
-
-    /// As [`Run::rounds`].
-    pub(crate) fn rounds(&self) -> Option<DType> {
-        self.rounds
-    }
-
-    /// As [`Run::fingerprint`].
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.lasting.map_or(Fingerprint::NONE, Lasting::fingerprint)
-    }
-
-    /// The input [`crate::ops::Compute::CACHED_INPUT`], if data derived from its values may be cached.
-    pub fn lasting(&self) -> Option<Lasting<'a>> {
-        self.lasting
-    }
-
-    /// The number of given inputs.
-    pub fn n_inputs(&self) -> usize {
-        self.x.len()
-    }
-
-    /// The number of outputs.
-    pub fn n_outputs(&self) -> usize {
-        self.y.len()
-    }
-
-    /// True if input `i` was given.
-    pub fn has(&self, i: usize) -> bool {
-        position(self.present, i).is_some_and(|at| at < self.x.len())
-    }
-
-    /// The backward run of another operation as a part of this one, on inputs `x` and for the gradients `gx`.
-    pub(crate) fn on<'b>(
-        &'b mut self,
-        x: &'b [Memory<'b>],
-        gx: &'b [Option<(Memory<'b>, bool)>],
-    ) -> Backward<'b, T> {
-        let (y, gy, rounds) = (self.y, self.gy, self.rounds);
-        Backward {
-            x,
-            y,
-            gy,
-            gx,
-            present: u64::MAX,
-            state: self.state,
-            lasting: None,
-            rounds,
-            of: PhantomData,
-        }
-    }
-
-    /// The memory of the gradient of input `i` and whether to add to it, if requested. For [`Backward::on`].
-    pub(crate) fn gx_memory(&self, i: usize) -> Option<(Memory<'a>, bool)> {
-        *self.gx.get(position(self.present, i)?)?
-    }
-
-    /// The memory of input `i`. For [`Backward::on`].
-    pub(crate) fn x_memory(&self, i: usize) -> Memory<'a> {
-        self.memory(i)
-    }
-
-    /// The memory of output `o` (if it is read) and of its gradient, for a part of this run.
-    pub(crate) fn y_and_gy(&self, o: usize) -> (Memory<'a>, Memory<'a>) {
-        (self.y[o], self.gy[o])
-    }
-
-    fn memory(&self, i: usize) -> Memory<'a> {
-        self.x[position(self.present, i).unwrap_or(usize::MAX)]
-    }
-
-    /// Elements of input `i`. The requested gradient must declare to read them.
-    pub fn x(&self, i: usize) -> &'a [T] {
-        self.memory(i).slice()
-    }
-
-    /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].
-    pub fn index(&self, i: usize) -> &'a [i64] {
-        self.memory(i).slice()
-    }
-
-    /// The shape of input `i`.
-    pub fn x_shape(&self, i: usize) -> &'a Shape {
-        self.memory(i).shape
-    }
-
-    /// Elements of output `o`. The requested gradient must declare to read them.
-    pub fn y(&self, o: usize) -> &'a [T] {
-        self.y[o].slice()
-    }
-
-    /// Elements of output `o`, which [`crate::ops::Compute::output`] declares as whole numbers.
-    pub fn y_index(&self, o: usize) -> &'a [i64] {
-        self.y[o].slice()
-    }
-
-    /// The shape of output `o`.
-    pub fn y_shape(&self, o: usize) -> &'a Shape {
-        self.y[o].shape
-    }
-
-    /// The gradient of output `o`.
-    pub fn gy(&self, o: usize) -> &'a [T] {
-        self.gy[o].slice()
-    }
-
-    /// True if the gradient of input `i` is requested.
-    pub fn wants(&self, i: usize) -> bool {
-        position(self.present, i).is_some_and(|at| self.gx.get(at).is_some_and(Option::is_some))
-    }
-
-    /// All arrays of an elementwise function of one or two inputs, in the form its loops take.
-    pub(crate) fn part(&self) -> Part {
-        let n = self.y[0].shape.size();
-        assert_eq!(self.gy[0].shape.size(), n, "an output and its gradient have one shape");
-        let mut part = Part { n, y: self.y[0].ptr, gy: self.gy[0].ptr, ..Part::NOTHING };
-        for (i, (x, gx)) in self.x.iter().zip(self.gx).take(2).enumerate() {
-            part.x[i] = x.ptr;
-            if let Some((memory, adds)) = gx {
-                (part.gx[i], part.adds[i]) = (memory.ptr, *adds);
-            }
-        }
-        part
-    }
-
-    /// The destination of the gradient of input `i`, if requested. May be called once.
-    pub fn gx(&mut self, i: usize) -> Option<Grad<'a, T>> {
-        let (memory, accumulate) = self.gx_memory(i)?;
-        Some(Grad { data: memory.slice_mut(), accumulate })
-    }
-
-    /// The saved state of this function.
-    pub fn state<S: Default + Send + 'static>(&mut self) -> &mut S {
-        self.state.get()
     }
 }

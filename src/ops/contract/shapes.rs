@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::ops::contract::run::position;
 
 /// Shapes of the outputs of an operation.
 pub type Shapes = SmallVec<[Shape; 1]>;
@@ -37,4 +36,13 @@ impl<'a> InputShapes<'a> {
     pub fn iter(&self) -> impl Iterator<Item = &'a Shape> {
         self.x.iter().copied()
     }
+}
+
+/// The position of declared input `i` among the given inputs.
+#[inline(always)]
+pub(crate) fn position(present: u64, i: usize) -> Option<usize> {
+    if present == u64::MAX {
+        return Some(i);
+    }
+    (present >> i & 1 == 1).then(|| (present & ((1 << i) - 1)).count_ones() as usize)
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::{DType, Lasting};
+use crate::array::{DType, InputCache};
 use crate::kernels::rounding::round;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, scratch};
@@ -19,7 +19,7 @@ struct BackwardArrays<'a> {
     gx: SmallVec<[WantedGradient<'a>; 8]>,
     y: SmallVec<[Memory<'a>; 3]>,
     gy: SmallVec<[Memory<'a>; 3]>,
-    lasting: Option<Lasting<'a>>,
+    input_cache: Option<InputCache<'a>>,
     /// The type that gradients are rounded to between layers.
     rounds: Option<DType>,
 }
@@ -34,7 +34,7 @@ impl FusedSteps {
             gx: (0..=self.z()).map(|i| whole.gx_memory(i)).collect(),
             y,
             gy,
-            lasting: whole.lasting(),
+            input_cache: whole.input_cache(),
             rounds: whole.rounds(),
         };
         let (gy, of_z) = (whole.gy(0), whole.gx(self.z()));
@@ -113,7 +113,8 @@ impl BackwardArrays<'_> {
             return self.of_normalization(g, g, wanted, saved); // anything of the shape
         };
         scratch::with(g.shape.size(), |hidden: &mut [T]| {
-            let (at, within) = (memory(hidden, g.shape), Within { lasting: self.lasting, ..Within::PLAIN });
+            let (at, within) =
+                (memory(hidden, g.shape), Within { input_cache: self.input_cache, ..Within::PLAIN });
             FusedSteps::convolve::<T>(padded, &self.x, at, &mut saved.convolution, within, self.rounds)?;
             round(hidden, self.rounds);
             self.of_normalization(at, g, wanted, saved)
@@ -155,7 +156,7 @@ impl BackwardArrays<'_> {
                     std::iter::once(of_framed).chain(others).collect();
                 let (gy, state) = ([g], &mut saved.convolution);
                 let arrays = ((&inputs[..], present), (&gy[..], &gy[..]));
-                let mut run = run_backward::<T>(arrays.0, arrays.1, &wanted, state, self.lasting);
+                let mut run = run_backward::<T>(arrays.0, arrays.1, &wanted, state, self.input_cache);
                 convolution.backward(&mut run)?;
                 round(room, self.rounds);
                 let (Some(frame), Some((of_framed, _))) = (through, of_framed) else { return Ok(()) };

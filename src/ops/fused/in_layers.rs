@@ -19,7 +19,7 @@ impl FusedSteps {
         let mut y: SmallVec<[_; 3]> = (0..whole.n_outputs()).map(|o| whole.y_memory(o)).collect();
         let other = whole.has(self.z()).then(|| whole.x(self.z()));
         let within =
-            Within { recompute: whole.is_recomputation(), lasting: whole.lasting(), ..Within::PLAIN };
+            Within { recompute: whole.is_recomputation(), input_cache: whole.input_cache(), ..Within::PLAIN };
         let (result, last) = (whole.y(0), y[0]);
         let saved = whole.state::<SavedSteps<T>>();
         let sums: &mut [T] = if self.activation.is_present() {
@@ -43,7 +43,7 @@ impl FusedSteps {
         }
         if self.normalizes(|i| x[i].is_some()) {
             let (inputs, present) = given(self.of_normalization(from, |i| x[i]));
-            let within = Within { lasting: None, ..within };
+            let within = Within { input_cache: None, ..within };
             self.normalization.forward(&mut run::<T>(
                 (&inputs, present),
                 &y,

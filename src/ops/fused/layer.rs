@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::{Lasting, Shape};
+use crate::array::{InputCache, Shape};
 use crate::kernels::{Float, Tail};
 use crate::ops::contract::elementwise::is_double;
 use crate::ops::{Backward, Call, Memory, Run, State};
@@ -12,12 +12,12 @@ use crate::ops::{Backward, Call, Memory, Run, State};
 pub(super) struct Within<'a> {
     pub(super) recompute: bool,
     pub(super) tail: Tail<'a>,
-    pub(super) lasting: Option<Lasting<'a>>,
+    pub(super) input_cache: Option<InputCache<'a>>,
 }
 
 impl Within<'_> {
     /// An ordinary run.
-    pub(super) const PLAIN: Self = Self { recompute: false, tail: Tail::NOTHING, lasting: None };
+    pub(super) const PLAIN: Self = Self { recompute: false, tail: Tail::NOTHING, input_cache: None };
 }
 
 /// Memory for the gradient of an input, and true if it is added to. None if the gradient is not requested.
@@ -43,9 +43,9 @@ pub(super) fn run<'a, T: Float>(
     (x, present): (&'a [Memory<'a>], u64),
     y: &'a [Memory<'a>],
     state: &'a mut State,
-    Within { recompute, tail, lasting }: Within<'a>,
+    Within { recompute, tail, input_cache }: Within<'a>,
 ) -> Run<'a, T> {
-    Run::new(Call { recompute, tail, lasting, ..Call::new(x, y, state, is_double::<T>()) }, present)
+    Run::new(Call { recompute, tail, input_cache, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }
 
 /// Runs a layer backward.
@@ -54,7 +54,7 @@ pub(super) fn run_backward<'a, T: Float>(
     (y, gy): (&'a [Memory<'a>], &'a [Memory<'a>]),
     gx: &'a [WantedGradient<'a>],
     state: &'a mut State,
-    lasting: Option<Lasting<'a>>,
+    input_cache: Option<InputCache<'a>>,
 ) -> Backward<'a, T> {
-    Backward::new(Call { gy, gx, lasting, ..Call::new(x, y, state, is_double::<T>()) }, present)
+    Backward::new(Call { gy, gx, input_cache, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }

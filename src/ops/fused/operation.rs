@@ -71,7 +71,7 @@ impl<C: Fuse> Compute for Fused<C> {
         self.steps.overwrites(i)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         if self.steps.convolution.is_some() { y.size() * x.get(1).size_from(1) } else { 0 }
     }
 

@@ -59,7 +59,7 @@ impl FusedSteps {
         input: impl Fn(usize) -> Option<&'a Shape> + 'a,
     ) -> bool {
         let (x, present) = given(self.of_normalization(shape, input));
-        self.normalization.goes_along(&InputShapes { x: &x, present, values: None })
+        self.normalization.fits_epilogue(&InputShapes { x: &x, present, values: None })
     }
 
     /// The inputs of the normalization of `x`.
@@ -139,7 +139,7 @@ impl FusedSteps {
         let mut y: SmallVec<[_; 3]> = (0..whole.n_outputs()).map(|o| whole.y_memory(o)).collect();
         let other = whole.has(self.z()).then(|| whole.x(self.z()));
         let recompute = whole.is_recomputation();
-        let within = Within { recompute, lasting: whole.lasting(), ..Within::PLAIN };
+        let within = Within { recompute, input_cache: whole.input_cache(), ..Within::PLAIN };
         let saved = whole.state::<SavedSteps<T>>();
         let last = y[0];
         if self.activation.reads().inputs != 0 {
@@ -151,7 +151,7 @@ impl FusedSteps {
             |normalize| NormalizeAdd::new(to.ptr.cast(), n, normalize, other, self.activation.as_epilogue());
         let normalize = |from: Memory<'_>, state: &mut State| {
             let (rows, (inputs, present)) = (finish(None), given(self.of_normalization(from, |i| x[i])));
-            let within = Within { recompute, tail: rows.tail(), lasting: None };
+            let within = Within { recompute, tail: rows.tail(), input_cache: None };
             self.normalization.forward(&mut run::<T>((&inputs, present), &y, state, within))
         };
         match (&self.convolution, x[0]) {

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::map::{self, GRAIN};
-use crate::kernels::rows::Rows;
+use crate::kernels::row_copies::Rows;
 use crate::kernels::scratch::List;
 use crate::kernels::threads;
 use crate::kernels::{Float, stop};

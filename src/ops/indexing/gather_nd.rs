@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::rows::Rows;
+use crate::kernels::row_copies::Rows;
 use crate::kernels::scratch::List;
 use crate::ops::arrangement::array::lengths;
 use crate::ops::indexing::gather::position;

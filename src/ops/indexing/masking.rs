@@ -1,8 +1,8 @@
 //! Selection of elements by a mask: bool_fill, bool_gather, bool_scatter, nonzero.
 
 use crate::array::{DType, Shape};
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::map::GRAIN;
-use crate::kernels::pairing::Pairing;
 use crate::kernels::{Float, stop};
 use crate::ops::{
     Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
@@ -34,25 +34,26 @@ impl Compute for BoolFill {
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (data, mask) = (x.get(0), x.get(1));
-        if Pairing::shape(data, mask).as_ref() == Some(data) {
+        if BroadcastLayout::shape(data, mask).as_ref() == Some(data) {
             return one(data.clone());
         }
         Err(Error::shape("bool_fill", "a mask that broadcasts to the shape of data", [data, mask]))
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let (pairing, value) = (Pairing::new(run.x_shape(0), run.x_shape(1)), run.constant(self.value));
+        let (broadcast, value) =
+            (BroadcastLayout::new(run.x_shape(0), run.x_shape(1)), run.constant(self.value));
         let f = move |x, mask| if mask == T::ZERO { x } else { value };
-        run.map_pairs(&pairing, f);
+        run.map_pairs(&broadcast, f);
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         if let Some(gx) = run.gx(0) {
             let (mask, gy) = (run.x(1), run.gy(0));
-            let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
+            let broadcast = BroadcastLayout::new(run.x_shape(0), run.x_shape(1));
             let f = |gy: T, mask: T, []: [T; 0]| if mask == T::ZERO { gy } else { T::ZERO };
-            pairing.put([gy, mask], [], gx.data, gx.accumulate, f);
+            broadcast.put([gy, mask], [], gx.data, gx.accumulate, f);
         }
         if let Some(gx) = run.gx(1) {
             gx.put(|_| T::ZERO);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
-use crate::kernels::rows::MANY;
+use crate::kernels::row_copies::MANY;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{self, SharedCells};
 use crate::ops::arrangement::array::lengths;

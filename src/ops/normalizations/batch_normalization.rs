@@ -6,7 +6,8 @@ use crate::kernels::normalization::InPlace;
 use crate::kernels::scratch::List;
 use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, Pieces, Reads, Run, Shapes, Sym, Symbols, Value, op,
+    Backward, ChunkedForward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
+    op,
 };
 use crate::{Error, Result};
 
@@ -130,12 +131,12 @@ impl Compute for BatchNormalization {
         Ok(())
     }
 
-    fn goes_along(&self, x: &InputShapes<'_>) -> bool {
+    fn fits_epilogue(&self, x: &InputShapes<'_>) -> bool {
         !self.batch_stat && self.form(x.get(0)).is_ok_and(|form| form.layout().cycle().is_some())
     }
 
-    fn pieces<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn Pieces + 'static)> {
-        self.in_place(run).map(|pieces| pieces as &(dyn Pieces + 'static))
+    fn chunked_forward<'a, T: Float>(&self, run: Run<'a, T>) -> Option<&'a (dyn ChunkedForward + 'static)> {
+        self.in_place(run).map(|chunked| chunked as &(dyn ChunkedForward + 'static))
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {

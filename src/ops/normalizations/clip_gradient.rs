@@ -1,8 +1,8 @@
 //! Identity functions that clip the gradient.
 
 use crate::array::Shape;
+use crate::kernels::broadcast_blocks::BroadcastBlocks;
 use crate::kernels::simd::vectorised;
-use crate::kernels::spread::Spread;
 use crate::kernels::{Float, Number};
 use crate::ops::normalizations::norm::powers;
 use crate::ops::normalizations::weight_normalization::NormNormalization;
@@ -114,7 +114,7 @@ impl Compute for ClipGradByNorm {
         let squares = powers(gy, shape, &axes, 2.0, 0.0);
         let factor = |square: f64| T::of(if square == 0.0 { 0.0 } else { self.clip_norm / square.sqrt() });
         let is_plain = squares.all_plain() && (0..squares.len()).all(|i| factor(squares.sum(i)) <= T::MAX);
-        Spread::new(shape, [&norms]).pieces_mut(data, |piece, to| {
+        BroadcastBlocks::new(shape, [&norms]).blocks_mut(data, |piece, to| {
             let (places, gy) = (piece.of(0), &gy[piece.range]);
             let put = |to: &mut T, g: T| *to = if accumulate { *to + g } else { g };
             if !is_plain {

@@ -11,8 +11,8 @@ use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::batch_normalization::TensorNormalization;
 use crate::ops::reductions::reduction::Mean;
 use crate::ops::{
-    Backward, Compute, InputShapes, Op, Pieces, Reads, Run, Shapes, Spec, Sym, Symbols, Value, not_negative,
-    one,
+    Backward, ChunkedForward, Compute, InputShapes, Op, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    not_negative, one,
 };
 use crate::{Error, Result};
 
@@ -239,7 +239,7 @@ impl Compute for Deviation {
     }
 }
 
-impl<T: Float> Pieces for InPlace<T> {
+impl<T: Float> ChunkedForward for InPlace<T> {
     unsafe fn run(&self, at: *mut u8, start: usize, n: usize) {
         // SAFETY: guaranteed by the caller.
         unsafe { self.normalize(at.cast(), start, n) };

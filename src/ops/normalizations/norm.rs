@@ -1,7 +1,7 @@
 //! `norm`: the p-norm of the elements along axes.
 
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::reduce::PowerSums;
 use crate::kernels::{Float, Number, reduce};
 use crate::ops::normalizations::weight_normalization::NormNormalization;
@@ -96,7 +96,7 @@ fn put_slopes<T: Float>(
 ) {
     let (roots, p) = (sums.roots(), sums.p());
     let roots = &roots[..];
-    Pairing::new(kept, shape).update(
+    BroadcastLayout::new(kept, shape).update(
         x,
         data,
         #[inline(always)]

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::List;
-use crate::kernels::{Float, pairing::Pairing};
+use crate::kernels::{Float, broadcast::BroadcastLayout};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
 use crate::ops::normalizations::norm::{powers, slope_of_unit};
@@ -30,7 +30,7 @@ fn scaled<T: Float>(
     let sums = powers(x, shape, axes, p, eps);
     let scales: List<T> =
         (0..sums.len()).map(|i| sums.plain(i).map_or(T::ZERO, |sum| scale(T::of(sum), i))).collect();
-    Pairing::new(shape, &kept).map_apart(
+    BroadcastLayout::new(shape, &kept).map_distinct(
         x,
         &scales,
         y,
@@ -47,7 +47,7 @@ fn scaled<T: Float>(
         })
         .collect();
     let wide = &wide[..];
-    Pairing::new(&kept, shape).update(
+    BroadcastLayout::new(&kept, shape).update(
         x,
         y,
         #[inline(always)]

@@ -1,7 +1,7 @@
 //! Piecewise activation functions, such as `relu`.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, map, pairing::Pairing, reduce, scratch};
+use crate::kernels::{Float, Number, broadcast::BroadcastLayout, map, reduce, scratch};
 use crate::ops::contract::elementwise::{scaled, sloped};
 use crate::ops::{
     Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
@@ -125,20 +125,20 @@ impl Compute for PReLU {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
-        let pairing = Pairing::new(run.x_shape(0), &slopes);
+        let broadcast = BroadcastLayout::new(run.x_shape(0), &slopes);
         let f = |x: T, w: T| if x >= T::ZERO { x } else { w * x };
-        run.map_pairs(&pairing, f);
+        run.map_pairs(&broadcast, f);
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
-        let pairing = Pairing::new(run.x_shape(0), &slopes);
+        let broadcast = BroadcastLayout::new(run.x_shape(0), &slopes);
         let (x, gy) = (run.x(0), run.gy(0));
         if let Some(gx) = run.gx(0) {
             let w = run.x(1);
             let f = |x, w, [gy]: [T; 1]| if x >= T::ZERO { gy } else { sloped(gy, w) };
-            pairing.put([x, w], [gy], gx.data, gx.accumulate, f);
+            broadcast.put([x, w], [gy], gx.data, gx.accumulate, f);
         }
         if let Some(gw) = run.gx(1) {
             scratch::with(x.len(), |all: &mut [T]| {

@@ -2,7 +2,7 @@
 
 use crate::array::DType;
 use crate::kernels::Float;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
 };
@@ -56,7 +56,7 @@ op! {
 
 /// The broadcast shape of two arrays.
 fn met(op: &str, x: &InputShapes<'_>) -> Result<Shapes> {
-    let fits = Pairing::shape(x.get(0), x.get(1));
+    let fits = BroadcastLayout::shape(x.get(0), x.get(1));
     one(fits.ok_or_else(|| Error::shape(op, "shapes that broadcast together", [x.get(0), x.get(1)]))?)
 }
 
@@ -79,14 +79,14 @@ impl Compute for Mod2 {
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        let pairing = Pairing::new(run.x_shape(0), run.x_shape(1));
+        let broadcast = BroadcastLayout::new(run.x_shape(0), run.x_shape(1));
         let fmod = self.fmod;
         let with_sign = move |rest: f64, b: f64| {
             T::of(if !fmod && rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
         };
         if T::DTYPE == DType::F32 {
             run.map_pairs(
-                &pairing,
+                &broadcast,
                 #[inline(always)]
                 move |a, b| with_sign(remainder_by_quotient(a.real(), b.real()), b.real()),
             );
@@ -96,7 +96,7 @@ impl Compute for Mod2 {
         }
         // Remainders of numbers of either type are exact in double precision.
         run.map_pairs(
-            &pairing,
+            &broadcast,
             #[inline(always)]
             move |a, b| with_sign(a.real() % b.real(), b.real()),
         );

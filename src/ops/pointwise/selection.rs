@@ -1,7 +1,7 @@
 //! Elementwise selection: the larger, the smaller, or by a condition.
 
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::{Float, Number};
 use crate::ops::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
@@ -145,9 +145,9 @@ op! {
 
 impl Where {
     /// Broadcasting of an array of shape `y` with a condition, which is repeated along the axes that it lacks.
-    fn pairing(y: &Shape, condition: &Shape) -> Pairing {
+    fn broadcast(y: &Shape, condition: &Shape) -> BroadcastLayout {
         let kept = (0..y.ndim()).map(|i| if i < condition.ndim() { condition[i] } else { 1 });
-        Pairing::new(y, &kept.collect())
+        BroadcastLayout::new(y, &kept.collect())
     }
 }
 
@@ -163,8 +163,8 @@ impl Compute for Where {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
-        let pairing = Self::pairing(run.x_shape(1), run.x_shape(0));
-        pairing.write_met(
+        let broadcast = Self::broadcast(run.x_shape(1), run.x_shape(0));
+        broadcast.write_many(
             [t, f],
             [c],
             y,
@@ -177,17 +177,17 @@ impl Compute for Where {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (c, gy) = (run.x(0), run.gy(0));
-        let pairing = Self::pairing(run.y_shape(0), run.x_shape(0));
+        let broadcast = Self::broadcast(run.y_shape(0), run.x_shape(0));
         if let Some(g) = run.gx(0) {
             g.put(|_| T::ZERO);
         }
         if let Some(g) = run.gx(1) {
             let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { T::ZERO } else { gy };
-            pairing.put([gy, c], [], g.data, g.accumulate, f);
+            broadcast.put([gy, c], [], g.data, g.accumulate, f);
         }
         if let Some(g) = run.gx(2) {
             let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { gy } else { T::ZERO };
-            pairing.put([gy, c], [], g.data, g.accumulate, f);
+            broadcast.put([gy, c], [], g.data, g.accumulate, f);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, gemm, gemm_then};
 use crate::ops::products::batch_matmul::BatchMatmul;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -73,7 +73,7 @@ impl Compute for Affine {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let x = Matrix::of_rows(run.x(0), rows, inputs);
-        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
+        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
         let column_bias = run.has(2).then(|| run.x(2));
         let y = MatrixMut::of_rows(run.y(0), rows, outputs);
         gemm_then(y, x, w, Epilogue { column_bias, tail: run.tail(), ..Epilogue::NONE });
@@ -84,7 +84,7 @@ impl Compute for Affine {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
         let gy = Matrix::of_rows(run.gy(0), rows, outputs);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.lasting());
+            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
             gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
@@ -114,7 +114,7 @@ impl Compute for Affine {
         ]
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1)[0]
     }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::array::Shape;
 use crate::kernels::attention::{Attention, Given, Mask, WantedAttention};
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, Number};
@@ -197,7 +197,7 @@ impl Compute for Attending {
         let weights = Self::weights(q, k);
         weights.checked_size()?;
         if let Some(mask) = x.find(3)
-            && Pairing::shape(mask, &weights).as_ref() != Some(&weights)
+            && BroadcastLayout::shape(mask, &weights).as_ref() != Some(&weights)
         {
             let expected = format!("a mask whose shape broadcasts to {weights}");
             return Err(Error::shape("scaled_dot_product_attention", expected, [mask]));
@@ -207,7 +207,7 @@ impl Compute for Attending {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let keys = x.get(1)[x.get(1).ndim() - 2];
         keys * (x.get(0).size() + y.size())
     }

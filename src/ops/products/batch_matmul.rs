@@ -1,8 +1,8 @@
 //! `batch_matmul`: products of many matrices.
 
-use crate::array::{Lasting, Shape};
+use crate::array::{InputCache, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
-use crate::kernels::{Float, pairing::Pairing};
+use crate::kernels::{Float, broadcast::BroadcastLayout};
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ impl Products {
             return fail(&format!("as many columns of `a` as rows of `b`, which are {k} and {rows}"));
         }
         let products = Self { m, k, n: cols, a: Shape::from(&a[..n - 2]), b: Shape::from(&b[..n - 2]) };
-        if Pairing::shape(&products.a, &products.b).is_none() {
+        if BroadcastLayout::shape(&products.a, &products.b).is_none() {
             return fail("batch axes of equal lengths or length one");
         }
         Ok(products)
@@ -59,13 +59,13 @@ impl Products {
 
     /// The shape of the output.
     pub(crate) fn shape(&self) -> Shape {
-        let batch = Pairing::shape(&self.a, &self.b).unwrap_or_default();
+        let batch = BroadcastLayout::shape(&self.a, &self.b).unwrap_or_default();
         batch.iter().copied().chain([self.m, self.n]).collect()
     }
 
     /// The indices of the left and the right matrix for each product.
     pub(crate) fn sides(&self) -> Vec<(usize, usize)> {
-        let batch = Pairing::shape(&self.a, &self.b).map_or(0, |s| s.size());
+        let batch = BroadcastLayout::shape(&self.a, &self.b).map_or(0, |s| s.size());
         let (a, b) = (Self::steps(&self.a), Self::steps(&self.b));
         let of = |i: usize| {
             let (mut rest, mut at_a, mut at_b) = (i, 0, 0);
@@ -86,7 +86,7 @@ impl Products {
     }
 
     /// The right side, if it is a single matrix. Its packed form can then be cached.
-    fn lasting<'a>(&self, b: Option<Lasting<'a>>) -> Option<Lasting<'a>> {
+    fn input_cache<'a>(&self, b: Option<InputCache<'a>>) -> Option<InputCache<'a>> {
         b.filter(|_| self.b.size() == 1)
     }
 
@@ -124,17 +124,17 @@ impl Compute for BatchMatmul {
         one(self.products(x.get(0), x.get(1))?.shape())
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         self.products(x.get(0), x.get(1)).map_or(0, |p| y.size() * p.k)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
-        let (a, b, y, lasting) = (run.x(0), run.x(1), run.y(0), p.lasting(run.lasting()));
+        let (a, b, y, input_cache) = (run.x(0), run.x(1), run.y(0), p.input_cache(run.input_cache()));
         let sides = p.sides();
         gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
             let (ia, ib) = sides[i];
-            (p.left(self, a, ia), p.right(self, b, ib).of(lasting))
+            (p.left(self, a, ia), p.right(self, b, ib).of(input_cache))
         });
         Ok(())
     }
@@ -145,8 +145,8 @@ impl Compute for BatchMatmul {
         let gy = |i| matrix(gy, i, p.m, p.n, false);
         let sides = p.sides();
         if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
-            let (b, lasting) = (run.x(1), p.lasting(run.lasting()));
-            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(lasting));
+            let (b, input_cache) = (run.x(1), p.input_cache(run.input_cache()));
+            let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(input_cache));
             if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
                 gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
             } else {

@@ -389,9 +389,9 @@ impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
         Ok(shapes)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         let plain = [x.get(0), x.get(1)];
-        self.0.plain().products(&InputShapes { x: &plain, present: u64::MAX, values: None }, y)
+        self.0.plain().multiplications(&InputShapes { x: &plain, present: u64::MAX, values: None }, y)
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

@@ -196,9 +196,9 @@ fn multiply_by_weight<T: Float>(
     let levels = Levels { x: run.levels(0), zero: level(op, "x_zero", run.index(2)[0])? };
     let (zeros, scale) = (run.index(3), run.x(5));
     let sums = ColumnTerms { bias: run.index(4), zeros };
-    let (lasting, own) = (run.lasting(), run.signed_levels(1));
+    let (input_cache, own) = (run.input_cache(), run.signed_levels(1));
     let multiply = |output: &dyn SumOutput| match weights {
-        Some(weights) => multiply(&levels, weights, lasting, window, &sums, output),
+        Some(weights) => multiply(&levels, weights, input_cache, window, &sums, output),
         None => multiply_each(&levels, own, window, &sums, output),
     };
     match rounding {
@@ -287,7 +287,7 @@ impl Compute for QuantizedConvolution {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 }
@@ -328,7 +328,7 @@ impl Compute for QuantizedAffine {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1)[0]
     }
 }
@@ -380,7 +380,7 @@ impl Compute for QuantizedBatchMatmul {
         self.y_zero.map(|_| DType::U8)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(0)[x.get(0).ndim() - 1]
     }
 }

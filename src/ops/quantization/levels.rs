@@ -2,8 +2,8 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
+use crate::kernels::broadcast_blocks::BroadcastBlocks;
 use crate::kernels::simd::vectorised;
-use crate::kernels::spread::Spread;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 
@@ -87,7 +87,7 @@ fn each<T: Float>(
     f: impl Fn(T, T, T) -> T + Sync + Copy,
 ) {
     let put = |y: &mut T, v: T| *y = if accumulate { *y + v } else { v };
-    Spread::new(x.1, [scale.1, zero.1]).pieces_mut(y, |piece, y| {
+    BroadcastBlocks::new(x.1, [scale.1, zero.1]).blocks_mut(y, |piece, y| {
         let [scale, zero] = [(scale.0, 0), (zero.0, 1)].map(|(p, i)| &p[piece.of(i)]);
         let x = &x.0[piece.range];
         vectorised(

@@ -1,11 +1,11 @@
 //! Linear quantization of a range with a minimum and a maximum that are tracked or learned.
 
 use crate::array::Shape;
+use crate::kernels::broadcast_blocks::BroadcastBlocks;
 use crate::kernels::map;
 use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::simd::vectorised;
-use crate::kernels::spread::Spread;
 use crate::kernels::{Float, Number};
 use crate::ops::quantization::levels::{check, round_away};
 use crate::ops::{
@@ -152,7 +152,7 @@ fn each<T: Float>(
     ranges: (&[Range], &Shape),
     f: impl Fn(T, T, [T; 3]) -> T + Sync + Copy,
 ) {
-    Spread::new(shape, [ranges.1]).pieces_mut(y, |piece, y| {
+    BroadcastBlocks::new(shape, [ranges.1]).blocks_mut(y, |piece, y| {
         let (ranges, x, more) = (&ranges.0[piece.of(0)], &x[piece.range.clone()], &more[piece.range]);
         let of = |r: &Range| [r.least, r.most, r.scale].map(T::of);
         let put = |y: &mut T, v: T| *y = if accumulate { *y + v } else { v };

@@ -248,7 +248,7 @@ impl<C: Network> Compute for Recurring<C> {
         Ok(shapes)
     }
 
-    fn products(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * y.last().copied().unwrap_or(0) * self.of.form().cell.gates()
     }
 
@@ -264,8 +264,9 @@ impl<C: Network> Compute for Recurring<C> {
         });
         let (x, h, first) = (run.x(0), run.x(1), run.x(w));
         let first_layer = sizes.layer(form.cell, 0, 0);
-        let packed =
-            run.lasting().and_then(|lasting| first_layer.keep_packed(first, sizes.directions, lasting));
+        let packed = run
+            .input_cache()
+            .and_then(|input_cache| first_layer.keep_packed(first, sizes.directions, input_cache));
         let c = lstm.then(|| run.x(2));
         let later = run.has(w + 1).then(|| run.x(w + 1));
         let b = run.has(w + 2).then(|| run.x(w + 2));
@@ -273,7 +274,7 @@ impl<C: Network> Compute for Recurring<C> {
         let kept = run.state::<KeptStates<T>>();
         let any = sizes.layer(form.cell, 0, 0);
         // If no gradient is needed, each layer overwrites the saved values of the one before.
-        let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.room(), 1) };
+        let (gates_size, held) = if form.training { (any.kept(), sizes.layers) } else { (any.capacity(), 1) };
         let state = sizes.batch * sizes.hidden;
         let all_gates = held * sizes.directions * gates_size;
         let all_outputs = (sizes.layers - 1) * sizes.outputs();

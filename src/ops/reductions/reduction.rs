@@ -6,7 +6,7 @@ use crate::ops::reductions::cumulative::CumProd;
 
 use crate::Result;
 use crate::array::Shape;
-use crate::kernels::pairing::Pairing;
+use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scratch::{self, List, Zeros};
 use crate::kernels::{Float, reduce, strided};
@@ -82,7 +82,7 @@ pub(crate) fn spread_each<T: Float, const N: usize, const M: usize>(
     f: impl Fn([T; N], [T; M]) -> T + Sync + Copy,
 ) {
     assert!(shape.size() == data.len());
-    Pairing::new(shape, kept).put_met(x, y, data, accumulate, f);
+    BroadcastLayout::new(shape, kept).put_many(x, y, data, accumulate, f);
 }
 
 /// The gradient of the result, broadcast to the elements that contribute to it.
@@ -258,11 +258,11 @@ impl Compute for Prod {
                 _ => {}
             }
         });
-        let pairing = Pairing::new(shape, &kept);
-        pairing.put([x, &whole], [], gx.data, gx.accumulate, |x, all, []| {
+        let broadcast = BroadcastLayout::new(shape, &kept);
+        broadcast.put([x, &whole], [], gx.data, gx.accumulate, |x, all, []| {
             if x == T::ZERO || all == T::ZERO { T::ZERO } else { all / x }
         });
-        pairing.put(
+        broadcast.put(
             [x, &others],
             [],
             gx.data,

@@ -83,7 +83,7 @@ impl Compute for AdaptiveSeparableConvolution {
         one([s.images, s.channels, s.y[0], s.y[1]])
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1)[1] * x.get(2)[1]
     }
 

@@ -3,9 +3,9 @@
 use crate::array::{Fingerprint, Shape};
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{
-    DerivedCache, Geometry, KeptWeight, Weight, forward, input_gradient, keeps_weight, weight_gradient,
+    CachedWeight, DerivedCache, Geometry, Weight, caches_weight, forward, input_gradient, weight_gradient,
 };
 use crate::ops::spatial::deconvolution::Deconvolution;
 use crate::ops::spatial::layout::{self, SpatialLayout, laid_out};
@@ -65,8 +65,8 @@ pub(crate) fn weight<'a, T: Float>(
     fingerprint: Fingerprint,
     kept: impl FnOnce() -> &'a mut DerivedCache,
 ) -> Weight<'a, T> {
-    if fingerprint.is_some() && keeps_weight::<T>(g) {
-        Weight::known(w, fingerprint, kept())
+    if fingerprint.is_some() && caches_weight::<T>(g) {
+        Weight::cached(w, fingerprint, kept())
     } else {
         w.into()
     }
@@ -114,7 +114,7 @@ impl Compute for Convolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 
@@ -122,8 +122,8 @@ impl Compute for Convolution {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, of, lasting) = (run.x(0), run.x(1), run.y(0), run.fingerprint(), run.lasting());
-        let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().forward).of(lasting);
+        let (x, w, y, of, input_cache) = (run.x(0), run.x(1), run.y(0), run.fingerprint(), run.input_cache());
+        let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().forward).of(input_cache);
         forward(&g, x, w, y, epilogue)?;
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Compute for Convolution {
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let (w, of) = (run.x(1), run.fingerprint());
-            let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().backward);
+            let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().backward);
             input_gradient(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

@@ -4,8 +4,8 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
-use crate::kernels::convolution::{Geometry, KeptWeight, forward, input_gradient, weight_gradient};
+use crate::kernels::channel_sums::add_sums;
+use crate::kernels::convolution::{CachedWeight, Geometry, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::{bias_gradient, inner, weight};
 use crate::ops::spatial::layout::{self, laid_out};
 use crate::ops::{
@@ -75,7 +75,7 @@ impl Compute for Deconvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
         x.get(0).size() * x.get(1).size_from(1)
     }
 
@@ -84,7 +84,7 @@ impl Compute for Deconvolution {
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
         let (x, w, y, of) = (run.x(0), run.x(1), run.y(0), run.fingerprint());
-        input_gradient(&g, x, weight(&g, w, of, || &mut run.state::<KeptWeight>().forward), y, epilogue)?;
+        input_gradient(&g, x, weight(&g, w, of, || &mut run.state::<CachedWeight>().forward), y, epilogue)?;
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Compute for Deconvolution {
         let gy = run.gy(0);
         if let Some(Grad { data, accumulate }) = run.gx(0) {
             let (w, of) = (run.x(1), run.fingerprint());
-            let w = weight(&g, w, of, || &mut run.state::<KeptWeight>().backward);
+            let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().backward);
             forward(&g, gy, w, data, Epilogue::plain(accumulate))?;
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {

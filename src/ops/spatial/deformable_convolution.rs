@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::Geometry;
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};
@@ -248,7 +248,7 @@ impl Compute for DeformableConvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 

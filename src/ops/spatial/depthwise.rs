@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::ops::spatial::convolution::bias_gradient;
 use crate::ops::spatial::layout::{self, SpatialLayout};
@@ -98,7 +98,7 @@ impl Compute for DepthwiseConvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * x.get(1).size_from(1)
     }
 

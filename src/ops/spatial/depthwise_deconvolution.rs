@@ -1,7 +1,7 @@
 //! `depthwise_deconvolution`: deconvolution of each channel with its own kernel, with sums over groups of channels.
 
 use crate::array::Shape;
-use crate::kernels::channels::add_sums;
+use crate::kernels::channel_sums::add_sums;
 use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
 use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::convolution::bias_gradient;
@@ -93,7 +93,7 @@ impl Compute for DepthwiseDeconvolution {
         one(shape)
     }
 
-    fn products(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
+    fn multiplications(&self, x: &InputShapes<'_>, _: &Shape) -> usize {
         x.get(0).size() * x.get(1).size_from(1)
     }
 

@@ -1,7 +1,7 @@
 //! Sum and average pooling, and `unpooling`.
 
 use crate::array::Shape;
-use crate::kernels::channels::mean as mean_of;
+use crate::kernels::channel_sums::mean as mean_of;
 use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::rows_mut;

@@ -1,7 +1,7 @@
 //! Arrays broadcast over another: a scalar, a row, or one number per channel.
 
 use crate::array::Shape;
-use crate::kernels::pairing::Cycle;
+use crate::kernels::broadcast::Cycle;
 
 /// The broadcast pattern of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -115,11 +115,11 @@ fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
     let ([before @ .., step], Some(first)) = (steps, steps.first()) else { return false };
     let Some(y) = before.last().map(|step| &step.y[0]) else { return false };
     let fits = |slot: &Operand| slot.dtype == y.dtype && slot.stored == y.dtype;
-    let goes_along = || {
+    let fits_epilogue = || {
         let shapes: SmallVec<[_; 5]> = step.x.iter().map(|x| &x.shape).collect();
-        step.is_plain() && step.op.goes_along(&shapes) && same(&step.x[0], y)
+        step.is_plain() && step.op.fits_epilogue(&shapes) && same(&step.x[0], y)
     };
-    let takes = forward_len(step).is_some() || goes_along();
+    let takes = forward_len(step).is_some() || fits_epilogue();
     let at = clears.partition_point(|(step, _)| (*step as usize) < n);
     let mut cleared = clears[at..].iter().take_while(|(step, _)| *step as usize == n);
     let own = |slot: &&Operand| !same(slot, y);
@@ -184,7 +184,7 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
             let tail = Tail::NOTHING;
             let call = Call { tail, ..Call::new(&x, &[], state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            links.links.push(TailOperation::Pieces(unsafe { step.op.pieces(call) }?));
+            links.links.push(TailOperation::ChunkedForward(unsafe { step.op.chunked_forward(call) }?));
         }
     }
     Some((links, activation))

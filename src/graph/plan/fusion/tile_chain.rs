@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::map::Aligned;
-use crate::ops::{Loops, Part, Pieces, RowFunctions};
+use crate::ops::{ChunkedForward, Loops, Part, RowFunctions};
 
 /// The arrays of an elementwise function in a chain. The output is the array of the chain. Inputs may be broadcast
 /// over it.
@@ -48,7 +48,7 @@ pub(crate) enum TailOperation {
     /// An elementwise function.
     Loops(Loops, WholeArray),
     /// A function with its own chunked rule, which the state of the step owns.
-    Pieces(*const dyn Pieces),
+    ChunkedForward(*const dyn ChunkedForward),
 }
 
 /// The functions of a chain, in order, and the address of the first element of their array.
@@ -74,7 +74,7 @@ impl RowFunctions for EpilogueTail {
                         TailOperation::Loops(loops, whole) => {
                             whole.part(first + start, n, self.size, |part| loops.forward(part));
                         }
-                        TailOperation::Pieces(pieces) => (**pieces).run(at, first + start, n),
+                        TailOperation::ChunkedForward(chunked) => (**chunked).run(at, first + start, n),
                     }
                 }
             }

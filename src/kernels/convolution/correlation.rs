@@ -1,0 +1,75 @@
+//! The operands of the sums of a convolution: the output or the gradient of the input, and the gradient of the weight.
+
+use super::descriptor::Descriptor;
+use super::geometry::{Geometry, Images};
+use super::window::Window;
+use crate::kernels::Float;
+use crate::kernels::epilogue::Epilogue;
+
+/// `target[k, o] = sum over c, t of w[k, c, t] source[c, position of tap t at o]`, for each image and group. Source
+/// and target are the input and the output, or for the gradient of the input, the other way round.
+pub(super) struct Correlation<'a, T> {
+    pub(super) g: &'a Geometry,
+    pub(super) descriptor: &'a Descriptor,
+    pub(super) source: *const T,
+    pub(super) sources: Images,
+    pub(super) target: *mut T,
+    pub(super) targets: Images,
+    pub(super) weight: *const T,
+    /// True if sources are input channels: for the output.
+    pub(super) forward: bool,
+    pub(super) epilogue: Epilogue<'a, T>,
+}
+
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
+unsafe impl<T> Sync for Correlation<'_, T> {}
+
+impl<T: Float> Correlation<'_, T> {
+    pub(super) fn window(&self) -> &Window {
+        &self.descriptor.window
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.sources.channels * self.window().taps.len()
+    }
+
+    /// The first element of a source channel.
+    pub(super) fn source(&self, image: usize, group: usize, channel: usize) -> *const T {
+        let s = &self.sources;
+        self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
+    }
+
+    pub(super) fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
+        let t = &self.targets;
+        self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
+    }
+
+    /// The bias of the target channels of a group from `first` on.
+    pub(super) fn bias(&self, group: usize, first: usize) -> Option<&'_ [T]> {
+        self.epilogue.row_bias.map(|b| &b[group * self.targets.channels + first..])
+    }
+
+    /// The epilogue of a target channel.
+    pub(super) fn end(&self, group: usize, target: usize) -> Epilogue<'_, T> {
+        Epilogue { row_bias: self.bias(group, target), ..self.epilogue }
+    }
+}
+
+/// The gradient of the weight from the input and the gradient of the output.
+pub(super) struct WeightGradient<'a, T> {
+    pub(super) g: &'a Geometry,
+    pub(super) x: *const T,
+    pub(super) gy: *const T,
+    pub(super) gw: *mut T,
+    pub(super) accumulate: bool,
+}
+
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
+unsafe impl<T> Sync for WeightGradient<'_, T> {}
+
+impl<T: Float> WeightGradient<'_, T> {
+    pub(super) fn gy(&self, image: usize, group: usize, position: usize) -> *const T {
+        let outputs = self.g.outputs();
+        self.gy.wrapping_add(image * outputs.image + group * outputs.group + position * outputs.pixel)
+    }
+}

@@ -1,0 +1,114 @@
+//! Data that follow from the geometry of a convolution alone: positions of taps, and layouts of packed data. Each
+//! thread caches the most recent descriptors, because a training step repeats them.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::depthwise::narrow::PaddedPlane;
+use super::depthwise::plane::Plane;
+use super::geometry::Geometry;
+use super::implicit_gemm::blocking;
+use super::implicit_gemm::packed_planes::PlaneLayout;
+use super::window::Window;
+
+/// The largest number of cached descriptors of a thread, and of numbers in all of them.
+const MOST: usize = 128;
+const NUMBERS: usize = 1 << 18;
+
+/// One of the three sums of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    Output,
+    InputGradient,
+    WeightGradient,
+}
+
+/// A window and the layouts of the data that it reads.
+pub(super) struct Descriptor {
+    pub(super) window: Window,
+    /// For channels first and implicit GEMM.
+    pub(super) layout: Option<PlaneLayout>,
+    /// For depthwise convolution, channels first, of one or two axes.
+    pub(super) plane: Option<Plane>,
+    /// The same for narrow rows.
+    pub(super) lanes: Option<PaddedPlane>,
+}
+
+/// The descriptors of a sum. The gradient of the input has one for each phase of the stride.
+pub(super) struct Descriptors {
+    pub(super) each: Vec<Descriptor>,
+}
+
+impl Descriptors {
+    fn new(g: &Geometry, of: Pass, windows: Vec<Window>) -> Self {
+        Self { each: windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect() }
+    }
+}
+
+impl Descriptor {
+    fn new(g: &Geometry, of: Pass, window: Window) -> Self {
+        // The gradient of the weight holds a sum for each tap in registers, so blocks of taps are smaller.
+        let most = if of == Pass::WeightGradient { 3 } else { 5 };
+        let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
+        let has_layout = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
+        let layout = has_layout.then(|| match of {
+            Pass::Output => blocking::layout(g, &window, g.inputs(), g.outputs()),
+            Pass::InputGradient => blocking::layout(g, &window, g.outputs(), g.inputs()),
+            Pass::WeightGradient => blocking::weight_gradient_layout(g, &window),
+        });
+        let is_summed = plane.is_some() && of != Pass::WeightGradient;
+        let lanes = if is_summed { PaddedPlane::new(&window) } else { None };
+        Self { window, layout, plane, lanes }
+    }
+
+    /// The size of the lists that may be long.
+    fn numbers(&self) -> usize {
+        let of_layout = self.layout.as_ref().map_or(0, |s| s.table.len());
+        let of_lanes = self.lanes.as_ref().map_or(0, PaddedPlane::numbers);
+        self.window.bases.len() + self.window.targets.len() + of_layout + of_lanes
+    }
+}
+
+/// The descriptors that a thread caches.
+struct DescriptorCache {
+    sums: Vec<(Geometry, Pass, Arc<Descriptors>)>,
+    numbers: usize,
+}
+
+thread_local! {
+    static CACHE: RefCell<DescriptorCache> = const { RefCell::new(DescriptorCache { sums: Vec::new(), numbers: 0 }) };
+}
+
+/// Registers the thread-local with a destructor.
+pub(in crate::kernels) fn begin_thread() {
+    let _ = CACHE.try_with(|_| ());
+}
+
+impl Geometry {
+    /// Returns the descriptors of a sum, from the cache of this thread if possible.
+    pub(super) fn descriptors(&self, of: Pass) -> Arc<Descriptors> {
+        let is_it = |(g, sum, _): &&(Self, Pass, Arc<Descriptors>)| *sum == of && g == self;
+        let kept = CACHE.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
+        if let Ok(Some(all)) = kept {
+            return all;
+        }
+        let windows = match of {
+            Pass::InputGradient => self.backward_windows(),
+            Pass::Output | Pass::WeightGradient => vec![self.forward_window()],
+        };
+        let all = Arc::new(Descriptors::new(self, of, windows));
+        let numbers = all.each.iter().map(Descriptor::numbers).sum::<usize>();
+        if numbers <= NUMBERS {
+            // A thread that is ending has no cache.
+            let _ = CACHE.try_with(|kept| {
+                let mut kept = kept.borrow_mut();
+                if kept.sums.len() == MOST || kept.numbers + numbers > NUMBERS {
+                    (kept.sums, kept.numbers) = (Vec::new(), 0);
+                }
+                kept.sums.push((self.clone(), of, all.clone()));
+                kept.numbers += numbers;
+            });
+        }
+        all
+    }
+}

@@ -1,0 +1,93 @@
+//! The sizes of a convolution and the strides of its arrays.
+
+use smallvec::SmallVec;
+
+/// Lengths or strides of the spatial axes.
+pub type Spatial = SmallVec<[usize; 3]>;
+
+/// The shape of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Geometry {
+    pub images: usize,
+    /// Input channels of all groups.
+    pub channels: usize,
+    /// Output channels of all groups.
+    pub maps: usize,
+    pub group: usize,
+    pub input: Spatial,
+    pub kernel: Spatial,
+    pub output: Spatial,
+    pub pad: Spatial,
+    pub stride: Spatial,
+    pub dilation: Spatial,
+    /// True if the channels of the input, the weight and the output are the last axis (NHWC), not before space (NCHW).
+    pub channel_last: bool,
+}
+
+impl Geometry {
+    pub(in crate::kernels) fn area(&self) -> usize {
+        self.input.iter().product()
+    }
+    pub(in crate::kernels) fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+    pub(in crate::kernels) fn positions(&self) -> usize {
+        self.output.iter().product()
+    }
+    /// Panics unless the arrays have these sizes. The safety of every access relies on it.
+    pub(super) fn check(&self, x: usize, w: usize, y: usize) {
+        let (channels, maps) = (self.channels / self.group, self.maps / self.group);
+        let fits = x == self.images * self.channels * self.area()
+            && w == self.group * maps * channels * self.taps()
+            && y == self.images * self.maps * self.positions();
+        assert!(fits, "arrays of {x}, {w} and {y} elements for {self:?}");
+    }
+
+    pub(super) fn is_depthwise(&self) -> bool {
+        self.channels == self.group && self.group > 1
+    }
+
+    /// True if the input and the output of each image are one pixel, so that images are rows of channels.
+    pub(super) fn is_one_pixel(&self) -> bool {
+        let is_one = self.area() == 1 && self.taps() == 1 && self.positions() == 1;
+        is_one && self.pad.iter().all(|pad| *pad == 0)
+    }
+
+    /// True if each group has one input and one output channel, and channels are last.
+    pub(super) fn is_pixelwise(&self) -> bool {
+        self.is_depthwise() && self.channel_last && self.maps == self.group
+    }
+}
+
+/// The strides of an array of images, and the number of channels in a group.
+#[derive(Clone, Copy)]
+pub(super) struct Images {
+    pub(super) channels: usize,
+    pub(super) image: usize,
+    pub(super) group: usize,
+    pub(super) channel: usize,
+    pub(super) pixel: usize,
+}
+
+impl Geometry {
+    pub(super) fn array(&self, channels: usize, area: usize) -> Images {
+        let (channel, pixel) = if self.channel_last { (1, channels) } else { (area, 1) };
+        let of_group = channels / self.group;
+        Images { channels: of_group, image: channels * area, group: of_group * channel, channel, pixel }
+    }
+
+    pub(super) fn inputs(&self) -> Images {
+        self.array(self.channels, self.area())
+    }
+
+    pub(super) fn outputs(&self) -> Images {
+        self.array(self.maps, self.positions())
+    }
+
+    /// The strides of a weight along output channels, input channels and taps.
+    pub(super) fn weight_strides(&self) -> (usize, usize, usize) {
+        let (channels, taps) = (self.channels / self.group, self.taps());
+        if self.channel_last { (channels * taps, 1, channels) } else { (channels * taps, taps, 1) }
+    }
+}

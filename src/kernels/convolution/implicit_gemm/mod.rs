@@ -1,0 +1,90 @@
+//! Convolution by implicit GEMM: blocks of the input are packed in the cache, and a matrix product computes each block
+//! of results. The division into blocks depends on the shape only.
+
+pub(super) mod blocking;
+mod column_order;
+pub(super) mod im2row;
+mod nchw;
+mod nhwc;
+pub(super) mod packed_planes;
+mod store;
+pub(super) mod tap_rows;
+pub(super) mod weight_gradient;
+
+use super::correlation::Correlation;
+use crate::array::OutOfMemory;
+use crate::array::Workspace;
+use crate::kernels::Float;
+use crate::kernels::gemm::{ColumnsToPack, kernels};
+use crate::kernels::threads::{Shared, parallel};
+use packed_planes::SLACK;
+
+/// Weights in the layout of the products: a left matrix of targets by sources and taps, or with channels last, the
+/// right matrix in panels.
+pub(super) struct Weights<T> {
+    pub(super) p: *const T,
+    pub(super) group: usize,
+    _owner: Option<Workspace<T>>,
+}
+
+// SAFETY: as above.
+unsafe impl<T> Sync for Weights<T> {}
+
+/// Computes the sums of a window.
+///
+/// # Safety
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
+pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOfMemory> {
+    let weights = pack_weights(sum)?;
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match &sum.descriptor.layout {
+            Some(layout) => nchw::run(sum, &weights, layout),
+            None => nhwc::run(sum, &weights),
+        }
+    }
+    Ok(())
+}
+
+fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfMemory> {
+    let (g, taps) = (sum.g, &sum.window().taps);
+    let (map, channel, tap) = g.weight_strides();
+    let (target, source) = if sum.forward { (map, channel) } else { (channel, map) };
+    let (targets, sources, depth) = (sum.targets.channels, sum.sources.channels, sum.depth());
+    let of_group = g.maps / g.group * map;
+    if sum.forward && !g.channel_last {
+        return Ok(Weights { p: sum.weight, group: of_group, _owner: None });
+    }
+    let wide = if g.channel_last { kernels::<T>().panel() } else { 1 };
+    let group = targets.next_multiple_of(wide) * depth;
+    let memory = Workspace::<T>::new(group * g.group + SLACK)?;
+    let (to, from) = (Shared::new(memory.ptr()), Shared::read_only(sum.weight));
+    let panels = targets.div_ceil(wide);
+    parallel(g.group * panels, |i| {
+        let (from, first) = (from.get().cast_const().wrapping_add(i / panels * of_group), i % panels * wide);
+        let to = to.get().wrapping_add(i / panels * group + first * depth);
+        let from = from.wrapping_add(first * target);
+        // SAFETY: the weights are valid, and the memory holds all panels.
+        unsafe {
+            if !g.channel_last {
+                for s in 0..sources {
+                    for (i, t) in taps.iter().enumerate() {
+                        *to.add(s * taps.len() + i) = *from.add(s * source + t * tap);
+                    }
+                }
+                return;
+            }
+            for (i, t) in taps.iter().enumerate() {
+                (kernels::<T>().pack_columns)(&ColumnsToPack {
+                    from: from.add(t * tap),
+                    row: source as isize,
+                    col: target as isize,
+                    k: sources,
+                    n: wide.min(targets - first),
+                    to: to.add(i * sources * wide),
+                });
+            }
+        }
+    });
+    Ok(Weights { p: memory.ptr().cast_const(), group, _owner: Some(memory) })
+}

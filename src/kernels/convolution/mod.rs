@@ -1,0 +1,239 @@
+//! Convolution: the output and both gradients. Each is a sum over `x[c, o * stride + t * dilation - pad] * w[k, c, t]
+//! * gy[k, o]`. Deconvolution is the same with other names.
+//!
+//! [`select`](select::select) chooses the algorithm of each sum.
+
+mod correlation;
+mod depthwise;
+mod descriptor;
+mod gemm_rows;
+mod geometry;
+mod implicit_gemm;
+mod isa;
+mod modulated;
+mod pointwise;
+mod select;
+mod stride_equals_kernel;
+mod weight;
+mod window;
+mod winograd;
+
+use crate::array::OutOfMemory;
+use crate::kernels::Float;
+use crate::kernels::epilogue::{Epilogue, Tail};
+use crate::kernels::threads::{Shared, ranges};
+use correlation::{Correlation, WeightGradient};
+pub(super) use descriptor::begin_thread;
+use descriptor::{Descriptor, Descriptors, Pass};
+pub use geometry::{Geometry, Spatial};
+pub use modulated::modulated;
+use pointwise::Pointwise;
+pub use select::{Algorithm, algorithm, caches_weight, set_algorithm};
+use select::{Method, select, winograd_parts};
+use stride_equals_kernel::StrideEqualsKernel;
+pub use weight::{CachedWeight, DerivedCache, Fingerprint, Weight};
+use winograd::Winograd;
+use winograd::uneven::have_one_sign;
+
+/// The number of elements that a thread sets to zero at a time.
+const ZEROS: usize = 1 << 15;
+
+/// Computes the output.
+///
+/// # Errors
+/// [`OutOfMemory`] if packed data cannot be allocated.
+pub fn forward<'w, T: Float>(
+    g: &Geometry,
+    x: &[T],
+    w: impl Into<Weight<'w, T>>,
+    y: &mut [T],
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
+    let w = w.into();
+    g.check(x.len(), w.values.len(), y.len());
+    let mut method = select::<T>(g, Pass::Output, epilogue.row_bias.is_some(), true);
+    if method == Method::GemmRows {
+        gemm_rows::forward(g, x, w, y, epilogue);
+        return Ok(());
+    }
+    let Weight { values: w, known, .. } = w;
+    if method == Method::Pointwise {
+        Pointwise::new(g).forward(x, w, y, epilogue);
+        return Ok(());
+    }
+    if method == Method::Winograd {
+        let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), epilogue);
+        // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
+        if unsafe { sum.run(known)? } {
+            return Ok(());
+        }
+        method = select::<T>(g, Pass::Output, epilogue.row_bias.is_some(), false);
+    }
+    let descriptors = g.descriptors(Pass::Output);
+    let sum = Correlation {
+        g,
+        descriptor: &descriptors.each[0],
+        source: x.as_ptr(),
+        sources: g.inputs(),
+        target: y.as_mut_ptr(),
+        targets: g.outputs(),
+        weight: w.as_ptr(),
+        forward: true,
+        epilogue,
+    };
+    // SAFETY: as above.
+    unsafe { run(&sum, method, &descriptors) }
+}
+
+/// Computes the sums of one window, or of all windows with [`Method::DepthwiseNchw`].
+///
+/// # Safety
+/// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
+unsafe fn run<T: Float>(
+    sum: &Correlation<'_, T>,
+    method: Method,
+    descriptors: &Descriptors,
+) -> Result<(), OutOfMemory> {
+    if sum.window().positions() == 0 || sum.targets.channels == 0 || sum.g.images == 0 {
+        return Ok(());
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        match method {
+            Method::DepthwiseNchw => depthwise::nchw::run(sum, descriptors),
+            Method::DepthwiseNhwc => depthwise::nhwc::run(sum),
+            _ => implicit_gemm::run(sum)?,
+        }
+    }
+    Ok(())
+}
+
+/// Computes the gradient of the input, which is also the output of a deconvolution.
+///
+/// # Errors
+/// As [`forward`].
+pub fn input_gradient<'w, T: Float>(
+    g: &Geometry,
+    gy: &[T],
+    w: impl Into<Weight<'w, T>>,
+    gx: &mut [T],
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
+    let w = w.into();
+    g.check(gx.len(), w.values.len(), gy.len());
+    if g.stride.iter().any(|s| *s > 1) {
+        // Windows write with gaps, so no row is complete before all windows are done.
+        spread_gradient(g, gy, w, gx, Epilogue { tail: Tail::NOTHING, ..epilogue })?;
+        epilogue.tail.finish_all(gx);
+        return Ok(());
+    }
+    spread_gradient(g, gy, w, gx, epilogue)
+}
+
+fn spread_gradient<T: Float>(
+    g: &Geometry,
+    gy: &[T],
+    Weight { values: w, known, .. }: Weight<'_, T>,
+    gx: &mut [T],
+    epilogue: Epilogue<'_, T>,
+) -> Result<(), OutOfMemory> {
+    let has_bias = epilogue.row_bias.is_some();
+    let mut method = select::<T>(g, Pass::InputGradient, has_bias, true);
+    match method {
+        Method::Pointwise => {
+            Pointwise::new(g).input_gradient(gy, w, gx, epilogue);
+            return Ok(());
+        }
+        Method::StrideEqualsKernel => {
+            StrideEqualsKernel::new(g).input_gradient(gy, w, gx, epilogue);
+            return Ok(());
+        }
+        Method::Winograd => {
+            let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), epilogue);
+            // SAFETY: as above.
+            if unsafe { sum.run(known)? } {
+                return Ok(());
+            }
+            method = select::<T>(g, Pass::InputGradient, has_bias, false);
+        }
+        _ => {}
+    }
+    let (descriptors, to) = (g.descriptors(Pass::InputGradient), Shared::new(gx.as_mut_ptr()));
+    // True for elements that no tap reaches.
+    let is_left_out =
+        |descriptor: &&Descriptor| epilogue.row_bias.is_none() && descriptor.window.taps.is_empty();
+    if !epilogue.accumulate && descriptors.each.iter().any(|descriptor| is_left_out(&descriptor)) {
+        ranges(gx.len(), ZEROS, |some| {
+            // SAFETY: the ranges are parts of the gradient, each its own.
+            unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
+        });
+    }
+    for descriptor in descriptors.each.iter().filter(|descriptor| !is_left_out(descriptor)) {
+        let sum = Correlation {
+            g,
+            descriptor,
+            source: gy.as_ptr(),
+            sources: g.outputs(),
+            target: to.get(),
+            targets: g.inputs(),
+            weight: w.as_ptr(),
+            forward: false,
+            epilogue,
+        };
+        // SAFETY: as above.
+        unsafe { run(&sum, method, &descriptors)? };
+        if method == Method::DepthwiseNchw {
+            break; // it has computed all windows
+        }
+    }
+    Ok(())
+}
+
+/// Writes the gradient of the weight, or adds it to `gw` if `accumulate` is set.
+///
+/// # Errors
+/// As [`forward`].
+pub fn weight_gradient<T: Float>(
+    g: &Geometry,
+    x: &[T],
+    gy: &[T],
+    gw: &mut [T],
+    accumulate: bool,
+) -> Result<(), OutOfMemory> {
+    if x.is_empty() || gy.is_empty() {
+        if !accumulate {
+            gw.fill(T::ZERO);
+        }
+        return Ok(());
+    }
+    g.check(x.len(), gw.len(), gy.len());
+    let mut method = select::<T>(g, Pass::WeightGradient, false, true);
+    // The rounding errors of Winograd's algorithm must not change the sign of a gradient.
+    if method == Method::Winograd && have_one_sign(gy) && have_one_sign(x) {
+        method = select::<T>(g, Pass::WeightGradient, false, false);
+    }
+    match (method, winograd_parts(g)) {
+        (Method::Pointwise, _) => return Pointwise::new(g).weight_gradient(x, gy, gw, accumulate),
+        (Method::Winograd, Some(parts)) => {
+            let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
+            // SAFETY: as above.
+            return unsafe { winograd::weight_gradient::weight_gradient(g, parts, x, gy, gw, accumulate) };
+        }
+        _ => {}
+    }
+    let gradient = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
+    let descriptors = g.descriptors(Pass::WeightGradient);
+    let descriptor = &descriptors.each[0];
+    // SAFETY: as above.
+    unsafe {
+        match method {
+            Method::DepthwiseNchw => depthwise::nchw::weight_gradient(&gradient, descriptor),
+            Method::DepthwiseNhwc => depthwise::nhwc::weight_gradient(&gradient, &descriptor.window),
+            _ => implicit_gemm::weight_gradient::run(&gradient, descriptor)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Chooses the algorithm for each sum of a convolution. All thresholds of the choice are in this file.
+//!
+//! A constant without another reason was chosen by timing, and no record of the timings exists.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::descriptor::Pass;
+use super::geometry::Geometry;
+use super::window::Window;
+use super::winograd::transforms::{OUT, PRODUCTS};
+use crate::kernels::Float;
+use crate::kernels::gemm::kernels;
+use crate::kernels::threads::num_threads;
+
+/// How convolutions are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The fastest algorithm for the shape.
+    Auto,
+    /// The products of the definition, without Winograd's algorithm.
+    Direct,
+    /// Winograd's F(4, 3) wherever it applies: 3 x 3 kernels with stride 1.
+    Winograd,
+}
+
+static ALGORITHM: AtomicU8 = AtomicU8::new(Algorithm::Auto as u8);
+
+/// Sets how convolutions are computed, for all threads.
+pub fn set_algorithm(algorithm: Algorithm) {
+    ALGORITHM.store(algorithm as u8, Ordering::Relaxed);
+}
+
+/// How convolutions are computed.
+pub fn algorithm() -> Algorithm {
+    match ALGORITHM.load(Ordering::Relaxed) {
+        1 => Algorithm::Direct,
+        2 => Algorithm::Winograd,
+        _ => Algorithm::Auto,
+    }
+}
+
+/// The algorithm of one sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// One product for all images, with a row for each position.
+    GemmRows,
+    /// Products of matrices without packing, for kernels of one element.
+    Pointwise,
+    /// One product for all taps, for kernels as large as their stride.
+    StrideEqualsKernel,
+    /// Winograd's F(4, 3).
+    Winograd,
+    /// Sums over the taps of each channel, channels first.
+    DepthwiseNchw,
+    /// Sums over the taps of each channel, channels last.
+    DepthwiseNhwc,
+    /// Products of matrices that are packed block by block.
+    ImplicitGemm,
+}
+
+/// The fewest channels and maps of a group for which Winograd's algorithm is faster.
+pub(super) const WINOGRAD_CHANNELS: usize = 24;
+/// The same for the gradient of the weight.
+pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
+/// The fewest tiles of all images that pay for the transform of the weights.
+const WINOGRAD_TILES: usize = 4;
+/// The most tiles of all images for which transformed weights are cached. They are four times as large as the weights.
+const CACHED_TILES: usize = 12;
+/// The most tiles of all images that are put into one block, so that threads divide the targets instead of the tiles.
+const FEW_TILES: usize = 12;
+/// The most elements in the partial sums of a gradient of the weight.
+const WINOGRAD_PARTIAL: usize = 2 << 20;
+/// The wanted number of partial sums, and the fewest that give all threads work.
+const WINOGRAD_PARTS: usize = 16;
+const WINOGRAD_LEAST_PARTS: usize = 4;
+/// The fewest outputs of all images for a gradient of the weight. For fewer, direct sums have less than half the
+/// rounding error.
+const WINOGRAD_OUTPUTS: usize = 1024;
+
+/// The most positions of all images for one product, for a weight of at least [`LARGE_WEIGHT`] and for a smaller one.
+const ROWS: usize = 256;
+const ROWS_OF_SMALL_WEIGHT: usize = 64;
+/// The most positions of an image for which kernels of one element go into one product for all images.
+const FEW_POSITIONS: usize = 9;
+/// The same for a weight of at least [`UNCACHED_WEIGHT`]: packed, it is read from memory in one stream.
+const FEW_POSITIONS_OF_UNCACHED: usize = 16;
+/// Elements of a weight that is rarely in the second-level cache.
+const UNCACHED_WEIGHT: usize = 1 << 17;
+/// The most positions of an image that do not fill a tile of Winograd's algorithm.
+const FEW_POSITIONS_OF_TILE: usize = 4;
+/// The fewest elements of a weight for which one product for all images is faster, and the fewest of a large weight.
+const LEAST_WEIGHT: usize = 1 << 12;
+const LARGE_WEIGHT: usize = 1 << 15;
+/// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
+const LEAST_WEIGHT_OF_PIXELS: usize = 1 << 8;
+
+/// The fewest positions in a row that fill registers of one plane well enough.
+const WIDE_ROW: usize = 9;
+
+/// Returns the algorithm for a sum. Without `values_fit`, it is the one for values that Winograd's algorithm rounds too
+/// much.
+pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fit: bool) -> Method {
+    let is_forward = of == Pass::Output;
+    let channels = if of == Pass::WeightGradient { WINOGRAD_WEIGHT_CHANNELS } else { WINOGRAD_CHANNELS };
+    let by_winograd = takes_winograd::<T>(g, channels);
+    if is_forward && takes_gemm_rows(g, by_winograd) {
+        return Method::GemmRows;
+    }
+    // The gradient by a strided input leaves elements out, to which a bias would have to be added.
+    let strided = g.stride.iter().any(|s| *s > 1);
+    if is_pointwise(g, strided) && !(of == Pass::InputGradient && has_bias && strided) {
+        return Method::Pointwise;
+    }
+    if of == Pass::InputGradient && has_stride_of_kernel(g) {
+        return Method::StrideEqualsKernel;
+    }
+    let has_parts = || of != Pass::WeightGradient || winograd_parts(g).is_some();
+    if by_winograd && values_fit && has_parts() {
+        return Method::Winograd;
+    }
+    if g.is_depthwise() && !g.channel_last && g.input.len() <= 2 {
+        return Method::DepthwiseNchw;
+    }
+    if g.is_pixelwise() { Method::DepthwiseNhwc } else { Method::ImplicitGemm }
+}
+
+/// The tiles of all images.
+fn tiles(g: &Geometry) -> usize {
+    g.images * g.output[0].div_ceil(OUT) * g.output[1].div_ceil(OUT)
+}
+
+/// True if Winograd's algorithm computes this convolution.
+fn fits_winograd(g: &Geometry) -> bool {
+    let all = |v: &[usize], n: usize| v.iter().all(|v| *v == n);
+    g.input.len() == 2
+        && all(&g.kernel, 3)
+        && all(&g.stride, 1)
+        && all(&g.dilation, 1)
+        && !g.channel_last
+        && g.images * g.channels * g.maps * g.area() * g.positions() > 0
+}
+
+/// True if Winograd's algorithm is used for groups of at least `least` channels and maps. In double precision, where
+/// exactness matters more, it is used only on request.
+pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
+    let pays = || {
+        let enough = |channels: usize| channels / g.group >= least;
+        size_of::<T>() == size_of::<f32>()
+            && enough(g.channels)
+            && enough(g.maps)
+            && tiles(g) >= WINOGRAD_TILES
+    };
+    fits_winograd(g)
+        && match algorithm() {
+            Algorithm::Auto => pays(),
+            Algorithm::Direct => false,
+            Algorithm::Winograd => true,
+        }
+}
+
+/// True if the transformed weight is worth caching: for few tiles the transform takes much of a run.
+pub fn caches_weight<T: Float>(g: &Geometry) -> bool {
+    takes_winograd::<T>(g, WINOGRAD_CHANNELS) && tiles(g) <= CACHED_TILES
+}
+
+/// True if all tiles form one block, and threads divide the panels of targets.
+pub(super) fn has_few_tiles(tiles: usize, targets: usize, panels: usize) -> bool {
+    tiles <= FEW_TILES || 2 * tiles <= targets && panels >= num_threads()
+}
+
+/// The number of partial sums over images in the gradient of the weight with Winograd's algorithm. `None` if they take
+/// too much memory.
+pub(super) fn winograd_parts(g: &Geometry) -> Option<usize> {
+    let sums = PRODUCTS * g.channels * g.maps / g.group;
+    let parts = (WINOGRAD_PARTIAL / sums).min(WINOGRAD_PARTS);
+    let enough = g.images * g.positions() >= WINOGRAD_OUTPUTS || algorithm() == Algorithm::Winograd;
+    (parts >= WINOGRAD_LEAST_PARTS && enough).then_some(parts)
+}
+
+/// True if one product for all images is faster.
+fn takes_gemm_rows(g: &Geometry, by_winograd: bool) -> bool {
+    let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
+    let least = if g.is_one_pixel() && g.images > 1 { LEAST_WEIGHT_OF_PIXELS } else { LEAST_WEIGHT };
+    let few = if weight >= UNCACHED_WEIGHT { FEW_POSITIONS_OF_UNCACHED } else { FEW_POSITIONS };
+    let most = if weight >= LARGE_WEIGHT { ROWS } else { ROWS_OF_SMALL_WEIGHT };
+    (g.taps() > 1 || positions <= few)
+        && (!by_winograd || positions <= FEW_POSITIONS_OF_TILE)
+        && (1..=most).contains(&rows)
+        && weight >= least
+        && g.group == 1
+        && !g.channel_last
+        && algorithm() == Algorithm::Auto
+}
+
+/// True if kernels have one element and there is no padding.
+fn is_pointwise(g: &Geometry, strided: bool) -> bool {
+    let fits = g.taps() == 1 && g.pad.iter().all(|p| *p == 0) && !g.is_depthwise();
+    fits && !(strided && g.channel_last)
+}
+
+/// True if each element of the input is seen by one position through one tap.
+fn has_stride_of_kernel(g: &Geometry) -> bool {
+    let fits = |i: usize| {
+        g.kernel[i] == g.stride[i]
+            && g.pad[i] == 0
+            && g.dilation[i] == 1
+            && g.input[i] == g.output[i] * g.stride[i]
+    };
+    let is_one = !g.channel_last && !g.is_depthwise() && g.taps() > 1 && (0..g.input.len()).all(fits);
+    is_one && g.positions() > 0
+}
+
+/// True if rows of this length do not fill registers of one plane.
+pub(super) fn is_narrow(positions: usize) -> bool {
+    positions < WIDE_ROW
+}
+
+/// True if registers that hold one position of each channel are filled better than registers that hold one row.
+pub(super) fn fills_lanes<T: Float>(g: &Geometry, window: &Window) -> bool {
+    let lanes = kernels::<T>().panel() / 2;
+    g.maps == g.group && 2 * window.width <= lanes && 2 * g.group > lanes
+}

@@ -1,0 +1,435 @@
+//! Winograd's algorithm for 3 x 3 kernels with stride 1: a tile of 4 x 4 outputs takes 36 products instead of 144,
+//! with larger rounding errors. Tiles whose errors would be too large are computed directly, see [`uneven`]. Blocks of
+//! tiles are transformed in the cache.
+
+pub(super) mod energies;
+pub(super) mod few_tiles;
+pub(super) mod tiles;
+pub(super) mod transforms;
+pub(super) mod uneven;
+pub(super) mod weight_gradient;
+
+use std::ops::Range;
+
+use crate::array::OutOfMemory;
+use crate::array::Workspace;
+use crate::kernels::convolution::geometry::{Geometry, Images};
+use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
+use crate::kernels::convolution::isa;
+use crate::kernels::convolution::weight::WeightCache;
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::scratch::List;
+use crate::kernels::threads::{Shared, num_threads, parallel};
+use crate::kernels::{Float, scratch};
+use tiles::Tiles;
+use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
+
+/// Planes of images, read through a window that is shifted by `pad`.
+#[derive(Clone, Copy)]
+pub(super) struct SourcePlanes<T> {
+    pub(super) p: *const T,
+    pub(super) array: Images,
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) pad: (isize, isize),
+}
+
+/// Transformed tiles of a block: 36 factors for each tile and channel. `factor` and `tile` are the distances of
+/// factors and of tiles. Panels of channels are `panel` apart.
+#[derive(Clone, Copy)]
+pub(super) struct Factors<T> {
+    pub(super) p: *mut T,
+    pub(super) factor: usize,
+    pub(super) tile: usize,
+    pub(super) panel: usize,
+}
+
+impl<T: Float> Factors<T> {
+    /// Sets the factors of some channels of a tile to zero.
+    ///
+    /// # Safety
+    /// The factors must be valid, and nothing else may use them meanwhile.
+    pub(super) unsafe fn clear(&self, tile: usize, channels: usize) {
+        let wide = kernels::<T>().panel();
+        for (q, first) in (0..PRODUCTS).flat_map(|q| (0..channels).step_by(wide).map(move |c| (q, c))) {
+            let at = first / wide * self.panel + q * self.factor + tile * self.tile;
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.p.add(at).write_bytes(0, wide.min(channels - first)) };
+        }
+    }
+}
+
+/// The layout of transformed weights: the distances of factors, of panels of targets, and of groups.
+pub(super) struct Transforms {
+    pub(super) factor: usize,
+    pub(super) panel: usize,
+    pub(super) group: usize,
+}
+
+/// The most products that are added sequentially before the sum is added to the previous one, for accuracy.
+pub(super) const CHAIN: usize = 16;
+
+/// Rounds a number of channels up to whole registers.
+pub(super) fn whole<T: Float>(channels: usize) -> usize {
+    channels.next_multiple_of(kernels::<T>().panel() / 2)
+}
+
+/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some images, into factors. `strip` is
+/// scratch memory for the pixels of one image and panel.
+pub(super) unsafe fn factors<T: Float>(
+    of: &SourcePlanes<T>,
+    (step, side): (TransformStep, usize),
+    across: usize,
+    (images, rows): (&Range<usize>, &Range<usize>),
+    group: usize,
+    strip: *mut T,
+    to: Factors<T>,
+) {
+    let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
+    let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
+    for first in (0..of.array.channels).step_by(wide) {
+        let channels = wide.min(of.array.channels - first);
+        for (i, image) in images.clone().enumerate() {
+            let at = image * of.array.image + group * of.array.group + first * of.array.channel;
+            // Pixels in the padding are zero. The others are transposed channel by channel.
+            let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
+            let (start, end) = (start.min(width), end.clamp(start.min(width), width));
+            for r in 0..height {
+                let y = (OUT * rows.start + r) as isize - of.pad.0;
+                let row = strip.wrapping_add(r * width * wide);
+                let outside = y < 0 || y >= of.height as isize;
+                let (start, end) = if outside { (width, width) } else { (start, end) };
+                // SAFETY: the strip holds the pixels, and only elements of the plane are read.
+                unsafe {
+                    row.write_bytes(0, start * wide);
+                    row.add(end * wide).write_bytes(0, (width - end) * wide);
+                    if start < end {
+                        let x = start as isize - of.pad.1;
+                        (kernels.pack_columns)(&ColumnsToPack {
+                            from: of.p.add(at).offset(y * of.width as isize + x),
+                            row: 1,
+                            col: of.array.channel as isize,
+                            k: end - start,
+                            n: channels,
+                            to: row.add(start * wide),
+                        });
+                    }
+                }
+            }
+            for r in 0..rows.len() {
+                let tile = (i * rows.len() + r) * across;
+                let p = strip.wrapping_add(OUT * r * width * wide);
+                let transform = Transform {
+                    step,
+                    tiles: across,
+                    channels,
+                    image: PixelGrid { p, row: width * wide, column: wide },
+                    factors: to.p.wrapping_add(first / wide * to.panel + tile * to.tile),
+                    factor: to.factor,
+                    tile: to.tile,
+                };
+                // SAFETY: the table was chosen for this machine; the memory holds the factors.
+                unsafe { (isa::kernels::<T>().transform)(&transform) };
+            }
+        }
+    }
+}
+
+/// A convolution with 3 x 3 kernels and stride 1, or the gradient of its input, which is one, too.
+pub(super) struct Winograd<'a, T> {
+    pub(super) g: &'a Geometry,
+    pub(super) source: SourcePlanes<T>,
+    target: *mut T,
+    pub(super) targets: Images,
+    /// The height and width of the target.
+    pub(super) size: (usize, usize),
+    pub(super) weight: *const T,
+    pub(super) forward: bool,
+    epilogue: Epilogue<'a, T>,
+}
+
+// SAFETY: these are only addresses. Users of the addresses ensure safe access.
+unsafe impl<T> Sync for Winograd<'_, T> {}
+
+impl Geometry {
+    fn input_size(&self) -> (usize, usize) {
+        (self.input[0], self.input[1])
+    }
+
+    pub(super) fn output_size(&self) -> (usize, usize) {
+        (self.output[0], self.output[1])
+    }
+
+    pub(super) fn input_planes<T>(&self, x: *const T) -> SourcePlanes<T> {
+        let ((height, width), pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
+        SourcePlanes { p: x, array: self.inputs(), height, width, pad }
+    }
+
+    pub(super) fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> SourcePlanes<T> {
+        let (height, width) = self.output_size();
+        SourcePlanes { p: gy, array: self.outputs(), height, width, pad }
+    }
+}
+
+impl<'a, T: Float> Winograd<'a, T> {
+    pub(super) fn forward(
+        g: &'a Geometry,
+        x: *const T,
+        w: *const T,
+        y: *mut T,
+        epilogue: Epilogue<'a, T>,
+    ) -> Self {
+        let (source, targets, size) = (g.input_planes(x), g.outputs(), g.output_size());
+        Self { g, source, target: y, targets, size, weight: w, forward: true, epilogue }
+    }
+
+    pub(super) fn backward(
+        g: &'a Geometry,
+        gy: *const T,
+        w: *const T,
+        gx: *mut T,
+        epilogue: Epilogue<'a, T>,
+    ) -> Self {
+        let pad = (2 - g.pad[0] as isize, 2 - g.pad[1] as isize);
+        let (source, targets, size) = (g.output_planes(gy, pad), g.inputs(), g.input_size());
+        Self { g, source, target: gx, targets, size, weight: w, forward: false, epilogue }
+    }
+
+    /// Computes the convolution. Returns false, and computes nothing, if the weights would cause large rounding
+    /// errors.
+    ///
+    /// # Safety
+    /// The arrays must be valid, and nothing else may use the target meanwhile.
+    pub(super) unsafe fn run(&self, known: WeightCache<'_>) -> Result<bool, OutOfMemory> {
+        let of = self.transforms();
+        let Transforms { factor, panel, group } = of;
+        let way = [size_of::<T>(), self.g.channels, self.g.group];
+        let (sources, targets) = (self.source.array.channels, self.targets.channels);
+        // The scales of sources are stored after the weights.
+        let (behind, n_scales) = (self.g.group * group, self.g.group * sources);
+        let kept = known.and_then(|(of, kept)| Some((kept.lend::<T>(of, way, behind + n_scales)?, kept)));
+        if self.has_few_tiles() {
+            let own = if kept.is_none() { Some(Workspace::<T>::new(n_scales)?) } else { None };
+            let (scales, made) = match (&kept, &own) {
+                (Some(((memory, made), _)), _) => (memory.ptr().wrapping_add(behind), *made),
+                (None, own) => (own.as_ref().map_or(std::ptr::null_mut(), Workspace::ptr), false),
+            };
+            // SAFETY: guaranteed by the caller, and the memory holds the scales.
+            return unsafe {
+                if !made && !self.weigh(scales) {
+                    return Ok(false);
+                }
+                self.run_by_panels(kept, scales)?;
+                Ok(true)
+            };
+        }
+        let wide = kernels::<T>().panel();
+        let ((memory, made), kept) = match kept {
+            Some((lent, kept)) => (lent, Some(kept)),
+            None => ((Workspace::<T>::new(behind + n_scales)?, false), None),
+        };
+        let scales = Shared::new(memory.ptr().wrapping_add(behind));
+        // SAFETY: as above.
+        if !made && !unsafe { self.weigh(scales.get()) } {
+            return Ok(false);
+        }
+        let weights = Shared::new(memory.ptr());
+        if !made {
+            parallel(self.g.group * sources, |i| {
+                let (of, c) = (i / sources, i % sources);
+                // SAFETY: each source has its own part of the memory.
+                unsafe {
+                    self.transform_weights((of, c), 0..targets, weights.get().add(of * group), factor, panel);
+                };
+            });
+            if let Some(kept) = kept {
+                kept.made();
+            }
+        }
+        let tiles = Tiles::new(self.g.images, self.size, sources + targets, num_threads());
+        parallel(tiles.blocks() * self.g.group, |task| {
+            let (block, of) = (task / self.g.group, task % self.g.group);
+            let p = weights.get().wrapping_add(of * group);
+            // SAFETY: each task has its own part of the target.
+            unsafe {
+                let scales = scales.get().add(of * sources);
+                self.block(&tiles, tiles.block(block), of, Factors { p, factor, tile: wide, panel }, scales);
+            };
+        });
+        Ok(true)
+    }
+
+    /// The layout of all transformed weights.
+    pub(super) fn transforms(&self) -> Transforms {
+        let wide = kernels::<T>().panel();
+        let panel = self.source.array.channels * wide;
+        let factor = padded_stride(self.targets.channels.div_ceil(wide) * panel);
+        Transforms { factor, panel, group: PRODUCTS * factor }
+    }
+
+    /// Transforms the weights of a source and some targets, from the first of a panel on.
+    ///
+    /// # Safety
+    /// `to` must have space for the factors.
+    pub(super) unsafe fn transform_weights(
+        &self,
+        (group, source): (usize, usize),
+        targets: Range<usize>,
+        to: *mut T,
+        factor: usize,
+        panel: usize,
+    ) {
+        let (kernels, g) = (kernels::<T>(), self.g);
+        let wide = kernels.panel();
+        let (map, channel) = (g.channels / g.group * 9, 9);
+        let (of_source, of_target) = if self.forward { (channel, map) } else { (map, channel) };
+        let first = group * (g.maps / g.group) * map + source * of_source;
+        for target in targets.clone().step_by(wide / 2) {
+            let at = target - targets.start;
+            let transform = WeightTransform {
+                weights: self.weight.wrapping_add(first + target * of_target).cast_mut(),
+                apart: of_target,
+                targets: targets.end - target,
+                flipped: !self.forward,
+                factors: to.wrapping_add(at / wide * panel + source * wide + at % wide),
+                factor,
+                back: None,
+            };
+            // SAFETY: the table was chosen for this machine, the weights are valid, and the caller guarantees the
+            // space.
+            unsafe { (isa::kernels::<T>().transform_weights)(&transform) };
+        }
+    }
+
+    unsafe fn block(
+        &self,
+        tiles: &Tiles,
+        (images, rows): (Range<usize>, Range<usize>),
+        group: usize,
+        weights: Factors<T>,
+        scales: *const T,
+    ) {
+        let wide = kernels::<T>().panel();
+        let (sources, targets) = (self.source.array.channels, self.targets.channels);
+        let (of_source, of_target) = (whole::<T>(sources), whole::<T>(targets));
+        let (inputs, outputs) =
+            (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
+        // The pixels of inputs and outputs use the same scratch memory.
+        let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let strip_at = memory.as_mut_ptr();
+            let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
+            let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
+            let p = p.wrapping_add(PRODUCTS * inputs);
+            let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
+            let of_image = rows.len() * tiles.across;
+            let mut flags = List::repeat(false, images.len() * of_image);
+            for (image, flags) in images.clone().zip(flags.chunks_exact_mut(of_image)) {
+                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
+            }
+            // SAFETY: the memory holds all; the rest is guaranteed by the caller.
+            unsafe {
+                factors(
+                    &self.source,
+                    (TransformStep::Input, IN),
+                    tiles.across,
+                    (&images, &rows),
+                    group,
+                    strip_at,
+                    v,
+                );
+                for q in 0..PRODUCTS {
+                    PanelProduct {
+                        m: images.len() * of_image,
+                        n: targets,
+                        k: sources,
+                        a: MatrixOperand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
+                        b: Panels { p: weights.p.add(q * weights.factor), row: wide, next: weights.panel },
+                        table: Table::None,
+                        batch: ONCE,
+                        c: m.p.add(q * outputs),
+                        c_row: of_target,
+                        epilogue: Epilogue::NONE,
+                    }
+                    .run_in_chains(CHAIN);
+                }
+                for first in (0..targets).step_by(wide) {
+                    for (i, image) in images.clone().enumerate() {
+                        let flags = &flags[i * of_image..][..of_image];
+                        self.results(tiles, (i * of_image, flags), image, &rows, group, first, strip_at, m);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Transforms products to outputs, for some rows of tiles and a panel of target channels. Flagged tiles are
+    /// computed directly.
+    pub(super) unsafe fn results(
+        &self,
+        tiles: &Tiles,
+        (tile, flags): (usize, &[bool]),
+        image: usize,
+        rows: &Range<usize>,
+        group: usize,
+        first: usize,
+        strip: *mut T,
+        m: Factors<T>,
+    ) {
+        let (kernels, wide, (height, width)) = (isa::kernels::<T>(), kernels::<T>().panel(), self.size);
+        let channels = wide.min(self.targets.channels - first);
+        let columns = OUT * tiles.across;
+        let planes = |y: usize, pixels: usize| {
+            let t = &self.targets;
+            let at = image * t.image + group * t.group + first * t.channel;
+            let order = ToPlanes {
+                from: strip.wrapping_add((y - OUT * rows.start) * columns * wide),
+                pixel: wide,
+                pixels,
+                channels,
+                to: self.target.wrapping_add(at + y * width),
+                plane: t.channel,
+                end: self.epilogue.part(group * t.channels + first, 0),
+            };
+            // SAFETY: the table was chosen for this machine, and the pixels are within the strip and the target.
+            unsafe { (kernels.to_planes)(&order) };
+        };
+        for r in 0..rows.len() {
+            let transform = Transform {
+                step: TransformStep::Output,
+                tiles: tiles.across,
+                channels,
+                image: PixelGrid {
+                    p: strip.wrapping_add(OUT * r * columns * wide),
+                    row: columns * wide,
+                    column: wide,
+                },
+                factors: m.p.wrapping_add(first / wide * m.panel + (tile + r * tiles.across) * m.tile),
+                factor: m.factor,
+                tile: m.tile,
+            };
+            // SAFETY: as above.
+            unsafe { (kernels.transform)(&transform) };
+        }
+        if flags.contains(&true) {
+            let (targets, to) =
+                (first..first + channels, PixelGrid { p: strip, row: columns * wide, column: wide });
+            // SAFETY: as above.
+            unsafe { self.mend(tiles, (image, group), rows, targets, flags, to) };
+        }
+        let (start, end) = (OUT * rows.start, (OUT * rows.end).min(height));
+        if columns == width {
+            planes(start, (end - start) * width);
+        } else {
+            (start..end).for_each(|y| planes(y, width));
+        }
+        let t = &self.targets;
+        let at = image * t.image + group * t.group + first * t.channel + start * width;
+        // SAFETY: these rows of the target were just written, and belong to this task alone.
+        unsafe {
+            let n = (end - start) * width;
+            self.epilogue.tail.finish(self.target.add(at), t.channel, channels, n);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Divides images into tiles of Winograd's algorithm, and these into blocks.
+
+use std::ops::Range;
+
+use super::transforms::{OUT, PRODUCTS};
+use crate::kernels::gemm::EvenSplit;
+
+/// The limits for the number of tiles in a block, and the number of its factors and products that fit the second-level
+/// cache. More tiles use the weights better.
+const MOST: usize = 48;
+const LEAST: usize = 12;
+const BLOCK: usize = 512 << 10;
+
+/// The tiles over the target, divided into blocks.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Tiles {
+    pub(in super::super) across: usize,
+    pub(in super::super) images: EvenSplit,
+    pub(in super::super) rows: EvenSplit,
+    /// The number of tiles in the largest block.
+    pub(in super::super) most: usize,
+}
+
+impl Tiles {
+    /// Blocks that fit the cache and divide evenly among this number of threads.
+    pub(in super::super) fn new(
+        images: usize,
+        (height, width): (usize, usize),
+        channels: usize,
+        threads: usize,
+    ) -> Self {
+        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+        let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
+        let rows = EvenSplit::new(down, down.div_ceil((wanted / across).max(1)));
+        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
+        let even = |parts: usize, most: usize| parts.next_multiple_of(threads).min(most.max(parts));
+        let parts = even(images.div_ceil(together), images);
+        // A single image is divided by rows.
+        let rows = if parts == 1 { EvenSplit::new(down, even(rows.parts(), down)) } else { rows };
+        let images = EvenSplit::new(images, parts);
+        Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
+    }
+
+    /// All tiles in one block.
+    pub(in super::super) fn all(images: usize, (height, width): (usize, usize)) -> Self {
+        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+        Self {
+            across,
+            images: EvenSplit::new(images, 1),
+            rows: EvenSplit::new(down, 1),
+            most: images * down * across,
+        }
+    }
+
+    pub(in super::super) fn blocks(&self) -> usize {
+        self.images.parts() * self.rows.parts()
+    }
+
+    pub(in super::super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
+        (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
+    }
+}

@@ -1,0 +1,135 @@
+//! A call of a kernel by the engine: its arrays and the state that it saves.
+
+use std::any::Any;
+
+use crate::array::{DType, InputCache, Shape};
+use crate::kernels::random;
+use crate::ops::Tail;
+
+/// A contiguous array in memory, whose type the caller knows.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    /// The address of its first element.
+    pub ptr: *mut u8,
+    /// Its shape.
+    pub shape: &'a Shape,
+}
+
+impl<'a> Memory<'a> {
+    pub(super) fn slice<T>(self) -> &'a [T] {
+        // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
+        // run, and writes none of them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
+    }
+
+    pub(super) fn slice_mut<T>(self) -> &'a mut [T] {
+        // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
+    }
+}
+
+/// State that one function saves from its forward for its backward run: a mask, indices, statistics, its random key.
+#[derive(Default)]
+pub struct State(Option<Box<SavedState>>);
+
+/// The saved values and the random numbers of a function.
+#[derive(Default)]
+struct SavedState {
+    value: Option<Box<dyn Any + Send>>,
+    key: Option<random::PhiloxKey>,
+    drawn: u64,
+}
+
+impl State {
+    /// The saved state, created on first use.
+    pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
+        let value = &mut self.0.get_or_insert_default().value;
+        if value.as_ref().is_none_or(|value| !value.is::<S>()) {
+            *value = Some(Box::new(S::default()));
+        }
+        let value = value.as_mut().and_then(|value| value.downcast_mut());
+        value.unwrap_or_else(|| unreachable!("was just made"))
+    }
+
+    /// True if a run has drawn random numbers, so that they can be drawn again.
+    pub fn has_key(&self) -> bool {
+        self.0.as_ref().is_some_and(|kept| kept.key.is_some())
+    }
+
+    /// A number that identifies the random numbers that the last run drew. Zero if it drew none.
+    #[inline(always)]
+    pub(crate) fn drawn(&self) -> u64 {
+        let key = self.0.as_ref().and_then(|kept| kept.key);
+        key.map_or(0, |key| {
+            key.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ key.offset.rotate_left(20) ^ 1 << 63
+        })
+    }
+
+    /// A state that draws the random numbers of the last run again, and contains nothing else.
+    pub(crate) fn same_numbers(&self) -> Self {
+        let numbers =
+            |kept: &SavedState| Box::new(SavedState { value: None, key: kept.key, drawn: kept.drawn });
+        Self(self.0.as_deref().map(numbers))
+    }
+
+    /// True if nothing is saved.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The random numbers of this run. A recomputation gets the numbers of the last run, other runs get new ones.
+    ///
+    /// A `seed` that is not negative defines a sequence of its own, which restarts for each function.
+    pub(super) fn key(&mut self, seed: i64, count: u64, recompute: bool) -> random::PhiloxKey {
+        let kept = self.0.get_or_insert_default();
+        if let (Some(key), true) = (kept.key, recompute) {
+            return key;
+        }
+        let key = match u64::try_from(seed) {
+            Ok(seed) => random::PhiloxKey { seed, offset: kept.drawn },
+            Err(_) => random::draw(count),
+        };
+        kept.drawn += count.div_ceil(random::BLOCK) * random::BLOCK;
+        kept.key = Some(key);
+        key
+    }
+}
+
+/// A call of an operation's kernel: untyped memory, with its type.
+pub struct Call<'a> {
+    /// Given inputs.
+    pub x: &'a [Memory<'a>],
+    /// Outputs.
+    pub y: &'a [Memory<'a>],
+    /// Gradients of the outputs (backward only).
+    pub gy: &'a [Memory<'a>],
+    /// Requested gradients of the inputs, and whether to add to each (backward only).
+    pub gx: &'a [Option<(Memory<'a>, bool)>],
+    /// The saved state of the function.
+    pub state: &'a mut State,
+    /// Compute in `f64` instead of `f32`.
+    pub double: bool,
+    /// The moved inputs and the outputs hold `i64`. A kernel that only moves elements treats their bits as `f64`.
+    pub integers: bool,
+    /// The narrower type in which outputs of the kernel's type are stored, if any (forward only).
+    pub narrow: Option<DType>,
+    /// True if dropped values are being recomputed.
+    pub recompute: bool,
+    /// Operations to apply to the first output before it is written, if the operation `hosts_epilogue` (forward
+    /// only).
+    pub tail: Tail<'a>,
+    /// The input of `cached_input`, if data derived from its values may be cached.
+    pub input_cache: Option<InputCache<'a>>,
+    /// The type to which a fused operation rounds between its layers. None if only its outputs are rounded.
+    pub rounds: Option<DType>,
+}
+
+impl<'a> Call<'a> {
+    /// A plain forward call: nothing is recomputed, cached, rounded or applied to the outputs.
+    #[inline(always)]
+    pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
+        let (tail, integers, recompute) = (Tail::NOTHING, false, false);
+        let (narrow, input_cache, rounds) = (None, None, None);
+        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, input_cache, rounds }
+    }
+}

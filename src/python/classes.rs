@@ -1,0 +1,105 @@
+//! The Python classes that wrap variables and arrays of the engine. Their methods are in `variable` and `ndarray`.
+
+use std::ffi::c_void;
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::array::{Shape, Storage};
+use crate::graph;
+
+/// A variable in a computation graph: values, their gradient, and the function that computes them.
+///
+/// Args:
+///     shape: Lengths of the axes. None for a scalar.
+///     need_grad: True if gradients flow to it. By default this follows from the function that computes it.
+///     info: Any object, stored with this handle.
+///
+/// Raises:
+///     ValueError: If the shape is not valid.
+#[pyclass(frozen, subclass, weakref, freelist = 256, module = "kinnor", name = "Variable")]
+pub(super) struct Variable {
+    pub(super) variable: graph::Variable,
+    pub(super) info: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Variable {
+    pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
+        let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
+        collected(&made, any_user_operation_alive());
+        Ok(made)
+    }
+}
+
+/// An array of numbers outside of any graph. Several handles may share its memory. Functions on it run eagerly.
+///
+/// Args:
+///     shape: Lengths of the axes, as integers or one tuple or list of them. None for a scalar.
+///
+/// Raises:
+///     ValueError: If the shape is not valid.
+#[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
+pub(super) struct NdArray {
+    pub(super) array: ArrayCell,
+}
+
+/// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
+pub(super) enum ArrayCell {
+    Made(graph::NdArray),
+    Late(OnceLock<graph::NdArray>),
+}
+
+impl Deref for ArrayCell {
+    type Target = graph::NdArray;
+
+    /// The array. If `NdArray.__init__` was not called, an array without values, whose reading fails.
+    fn deref(&self) -> &graph::NdArray {
+        match self {
+            Self::Made(array) => array,
+            Self::Late(array) => array.get_or_init(|| {
+                let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
+                let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
+                array
+            }),
+        }
+    }
+}
+
+impl From<graph::NdArray> for NdArray {
+    fn from(array: graph::NdArray) -> Self {
+        Self { array: ArrayCell::Made(array) }
+    }
+}
+
+impl NdArray {
+    pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
+        Bound::new(py, Self::from(array))
+    }
+}
+
+/// Turns tracking of a variable by Python's garbage collector on or off. Variables without hooks are untracked, which
+/// saves time.
+pub(super) fn collected(v: &Bound<'_, Variable>, on: bool) {
+    let object: *mut c_void = v.as_ptr().cast();
+    // SAFETY: the object is alive, its type supports garbage collection, and the attached thread alone changes its
+    // tracking.
+    unsafe {
+        if !on {
+            ffi::PyObject_GC_UnTrack(object);
+        } else if ffi::PyObject_GC_IsTracked(v.as_ptr()) == 0 {
+            ffi::PyObject_GC_Track(object);
+        }
+    }
+}
+
+/// Number of live user-defined operations.
+pub(super) static USER_OPERATIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// True if some variable may keep a Python object alive through the function that computes it.
+fn any_user_operation_alive() -> bool {
+    USER_OPERATIONS.load(Ordering::Relaxed) > 0
+}
