@@ -121,7 +121,7 @@ pub trait Compute: Declared {
     const SHAPED_BY: Option<usize> = None;
 
     /// A required input from which derived data is cached between runs, keyed by the fingerprint of its values. See
-    /// [`Run::name`] and [`Run::input_cache`].
+    /// [`Run::fingerprint`] and [`Run::input_cache`].
     const CACHED_INPUT: Option<usize> = None;
 
     /// True if the gradients of the inputs stay as the user set them: no backward kernel is run.

@@ -1,13 +1,10 @@
 //! `convolution`, and its gradient by the weight. The gradient by the input is a deconvolution.
 
-use crate::array::{Fingerprint, Shape};
-use crate::kernels::Epilogue;
-use crate::kernels::Float;
-use crate::kernels::channel_sums::add_sums;
-use crate::kernels::convolution::{
-    CachedWeight, DerivedCache, Geometry, Weight, caches_weight, forward, input_gradient, weight_gradient,
-};
+use crate::array::Shape;
+use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
+use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::deconvolution::Deconvolution;
+use crate::ops::spatial::kernel_passes::{self, PassDirection};
 use crate::ops::spatial::layout::{self, SpatialLayout, laid_out};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, arrangement::array,
@@ -53,34 +50,6 @@ op! {
 
 laid_out!(Convolution);
 
-/// Number of consecutive output elements of one channel, for [`add_sums`].
-pub(crate) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
-    if channel_last { 1 } else { spatial.iter().product() }
-}
-
-/// A weight with its fingerprint, and a cache for data derived from it if that pays.
-pub(crate) fn weight<'a, T: Float>(
-    g: &Geometry,
-    w: &'a [T],
-    fingerprint: Fingerprint,
-    kept: impl FnOnce() -> &'a mut DerivedCache,
-) -> Weight<'a, T> {
-    if fingerprint.is_some() && caches_weight::<T>(g) {
-        Weight::cached(w, fingerprint, kept())
-    } else {
-        w.into()
-    }
-}
-
-/// The gradient of a bias: `gy` summed over all axes but the channels. The `spatial` axes follow the channels, unless
-/// channels are last.
-pub(crate) fn bias_gradient(gy: Sym, channel_last: bool, spatial: usize) -> Sym {
-    let n = gy.shape().ndim();
-    let channels = if channel_last { n - 1 } else { n - 1 - spatial };
-    let axes: Vec<usize> = (0..n).filter(|a| *a != channels).collect();
-    gy.sum(&axes, false)
-}
-
 impl SpatialLayout<'_> {
     /// The gradient by the input of a convolution with geometry `g`.
     pub(crate) fn input_gradient(&self, g: &Geometry, gy: Sym, w: Sym) -> Sym {
@@ -120,43 +89,22 @@ impl Compute for Convolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
-        let bias = run.has(2).then(|| run.x(2));
-        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, of, input_cache) = (run.x(0), run.x(1), run.y(0), run.fingerprint(), run.input_cache());
-        let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().forward).of(input_cache);
-        forward(&g, x, w, y, epilogue)?;
-        Ok(())
+        PassDirection::Convolution.forward(&g, run)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.layout().convolution(run.x_shape(0), run.x_shape(1))?;
-        let gy = run.gy(0);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let (w, of) = (run.x(1), run.fingerprint());
-            let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().backward);
-            input_gradient(&g, gy, w, data, Epilogue::plain(accumulate))?;
-        }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
-            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
-        }
-        if let Some(gb) = run.gx(2) {
-            add_sums(gy, gb.adding(), inner(self.channel_last, &g.output));
-        }
-        Ok(())
+        PassDirection::Convolution.backward(&g, run)
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (layout, x, w, gy) = (self.layout(), s.x(0), s.x(1), s.gy(0));
-        let Ok((g, _)) = layout.convolution(&x.shape(), &w.shape()) else { return Vec::new() };
-        vec![
-            s.wants(0).then(|| layout.input_gradient(&g, gy, w)),
-            s.wants(1).then(|| layout.weight_gradient(gy, x, &w.shape())),
-            s.wants(2).then(|| bias_gradient(gy, self.channel_last, g.output.len())),
-        ]
+        let layout = self.layout();
+        let Ok((g, _)) = layout.convolution(&s.x(0).shape(), &s.x(1).shape()) else { return Vec::new() };
+        PassDirection::Convolution.gradient(&layout, &g, s, None)
     }
 
     fn reads(&self, gx: usize) -> Reads {
-        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+        kernel_passes::reads(gx)
     }
 }
 

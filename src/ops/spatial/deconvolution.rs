@@ -2,15 +2,11 @@
 
 use crate::Result;
 use crate::array::Shape;
-use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channel_sums::add_sums;
-use crate::kernels::convolution::{CachedWeight, Geometry, forward, input_gradient, weight_gradient};
-use crate::ops::spatial::convolution::{bias_gradient, inner, weight};
+use crate::kernels::convolution::Geometry;
+use crate::ops::spatial::kernel_passes::{self, PassDirection};
 use crate::ops::spatial::layout::{self, laid_out};
-use crate::ops::{
-    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
-};
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<Deconvolution>()];
@@ -81,41 +77,20 @@ impl Compute for Deconvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let bias = run.has(2).then(|| run.x(2));
-        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, of) = (run.x(0), run.x(1), run.y(0), run.fingerprint());
-        input_gradient(&g, x, weight(&g, w, of, || &mut run.state::<CachedWeight>().forward), y, epilogue)?;
-        Ok(())
+        PassDirection::Deconvolution.forward(&g, run)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let gy = run.gy(0);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let (w, of) = (run.x(1), run.fingerprint());
-            let w = weight(&g, w, of, || &mut run.state::<CachedWeight>().backward);
-            forward(&g, gy, w, data, Epilogue::plain(accumulate))?;
-        }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
-            weight_gradient(&g, gy, run.x(0), data, accumulate)?;
-        }
-        if let Some(gb) = run.gx(2) {
-            add_sums(gy, gb.adding(), inner(self.channel_last, &g.input));
-        }
-        Ok(())
+        PassDirection::Deconvolution.backward(&g, run)
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (layout, x, w, gy) = (self.layout(), s.x(0), s.x(1), s.gy(0));
-        let spatial = w.shape().ndim() - 2;
-        vec![
-            s.wants(0).then(|| layout.convolve(gy, w)),
-            s.wants(1).then(|| layout.weight_gradient(x, gy, &w.shape())),
-            s.wants(2).then(|| bias_gradient(gy, self.channel_last, spatial)),
-        ]
+        let Ok((g, _)) = self.geometry(&s.x(0).shape(), &s.x(1).shape()) else { return Vec::new() };
+        PassDirection::Deconvolution.gradient(&self.layout(), &g, s, None)
     }
 
     fn reads(&self, gx: usize) -> Reads {
-        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+        kernel_passes::reads(gx)
     }
 }

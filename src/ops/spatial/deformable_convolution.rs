@@ -11,7 +11,7 @@ use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::threads::SharedCells;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
-use crate::ops::spatial::convolution::bias_gradient;
+use crate::ops::spatial::kernel_passes::bias_gradient;
 use crate::ops::spatial::layout::{self, SpatialLayout};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,

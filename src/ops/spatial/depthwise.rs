@@ -1,15 +1,11 @@
 //! `depthwise_convolution`: convolution of each channel with its own kernels.
 
 use crate::array::Shape;
-use crate::kernels::Epilogue;
 use crate::kernels::Float;
-use crate::kernels::channel_sums::add_sums;
-use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
-use crate::ops::spatial::convolution::bias_gradient;
+use crate::kernels::convolution::Geometry;
+use crate::ops::spatial::kernel_passes::{self, PassDirection};
 use crate::ops::spatial::layout::{self, SpatialLayout};
-use crate::ops::{
-    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
-};
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -104,42 +100,23 @@ impl Compute for DepthwiseConvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let bias = run.has(2).then(|| run.x(2));
-        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        Ok(forward(&g, run.x(0), run.x(1), run.y(0), epilogue)?)
+        PassDirection::Convolution.forward(&g, run)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let gy = run.gy(0);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
-            input_gradient(&g, gy, run.x(1), data, Epilogue::plain(accumulate))?;
-        }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
-            weight_gradient(&g, run.x(0), gy, data, accumulate)?;
-        }
-        if let Some(gb) = run.gx(2) {
-            add_sums(gy, gb.adding(), g.output.iter().product());
-        }
-        Ok(())
+        PassDirection::Convolution.backward(&g, run)
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
-        let (x_shape, w_shape) = (x.shape(), w.shape());
-        let (Ok(layout), Ok((g, _))) = (self.layout(&x_shape, &w_shape), self.geometry(&x_shape, &w_shape))
-        else {
+        let (x, w) = (s.x(0).shape(), s.x(1).shape());
+        let (Ok(layout), Ok((g, _))) = (self.layout(&x, &w), self.geometry(&x, &w)) else {
             return Vec::new();
         };
-        let weight = grouped(&w_shape);
-        vec![
-            s.wants(0).then(|| layout.input_gradient(&g, gy, w.reshape(&weight))),
-            s.wants(1).then(|| layout.weight_gradient(gy, x, &weight).reshape(&w_shape)),
-            s.wants(2).then(|| bias_gradient(gy, false, g.output.len())),
-        ]
+        PassDirection::Convolution.gradient(&layout, &g, s, Some(&grouped(&w)))
     }
 
     fn reads(&self, gx: usize) -> Reads {
-        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+        kernel_passes::reads(gx)
     }
 }

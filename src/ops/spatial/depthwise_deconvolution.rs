@@ -1,14 +1,11 @@
 //! `depthwise_deconvolution`: deconvolution of each channel with its own kernel, with sums over groups of channels.
 
 use crate::array::Shape;
-use crate::kernels::channel_sums::add_sums;
-use crate::kernels::convolution::{Geometry, forward, input_gradient, weight_gradient};
-use crate::kernels::{Epilogue, Float};
-use crate::ops::spatial::convolution::bias_gradient;
+use crate::kernels::Float;
+use crate::kernels::convolution::Geometry;
+use crate::ops::spatial::kernel_passes::{self, PassDirection};
 use crate::ops::spatial::layout::{self, SpatialLayout};
-use crate::ops::{
-    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
-};
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -99,42 +96,23 @@ impl Compute for DepthwiseDeconvolution {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let bias = run.has(2).then(|| run.x(2));
-        let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        Ok(input_gradient(&g, run.x(0), run.x(1), run.y(0), epilogue)?)
+        PassDirection::Deconvolution.forward(&g, run)
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
-        let gy = run.gy(0);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
-            forward(&g, gy, run.x(1), data, Epilogue::plain(accumulate))?;
-        }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
-            weight_gradient(&g, gy, run.x(0), data, accumulate)?;
-        }
-        if let Some(gb) = run.gx(2) {
-            add_sums(gy, gb.adding(), g.input.iter().product());
-        }
-        Ok(())
+        PassDirection::Deconvolution.backward(&g, run)
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
-        let (x, w, gy) = (s.x(0), s.x(1), s.gy(0));
-        let (x_shape, w_shape) = (x.shape(), w.shape());
-        let (Ok(layout), Ok((g, _))) = (self.layout(&x_shape, &w_shape), self.geometry(&x_shape, &w_shape))
-        else {
+        let (x, w) = (s.x(0).shape(), s.x(1).shape());
+        let (Ok(layout), Ok((g, _))) = (self.layout(&x, &w), self.geometry(&x, &w)) else {
             return Vec::new();
         };
-        let weight = grouped(&w_shape);
-        vec![
-            s.wants(0).then(|| layout.convolve(gy, w.reshape(&weight))),
-            s.wants(1).then(|| layout.weight_gradient(x, gy, &weight).reshape(&w_shape)),
-            s.wants(2).then(|| bias_gradient(gy, false, g.input.len())),
-        ]
+        PassDirection::Deconvolution.gradient(&layout, &g, s, Some(&grouped(&w)))
     }
 
     fn reads(&self, gx: usize) -> Reads {
-        [Reads::inputs(0b10), Reads::inputs(0b01), Reads::NOTHING][gx.min(2)]
+        kernel_passes::reads(gx)
     }
 }

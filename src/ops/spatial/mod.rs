@@ -7,6 +7,7 @@ pub(crate) mod deformable_convolution;
 pub(crate) mod depthwise;
 pub(crate) mod depthwise_deconvolution;
 pub(crate) mod interpolate;
+pub(crate) mod kernel_passes;
 pub(crate) mod layout;
 pub(crate) mod max_pooling;
 pub(crate) mod modulated_convolution;

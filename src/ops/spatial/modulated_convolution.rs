@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::convolution::modulated;
 use crate::kernels::{Epilogue, Float};
-use crate::ops::spatial::convolution::bias_gradient;
+use crate::ops::spatial::kernel_passes::bias_gradient;
 use crate::ops::spatial::layout::{self, has_layout};
 use crate::ops::{Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};

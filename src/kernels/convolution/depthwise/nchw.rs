@@ -31,7 +31,7 @@ pub(in super::super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, descripto
     unsafe {
         match &descriptors.each[..] {
             [Descriptor { window, lanes: Some(plane), .. }] if fills_lanes::<T>(sum.g, window) => {
-                narrow(sum, plane)
+                narrow(sum, plane);
             }
             _ => slide(sum, &descriptors.each),
         }
