@@ -81,7 +81,7 @@ impl Head {
 pub(super) struct Cast {
     pub(super) dtype: DType,
     pub(super) buffer: Buffer,
-    /// [`Storage::saved`] before the conversion, or [`STALE`] if the copy may be outdated.
+    /// [`Storage::saved`] before the conversion, or [`STALE`](super::names::STALE) if the copy may be outdated.
     pub(super) of: u64,
 }
 
