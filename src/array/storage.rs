@@ -79,7 +79,7 @@ impl Head {
 pub(super) struct Cast {
     pub(super) dtype: DType,
     pub(super) buffer: Buffer,
-    /// That of the elements before the conversion, none if the copy may be outdated.
+    /// The fingerprint of the elements before the conversion. None if the copy may be outdated.
     pub(super) of: VersionedFingerprint,
 }
 

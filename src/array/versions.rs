@@ -2,8 +2,8 @@
 //!
 //! Derived data (a cast, a packed weight) is valid as long as the fingerprint stays the same. Other threads may write
 //! at any time, so fingerprints follow a protocol. A writer removes the fingerprint before its first element
-//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::settle`] with a new one). A
-//! reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
+//! ([`Storage::touch`]) and again after its last ([`Storage::wrote`], or [`Storage::set_fingerprint`] with a new one).
+//! A reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
 //! write is therefore gone when the write ends, and data derived from half-written values is never found again.
 //! Memory is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint
 //! exists while a view lives, and each view changes it ([`Storage::cacheable_fingerprint`]).

@@ -2,7 +2,7 @@
 //! nothing. See `run::backward` for NNabla's semantics.
 //!
 //! There are two ways to differentiate: by the plan of a backward run, and by rules that build a graph. Both follow
-//! the same `GradientRoute` and end in the same two sinks: [`backward`] adds to the gradients of leaves, [`grad`]
+//! the same `GradientRoute` and end in the same two sinks: [`backward()`] adds to the gradients of leaves, [`grad`]
 //! returns them.
 
 pub(crate) mod cache;
@@ -71,7 +71,7 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
 /// The gradients of `roots` by `inputs`. `None` for an input that no root depends on.
 ///
 /// # Errors
-/// As [`backward`].
+/// As [`backward()`].
 pub fn grad(
     roots: &[Root],
     inputs: &[Edge],

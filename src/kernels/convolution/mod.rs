@@ -1,7 +1,7 @@
 //! Convolution: the output and both gradients. Each is a sum over `x[c, o * stride + t * dilation - pad] * w[k, c, t]
 //! * gy[k, o]`. Deconvolution is the same with other names.
 //!
-//! [`select`](select::select) chooses the algorithm of each sum.
+//! `select.rs` chooses the algorithm of each sum.
 
 mod correlation;
 mod depthwise;

@@ -23,7 +23,7 @@ impl<T: Float> Epilogue<'_, T> {
 /// packing.
 ///
 /// # Safety
-/// As [`multiply`].
+/// As [`multiply`](super::multiply).
 pub(super) unsafe fn one_by_one<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: MatrixOperand<T>,

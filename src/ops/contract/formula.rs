@@ -9,19 +9,20 @@ pub trait Unary: Declared {
     /// The values that [`Unary::df`] reads.
     const READS: Reads = Reads::INPUTS;
 
-    /// See [`Compute::ACTIVATION`].
+    /// See [`Compute::ACTIVATION`](crate::ops::Compute::ACTIVATION).
     const ACTIVATION: Option<Activation> = None;
 
     /// True if a nonzero derivative exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
-    /// True if the function is the identity: integers keep their type, see [`Compute::moves`].
+    /// True if the function is the identity: integers keep their type, see
+    /// [`Compute::moves`](crate::ops::Compute::moves).
     const MOVES: bool = false;
 
     /// Returns an error for arguments out of range.
     ///
     /// # Errors
-    /// [`Error::Argument`].
+    /// [`Error::Argument`](crate::Error::Argument).
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -84,7 +85,7 @@ pub trait Binary: Declared {
     /// Returns an error for arguments out of range.
     ///
     /// # Errors
-    /// [`Error::Argument`].
+    /// [`Error::Argument`](crate::Error::Argument).
     fn check(&self) -> Result<()> {
         Ok(())
     }

@@ -125,7 +125,8 @@ impl Sym {
 
 /// The symbols available to a gradient rule: inputs, outputs and output gradients.
 pub struct Symbols {
-    /// Given inputs. Reading one that [`Compute::symbol_reads`] does not declare is an error.
+    /// Given inputs. Reading one that [`Compute::symbol_reads`](crate::ops::Compute::symbol_reads) does not declare is
+    /// an error.
     pub(crate) x: SmallVec<[Sym; 4]>,
     /// Outputs.
     pub(crate) y: SmallVec<[Sym; 2]>,
