@@ -55,7 +55,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     }
     for o in a.outputs_that_are(parent, v) {
         let (facts, n) = (a.facts(parent), a.inputs(parent).len());
-        if facts.shares_output(o, n) || rules::reads_of_either(facts, n).output(o) {
+        if facts.shares_output(o, n) || rules::any_reads_output(facts, n, o) {
             return None;
         }
     }
@@ -63,7 +63,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
         let (facts, n) = (a.facts(f), a.inputs(f).len());
         for (i, _) in a.inputs(f).iter().enumerate().filter(|(_, input)| **input == v) {
             // A variable that shares the memory may be read long after its own handle is gone.
-            let is_read = a.passes_gradients(f) && rules::reads_of_either(facts, n).input(i);
+            let is_read = a.passes_gradients(f) && rules::any_reads_input(facts, n, i);
             if is_read || facts.alias(i).is_some() {
                 return None;
             }

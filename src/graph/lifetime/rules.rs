@@ -54,9 +54,14 @@ pub(crate) fn reads(facts: &Facts, n: usize) -> Reads {
     (0..n).fold(Reads::NOTHING, |all, i| all.or(facts.backward_reads(i)))
 }
 
-/// As [`reads`], by the kernel or by the rule of each gradient.
-pub(crate) fn reads_of_either(facts: &Facts, n: usize) -> Reads {
-    (0..n).fold(Reads::NOTHING, |all, i| all.or(facts.either_reads(i)))
+/// True if the kernel or the rule of one of `n` gradients reads input `i`.
+pub(crate) fn any_reads_input(facts: &Facts, n: usize, i: usize) -> bool {
+    (0..n).any(|gx| facts.either_reads(gx).input(i))
+}
+
+/// True if the kernel or the rule of one of `n` gradients reads output `o`.
+pub(crate) fn any_reads_output(facts: &Facts, n: usize, o: usize) -> bool {
+    (0..n).any(|gx| facts.either_reads(gx).output(o))
 }
 
 /// True if a function that passes gradients needs input `i` after it has run: a gradient reads it, or a second run must
