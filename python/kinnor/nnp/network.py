@@ -19,7 +19,7 @@ from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import axes, batch, initial, loops, messages, passes
+from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ class ProtoNetwork:
             batch_size: What stands in the place of lengths of -1 where shapes are worked out, if not what the network
                 says.
         """
-        return self if callback is None else passes.applied(self, callback, batch_size)
+        return self if callback is None else callback.applied_to(self, batch_size)
 
     def save(
         self,
