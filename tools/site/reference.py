@@ -231,6 +231,7 @@ SUBJECTS = {
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
 
 INSIDE = {
+    "compat.utils.network_passes",
     "compat.names",
     "files",
     "rewrite",

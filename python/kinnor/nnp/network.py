@@ -19,7 +19,7 @@ from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import axes, batch, initial, loops, messages, passes
+from . import axes, batch, initial, loops, messages
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ class ProtoNetwork:
             callback: An `NnpNetworkPass` of `kinnor.utils.nnp_graph`, or None.
             batch_size: Length of the axes saved as -1, for inferring shapes; the network's batch size by default.
         """
-        return self if callback is None else passes.applied(self, callback, batch_size)
+        return self if callback is None else callback.applied_to(self, batch_size)
 
     def save(
         self,

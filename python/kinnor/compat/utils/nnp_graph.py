@@ -14,6 +14,7 @@ import numpy as np
 from ... import nnp as graph_def
 from ... import parameter as parameters
 from ...nnp import NetworkError
+from . import network_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from ..._core import Variable
     from ...files.parameter_file import PathOrFile
     from ...nnp import ProtoNetwork
-    from ...nnp.passes import PassFunction, PassVariable
     from ...parameter.tree import Scope
+    from .network_passes import PassFunction, PassVariable
 
 __all__ = ["NetworkNameError", "NnpLoader", "NnpNetwork", "NnpNetworkPass"]
 
@@ -213,6 +214,15 @@ class NnpNetworkPass:
             self.verbose(f"Removing {f.name}: {taken.name} takes the place of {made.name}.")
             made.rewire_on(taken)
             taken.proto.name, made.proto.name = made.proto.name, taken.proto.name
+
+    def applied_to(self, network: ProtoNetwork, batch_size: int | None = None) -> ProtoNetwork:
+        """Returns a network after this pass.
+
+        Args:
+            network: The network, which stays as it is.
+            batch_size: The length of the batch while shapes are inferred, if not the length that the network says.
+        """
+        return network_passes.applied(network, self, batch_size)
 
     def fix_parameters(self) -> None:
         """Mark all parameters as needing no gradient."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, Variable
-from ..modes import auto_forward
-from . import messages
+from ..._core import Error, Variable
+from ...modes import auto_forward
+from ...nnp import messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .network import ProtoNetwork
+    from ...nnp.network import ProtoNetwork
 
 __all__ = ["PassFunction", "PassVariable", "applied"]
 
