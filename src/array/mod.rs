@@ -10,6 +10,7 @@ mod copy;
 mod dtype;
 pub(crate) mod fork;
 mod gone;
+pub(crate) mod headroom;
 mod kept;
 mod names;
 mod part;

@@ -6,11 +6,30 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
+use crate::array::headroom;
+
 /// The alignment of whatever `mimalloc` gives. To ask for it costs more, and sends blocks whose size is no power of two the long
 /// way round.
 const NATURAL: usize = 8;
 
 struct Heap;
+
+/// Calls `allocate` again if it returned null, each time with more addresses free. Without them a small allocation would abort
+/// the process.
+#[inline(always)]
+fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let start = allocate();
+    if start.is_null() { again(size, allocate) } else { start }
+}
+
+#[cold]
+fn again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let mut start: *mut u8 = std::ptr::null_mut();
+    while start.is_null() && size <= headroom::LARGEST && headroom::release() {
+        start = allocate();
+    }
+    start
+}
 
 // SAFETY: what each function gives is as large as asked for and aligned so, or null; memory is given back to where it came from.
 unsafe impl GlobalAlloc for Heap {
@@ -18,14 +37,18 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
         // SAFETY: any size and any power of two will do.
-        unsafe { if align <= NATURAL { mi_malloc(size) } else { mi_malloc_aligned(size, align) }.cast() }
+        or_again(size, || unsafe {
+            if align <= NATURAL { mi_malloc(size) } else { mi_malloc_aligned(size, align) }.cast()
+        })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
         // SAFETY: as above.
-        unsafe { if align <= NATURAL { mi_zalloc(size) } else { mi_zalloc_aligned(size, align) }.cast() }
+        or_again(size, || unsafe {
+            if align <= NATURAL { mi_zalloc(size) } else { mi_zalloc_aligned(size, align) }.cast()
+        })
     }
 
     #[inline]
@@ -37,10 +60,10 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (ptr, align) = (ptr.cast(), layout.align());
-        // SAFETY: as above.
-        unsafe {
+        // SAFETY: as above. If it returns null, the old block is as it was.
+        or_again(size, || unsafe {
             if align <= NATURAL { mi_realloc(ptr, size) } else { mi_realloc_aligned(ptr, size, align) }.cast()
-        }
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::RunGuard;
+use crate::array::{RunGuard, headroom};
 use crate::graph::arena::{self, Saved, aliasing};
 use crate::graph::build::eager::EagerRun;
 use crate::graph::build::node::{Outputs, build, note_line};
@@ -55,6 +55,7 @@ pub fn connect_detached(
     into: &[Option<NdArray>],
     detach: Option<Detach<'_>>,
 ) -> Result<Outputs> {
+    headroom::check()?;
     let modes = modes::now();
     if !modes.grad && modes.auto_forward {
         if modes.noting {
