@@ -47,6 +47,8 @@ pub enum When {
 struct RegisteredHook {
     /// Registered on a leaf. The tensor may also belong to an intermediate variable.
     leaf: bool,
+    /// The variable that it was registered on, and its generation.
+    owner: (Ix, u32),
     when: When,
     call: Arc<dyn GradientHook>,
     removed: Arc<AtomicBool>,
@@ -87,8 +89,15 @@ impl Arena {
 
     /// True if a run must keep the gradient of a tensor, other than that of a leaf, for the user.
     pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
-        let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
+        let hooked = |w: &GradientState| w.hooks.iter().any(|h| !self.is_on_leaf(h) && h.is_there());
         self.tensors[tensor].gradient_state.get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
+    }
+
+    /// True if a hook belongs to a leaf. Flags of inputs that change after the registration take effect with the next
+    /// run, which may make its variable an intermediate one.
+    fn is_on_leaf(&self, hook: &RegisteredHook) -> bool {
+        let (v, generation) = hook.owner;
+        hook.leaf && (self.variables[v].generation != generation || self.is_end(v))
     }
 
     /// True if a single handle keeps a variable and its tensor alive.
@@ -111,7 +120,7 @@ impl Arena {
     pub(crate) fn gradient_hooks(&self, tensor: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
         let watch = self.tensors[tensor].gradient_state.get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
-        let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
+        let called = all.filter(|h| self.is_on_leaf(h) == leaf && h.when == when && h.is_there());
         called.map(|h| Arc::clone(&h.call)).collect()
     }
 
@@ -198,6 +207,7 @@ impl Variable {
         let old = arena::with(|a| {
             let slot = &a.variables[self.ix()];
             let (tensor, leaf) = (slot.tensor, a.is_end(self.ix()));
+            let owner = (self.ix(), slot.generation);
             if when == When::Accumulated && !leaf {
                 let text = "hook after accumulation: expected a leaf, got what a function computes";
                 return Err(Error::Graph(text.into()));
@@ -206,7 +216,7 @@ impl Variable {
             a.outdate(tensor); // plans contain the hooks to call
             let hooks = &mut a.gradient_state(tensor).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
-            hooks.push(RegisteredHook { leaf, when, call, removed });
+            hooks.push(RegisteredHook { leaf, owner, when, call, removed });
             Ok(old)
         })?;
         drop(old);
