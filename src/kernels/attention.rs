@@ -64,8 +64,10 @@ pub struct Given<'a, T> {
     pub mask: Option<Mask<'a, T>>,
     /// The output.
     pub y: &'a [T],
-    /// The logarithm of the sum of exponentials of each query.
-    pub logs: &'a [T],
+    /// The largest exponent of each query, and then the sum of exponentials of the differences to it.
+    ///
+    /// The logarithm of the whole sum would lose the sum beside a large exponent.
+    pub sums: &'a [T],
     /// The gradient of the output.
     pub gy: &'a [T],
 }
@@ -126,10 +128,14 @@ impl Attention {
         T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))
     }
 
-    /// True if the mask hides every key from a query. `log` is the logarithm of the sum of its weights, or their
-    /// largest exponent.
-    fn is_hidden<T: Float>(&self, mask: Option<&Mask<'_, T>>, (head, query): (usize, usize), log: T) -> bool {
-        let Some(mask) = mask.filter(|_| log == T::NEG_INFINITY) else { return false };
+    /// True if the mask hides every key from a query. `most` is the largest exponent of its weights.
+    fn is_hidden<T: Float>(
+        &self,
+        mask: Option<&Mask<'_, T>>,
+        (head, query): (usize, usize),
+        most: T,
+    ) -> bool {
+        let Some(mask) = mask.filter(|_| most == T::NEG_INFINITY) else { return false };
         let at = mask.firsts[head] + query * mask.row;
         (0..self.reach(query + 1)).all(|key| mask.data[at + key * mask.column] == T::NEG_INFINITY)
     }
@@ -145,27 +151,29 @@ impl Attention {
         if self.causal { self.keys.min(end) } else { self.keys }
     }
 
-    /// Writes `y = softmax(scale q k' + mask) v`, and the logarithms of the sums for the gradient.
+    /// Writes `y = softmax(scale q k' + mask) v`, and [`Given::sums`] for the gradient.
     pub fn forward<T: Float>(
         &self,
         [q, k, v]: [&[T]; 3],
         mask: Option<&Mask<'_, T>>,
         y: &mut [T],
-        logs: &mut [T],
+        sums: &mut [T],
     ) {
         let Self { heads, queries, keys, width, depth, .. } = *self;
         assert!(q.len() == heads * queries * width && k.len() == heads * keys * width);
         assert!(v.len() == heads * keys * depth && y.len() == heads * queries * depth);
-        assert!(logs.len() == heads * queries);
+        assert!(sums.len() == 2 * heads * queries);
+        let (most, sums) = sums.split_at_mut(heads * queries);
         if keys == 0 || y.is_empty() {
-            logs.fill(T::NEG_INFINITY);
+            most.fill(T::NEG_INFINITY);
             return y.fill(T::ZERO);
         }
         let (of_k, of_v) = (Panels::<T>::room(width, keys), Panels::<T>::room(keys, depth));
         let blocks = queries.div_ceil(QUERIES);
         scratch::with(heads * (of_k + of_v), |packed: &mut [T]| {
             let packed = Shared::new(packed.as_mut_ptr());
-            let (y, logs) = (Shared::new(y.as_mut_ptr()), Shared::new(logs.as_mut_ptr()));
+            let y = Shared::new(y.as_mut_ptr());
+            let (most, sums) = (Shared::new(most.as_mut_ptr()), Shared::new(sums.as_mut_ptr()));
             let panels = |head: usize| {
                 let k_at = packed.get().wrapping_add(head * (of_k + of_v));
                 (k_at, k_at.wrapping_add(of_k))
@@ -185,13 +193,21 @@ impl Attention {
                 let (k, v) = (Panels::packed(k_at, width), Panels::packed(v_at, keys));
                 let row = head * queries + query;
                 // SAFETY: each block of queries has its own rows.
-                let (y, logs) = unsafe {
+                let (y, most, sums) = unsafe {
                     (
                         std::slice::from_raw_parts_mut(y.get().add(row * depth), tile.queries * depth),
-                        std::slice::from_raw_parts_mut(logs.get().add(row), tile.queries),
+                        std::slice::from_raw_parts_mut(most.get().add(row), tile.queries),
+                        std::slice::from_raw_parts_mut(sums.get().add(row), tile.queries),
                     )
                 };
-                self.block(tile, &q[row * width..(row + tile.queries) * width], (k, v), mask, y, logs);
+                self.block(
+                    tile,
+                    &q[row * width..(row + tile.queries) * width],
+                    (k, v),
+                    mask,
+                    y,
+                    (most, sums),
+                );
             });
         });
     }
@@ -204,14 +220,12 @@ impl Attention {
         (k, v): (Panels<T>, Panels<T>),
         mask: Option<&Mask<'_, T>>,
         y: &mut [T],
-        logs: &mut [T],
+        (most, sums): (&mut [T], &mut [T]),
     ) {
         let Self { width, depth, .. } = *self;
         let n = tile.queries;
-        scratch::with(n * width + n * KEYS + 2 * n, |room: &mut [T]| {
-            let (scaled, room) = room.split_at_mut(n * width);
-            let (weights, room) = room.split_at_mut(n * KEYS);
-            let (most, sums) = room.split_at_mut(n);
+        scratch::with(n * width + n * KEYS, |room: &mut [T]| {
+            let (scaled, weights) = room.split_at_mut(n * width);
             let scale = T::of(self.scale);
             scaled.iter_mut().zip(q).for_each(|(to, q)| *to = *q * scale);
             most.fill(T::NEG_INFINITY);
@@ -231,7 +245,7 @@ impl Attention {
                         false,
                     );
                 }
-                self.soften(tile, weights, mask, (most, sums), y);
+                self.soften(tile, weights, mask, (&mut *most, &mut *sums), y);
                 // SAFETY: as above.
                 unsafe {
                     let a = rows(weights, KEYS);
@@ -242,14 +256,12 @@ impl Attention {
             for (r, y) in y.chunks_exact_mut(depth).enumerate() {
                 if self.is_hidden(mask, (tile.head, tile.query + r), most[r]) {
                     y.fill(T::ZERO);
-                    logs[r] = T::NEG_INFINITY;
                     continue;
                 }
                 let factor = T::ONE / sums[r];
                 for y in y.iter_mut() {
                     *y = *y * factor;
                 }
-                logs[r] = most[r] + sums[r].ln();
             }
         });
     }
@@ -300,7 +312,7 @@ impl Attention {
         let Self { heads, queries, keys, width, depth, .. } = *self;
         assert!(given.q.len() == heads * queries * width && given.k.len() == heads * keys * width);
         assert!(given.v.len() == heads * keys * depth && given.gy.len() == heads * queries * depth);
-        assert!(given.y.len() == given.gy.len() && given.logs.len() == heads * queries);
+        assert!(given.y.len() == given.gy.len() && given.sums.len() == 2 * heads * queries);
         if given.q.is_empty() && given.gy.is_empty() || keys == 0 {
             return;
         }
@@ -350,7 +362,7 @@ impl Attention {
             let [q, k, k_columns, k_rows, v_columns, gy_rows, q_rows, along, tiles] = parts;
             let scale = T::of(self.scale);
             let is_hidden =
-                |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.logs[head * queries + i]);
+                |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.sums[head * queries + i]);
             let hidden: List<bool> = (0..queries).map(is_hidden).collect();
             // A query whose keys are all hidden contributes nothing, even if its row and gradient are not finite.
             let seen_gy = without_hidden(&hidden, &given.gy[head * queries * depth..], depth);
@@ -442,7 +454,8 @@ impl Attention {
         slopes: &mut [T],
     ) {
         let factor = self.factor::<T>();
-        let logs = &given.logs[tile.head * self.queries + tile.query..];
+        let (most, sums) = given.sums.split_at(self.heads * self.queries);
+        let first = tile.head * self.queries + tile.query;
         vectorised(
             #[inline(always)]
             || {
@@ -460,16 +473,17 @@ impl Attention {
                     if let Some(mask) = &given.mask {
                         mask.add_to(tile, r, row);
                     }
-                    let (log, along) = (logs[r], along[tile.query + r]);
+                    let (most, share) = (most[first + r], T::ONE / sums[first + r]);
+                    let along = along[tile.query + r];
                     if self.dropped.is_none() {
                         for (w, s) in row.iter_mut().zip(slope) {
-                            *w = (*w - log).exp();
+                            *w = (*w - most).exp() * share;
                             *s = *w * (*s - along);
                         }
                         continue;
                     }
                     for w in row.iter_mut() {
-                        *w = (*w - log).exp();
+                        *w = (*w - most).exp() * share;
                     }
                     self.kept(ScoreTile { keys: seen, ..tile }, r, |j, kept| {
                         let by = if kept { slope[j] * factor } else { T::ZERO };
