@@ -14,7 +14,7 @@ const BLOCK: usize = 8 << 20;
 /// Number of blocks. `mimalloc` would turn 128 MiB into an arena, which it never returns.
 const BLOCKS: usize = 8;
 /// Size of the largest allocation for which blocks are released.
-#[cfg(any(feature = "python", test))]
+#[cfg(all(feature = "python", not(feature = "system-allocator")))]
 pub(crate) const LARGEST: usize = BLOCK * BLOCKS / 2;
 
 /// Addresses of the blocks. Zero for one that is not held. No lock, because waiting for one may allocate.
@@ -29,7 +29,7 @@ pub(crate) fn establish() {
 }
 
 /// Releases one block. Returns false if none is held. Allocates nothing.
-#[cfg(any(feature = "python", test))]
+#[cfg(any(all(feature = "python", not(feature = "system-allocator")), test))]
 pub(crate) fn release() -> bool {
     let Some(addresses) = HELD.iter().find_map(|place| exchange(place, None)) else { return false };
     IS_SHORT.store(true, SeqCst);

@@ -157,7 +157,7 @@ fn scale_to(g: Cells, squares: Squares, norm: f64) {
         return scale_all(g, norm / root);
     }
     let factor = norm / root;
-    computing!(g, T => update::map::<T>(g, g, |g, _| (f64::from(g) / unit * factor) as T));
+    computing!(g, T => update::map::<T>(g, g, |g, _| g / unit as T * factor as T));
 }
 
 fn squares(g: Cells) -> Squares {
