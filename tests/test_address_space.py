@@ -1,4 +1,4 @@
-"""A process that has used all addresses that it may have: what does not fit is a MemoryError, and nothing aborts."""
+"""A process that has used all its addresses raises MemoryError and does not abort."""
 
 import os
 import subprocess
