@@ -510,7 +510,7 @@ def check(seed: int) -> None:
     net = made(seed)
     names = [name for name, _ in net.layers]
     expected = result(net, WAYS["plain"])
-    # A gradient that is zero but for rounding, as of a bias before a normalization, is as exact as the terms of its sum.
+    # A gradient that is zero but for rounding, as of a bias before a normalization, is as exact as its terms.
     found = [np.abs(value).max(initial=0.0) for key, value in expected.items() if key.startswith("gradient")]
     largest = max(found, default=0.0)
     for name, way in WAYS.items():
