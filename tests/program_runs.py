@@ -70,6 +70,7 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
             assert not ready
             p.unknown_gradients(r)
             p.spent(r, True)
+            forget_restored(r)
             return
     if fresh:
         p.went_back(r, g, clear_buffer or not ready)
@@ -162,8 +163,8 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
     for x in chosen.values():
         m = x.pair.data
         m.root.version += 1
-        if x.variable.data.dtype == np.float32:
-            p.rtol = 3e-4  # the new values are rounded in any context
+        if np.float32 in (x.variable.data.dtype, x.variable.grad.dtype):
+            p.rtol = 3e-4  # the new values, or the sum with the decay, are rounded in any context
         if np.any(x.pair.grad.value):
             m.write(m.value - lr * formula(x.pair.grad.value))
 

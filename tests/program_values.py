@@ -174,6 +174,7 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
         if not (m.known and m.sure):
             return
         v.data.narrow(0, 0, 1).data = value[:1].astype(v.data.dtype)
+        m.root.version += 1  # a write through the library counts, also of the values that are there
         value = np.concatenate((value[:1], m.value[1:]))
     elif way == "inside":
         if not (m.known and m.sure):

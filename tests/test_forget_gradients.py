@@ -1,6 +1,7 @@
 """Gradients through `functions.forget`: by captured variables, of higher order, in nested segments."""
 
 import numpy as np
+import pytest
 from test_forget import MODES, gradients, leaf, plain, same
 
 import kinnor as nn
@@ -121,3 +122,22 @@ def test_nesting(dynamic):
     got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)
     assert calls == ([False, True, True] if dynamic else [False])
     assert same(got, gradients(lambda: F.sum(outer(plain)(x)), [w, x], dynamic))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_input_that_no_segment_uses_keeps_the_precision_of_the_others(dynamic):
+    def segment(u, unused, v):
+        return F.forget(lambda a, _: F.tanh(a * 0.5), u, unused) * F.sigmoid(u) + v * 0.5
+
+    with nn.context_scope(nn.Context(["cpu:double"])):
+        x = nn.Variable.from_numpy_array(np.array([0.1, 0.2, 0.3]), need_grad=True)
+        with nn.auto_forward(dynamic):
+            y = F.forget(segment, x, x, x)
+        y.forward()
+        x.grad.zero()
+        y.backward()
+        seen = x.g
+        y.forward()
+        y.backward()
+    t, s = np.tanh(x.d * 0.5), 1 / (1 + np.exp(-x.d))
+    np.testing.assert_allclose(seen, 2 * (0.5 * (1 - t * t) * s + t * s * (1 - s) + 0.5), 1e-14)

@@ -137,3 +137,24 @@ def test_functions_that_may_share_memory(inplace):
         z.forward(clear_no_need_grad=True)
         a.need_grad = True
         np.testing.assert_array_equal(gradient(a, z), expected)
+
+
+def test_a_hook_on_a_result_whose_inputs_need_a_gradient_only_later():
+    x, w = (nn.Variable.from_numpy_array(np.array([v])) for v in (0.5, 2.0))
+    h = F.sin(x)
+    h.need_grad = True  # a leaf of the gradients, until `x` needs one
+    y = h * w
+    calls = []
+    h.register_hook(lambda g: calls.append(g.d.tolist()) or g * 10)
+    x.need_grad = True
+    for _ in range(2):
+        y.forward()
+        x.grad.zero()
+        y.backward()
+        np.testing.assert_allclose(x.g, 20 * np.cos(0.5), 1e-6)
+    x.need_grad = False
+    y.forward()
+    h.grad.zero()
+    y.backward()
+    np.testing.assert_allclose(h.g, 20, 1e-6)
+    assert calls == [[2.0]] * 3

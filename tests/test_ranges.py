@@ -207,15 +207,62 @@ def test_gradients_of_every_magnitude_are_clipped(kind, axis):
             with nn.context_scope(nn.Context([f"cpu:{kind}"])):
                 _, g = run(lambda x: F.clip_grad_by_norm(x, 1.0, axes=axis), np.zeros_like(U), gy, mode)
             np.testing.assert_allclose(g, want, rtol=DIGITS[kind], atol=DIGITS[kind], err_msg=f"{kind} {s} {mode}")
-        if kind == "float" or (kind == "double" and s < 1e154):
-            p = nn.Variable.from_numpy_array(np.zeros_like(U).astype("f4" if kind == "float" else "f8"), need_grad=True)
-            p.grad.cast(p.data.dtype)[...] = gy
-            solver = S.Sgd(lr=1.0)
-            solver.set_parameters({"p": p})
-            solver.clip_grad_by_norm(1.0)
-            norm = u / np.sqrt((u * u).sum())
-            if np.sqrt((u * u).sum()) > 1 / s:
-                np.testing.assert_allclose(p.g, norm, rtol=3e-6, err_msg=f"solver {kind} {s}")
+
+
+def parameter(values, grad, dtype):
+    p = nn.Variable.from_numpy_array(values.astype(dtype), need_grad=True)
+    p.grad.cast(dtype)[...] = grad
+    return p
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_solvers_clip_gradients_of_every_magnitude(dtype):
+    u = U / np.sqrt((U * U).sum())
+    for s in MAGNITUDES["float" if dtype == np.float32 else "double"]:
+        for limit in (1.0, 0.25 * s):
+            want = u * min(1.0, limit / s)
+            for method in ("clip_grad_by_norm", "clip_grad_by_global_norm"):
+                solver = S.Sgd(lr=1.0)
+                rows = [u] if method == "clip_grad_by_norm" else [*u]
+                ps = [parameter(row, row * s, dtype) for row in rows]
+                solver.set_parameters({str(i): p for i, p in enumerate(ps)})
+                norm = getattr(solver, method)(limit)
+                what = f"{method} {s} {limit}"
+                found = np.concatenate([p.g.astype(np.float64).ravel() for p in ps]) / s
+                np.testing.assert_allclose(found, want.ravel(), rtol=3e-6, atol=2e-45 / s, err_msg=what)
+                if norm is not None:
+                    np.testing.assert_allclose(norm / s, 1.0, rtol=3e-6, atol=4e-45 / s, err_msg=what)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_steps_in_proportion_to_norms_of_every_magnitude(dtype):
+    w = U / np.sqrt((U * U).sum()) / 4
+    for s in MAGNITUDES["float" if dtype == np.float32 else "double"]:
+        digits = {"rtol": 2e-6, "atol": 1e-6 + 1e-43 / s, "err_msg": str(s)}
+        p = parameter(w * s, W * s, dtype)
+        solver = S.Lars(lr=1.0, coefficient=0.25, eps=0.0)
+        solver.set_parameters({"p": p})
+        solver.update()
+        want = w - W / np.sqrt((W * W).sum()) / 16
+        np.testing.assert_allclose(p.d.astype(np.float64) / s, want, **digits)
+        if s < 1e10:
+            continue  # the decay has to be the larger part of the direction
+        p = parameter(w * s, W, dtype)
+        solver = S.Lamb(eta=0.25, gamma_u=1e308)
+        solver.set_parameters({"p": p})
+        solver.weight_decay(1.0)
+        solver.update()
+        np.testing.assert_allclose(p.d.astype(np.float64) / s, 0.75 * w, **digits)
+
+
+@pytest.mark.parametrize("gradient", [1.0, 1e20, 3e37])
+def test_a_huge_gradient_beside_small_values_keeps_its_direction(gradient):
+    p = parameter(W, U * gradient, np.float32)
+    solver = S.Lars(lr=1e-3)
+    solver.set_parameters({"p": p})
+    solver.update()
+    want = 1e-6 * np.sqrt((W * W).sum()) * U / np.sqrt((U * U).sum())
+    np.testing.assert_allclose(solver.get_states()["p"].pstate["v"].d, want, rtol=2e-6)
 
 
 @pytest.mark.parametrize("mode", ["static", "eager", "rule"])

@@ -11,6 +11,7 @@ mod dtype;
 mod fingerprint;
 pub(crate) mod fork;
 mod gone;
+pub(crate) mod headroom;
 mod kept;
 mod kernel_flag;
 mod out_of_memory;

@@ -1,5 +1,6 @@
 //! Memory from the operating system: mapped in whole pages, huge ones where they fit. Knows no lists and no limits.
 
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 #[cfg(all(unix, not(feature = "system-allocator")))]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,26 +45,63 @@ fn pages(length: usize) -> Option<*mut u8> {
     (start != libc::MAP_FAILED).then(|| start.cast())
 }
 
-/// True if the system has `bytes` bytes of address space left.
-#[cfg(unix)]
-pub(crate) fn has_addresses(bytes: usize) -> bool {
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh private mapping, unmapped immediately and never read.
-    unsafe {
-        let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, kind, -1, 0);
-        start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
+/// Reserved addresses without memory behind them. Dropping the value releases them.
+pub(super) struct Addresses {
+    start: NonZeroUsize,
+    bytes: usize,
+}
+
+impl Addresses {
+    /// Reserves addresses. None if the address space is exhausted.
+    #[cfg(unix)]
+    pub(super) fn reserve(bytes: usize) -> Option<Self> {
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh private mapping, which is never read.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, kind, -1, 0) };
+        let start = NonZeroUsize::new(start.addr()).filter(|_| start != libc::MAP_FAILED)?;
+        Some(Self { start, bytes })
+    }
+
+    /// As above, on systems that cannot reserve addresses.
+    #[cfg(not(unix))]
+    pub(super) fn reserve(bytes: usize) -> Option<Self> {
+        Some(Self { start: NonZeroUsize::MIN, bytes })
+    }
+
+    /// The first address, for [`Addresses::from_start`]. The addresses stay reserved.
+    pub(super) fn into_start(self) -> usize {
+        std::mem::ManuallyDrop::new(self).start.get()
+    }
+
+    /// Reserved addresses, given the first one. None if that is zero.
+    ///
+    /// # Safety
+    /// [`Addresses::into_start`] must have returned `start` for the same number of bytes, and `start` must not be used
+    /// again.
+    pub(super) unsafe fn from_start(start: usize, bytes: usize) -> Option<Self> {
+        Some(Self { start: NonZeroUsize::new(start)?, bytes })
     }
 }
 
-/// As above, on systems that do not tell.
-#[cfg(not(unix))]
-pub(crate) fn has_addresses(_bytes: usize) -> bool {
-    true
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        // SAFETY: the mapping belongs to this value, and is never read.
+        unsafe {
+            libc::munmap(std::ptr::without_provenance_mut(self.start.get()), self.bytes);
+        }
+    }
+}
+
+/// True if the system has `bytes` bytes of address space left.
+pub(crate) fn has_addresses(bytes: usize) -> bool {
+    Addresses::reserve(bytes).is_some()
 }
 
 /// Maps a block of `size` bytes, aligned to [`HUGE`] if it is at least that large. None if memory is exhausted.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
+    super::headroom::check().ok()?;
     let size = size.max(ALIGN);
     let length = size.checked_next_multiple_of(page())?;
     let mut block = pages(length)?;

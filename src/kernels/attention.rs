@@ -96,10 +96,14 @@ impl Attention {
         T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))
     }
 
-    /// True if the mask hides every key from a query. `log` is the logarithm of the sum of its weights, or their
-    /// largest exponent.
-    fn is_hidden<T: Float>(&self, mask: Option<&Mask<'_, T>>, (head, query): (usize, usize), log: T) -> bool {
-        let Some(mask) = mask.filter(|_| log == T::NEG_INFINITY) else { return false };
+    /// True if the mask hides every key from a query. `most` is the largest exponent of its weights.
+    fn is_hidden<T: Float>(
+        &self,
+        mask: Option<&Mask<'_, T>>,
+        (head, query): (usize, usize),
+        most: T,
+    ) -> bool {
+        let Some(mask) = mask.filter(|_| most == T::NEG_INFINITY) else { return false };
         let at = mask.firsts[head] + query * mask.row;
         (0..self.reach(query + 1)).all(|key| mask.data[at + key * mask.column] == T::NEG_INFINITY)
     }

@@ -80,16 +80,104 @@ pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
     });
 }
 
+/// A sum of squares, in units: the norm is `unit` times the root of `sum`.
+///
+/// The unit is 1, unless a plain sum in float64 would overflow or lose digits.
+#[derive(Clone, Copy, Debug)]
+pub struct Squares {
+    unit: f64,
+    sum: f64,
+}
+
+impl Squares {
+    /// The sum of no numbers.
+    pub const NONE: Self = Self { unit: 1.0, sum: 0.0 };
+
+    /// A unit, and the norm in that unit.
+    pub fn root(self) -> [f64; 2] {
+        [self.unit, self.sum.sqrt()]
+    }
+
+    /// The norm.
+    pub fn norm(self) -> f64 {
+        self.unit * self.sum.sqrt()
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = self.sum + other.sum;
+        if self.sum == 0.0 || other.sum == 0.0 {
+            return if self.sum == 0.0 { other } else { self };
+        }
+        let is_apart =
+            self.sum.is_finite() && other.sum.is_finite() && (self.unit != other.unit || sum.is_infinite());
+        if !is_apart {
+            return Self { unit: self.unit, sum };
+        }
+        // The sum of two parts in one unit overflows only in the unit 1.
+        let unit = if self.unit == other.unit { 1e100 } else { self.unit.max(other.unit) };
+        let within = |part: Self| (part.sum.sqrt() * (part.unit / unit)).powi(2);
+        Self { unit, sum: within(self) + within(other) }
+    }
+}
+
 /// Sums of squares of the two numbers that `f` returns for each element. `f` may update the states.
+///
+/// If float64 elements leave the range, `again` makes a second `f`, which must return the same numbers without an
+/// update of the states.
 ///
 /// # Safety
 /// As for [`step`].
-pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 2]>(
+pub unsafe fn squares<T: Float, const S: usize, F, G>(
     n: usize,
     g: Cells,
     w: Cells,
     s: [*mut T; S],
     formula: impl Fn() -> F + Sync,
+    again: impl Fn() -> G + Sync,
+) -> [Squares; 2]
+where
+    F: Fn(T, T, &mut [T; S]) -> [T; 2],
+    G: Fn(T, T, &mut [T; S]) -> [T; 2],
+{
+    // SAFETY: guaranteed by the caller.
+    let sums = unsafe { totals(n, g, w, s, formula, |sum, x| sum + x * x, |a, b| a + b) };
+    let least = 4.0 * n as f64 * f64::MIN_POSITIVE;
+    if T::DTYPE != DType::F64 || sums.iter().all(|sum| (least..=f64::MAX).contains(sum)) {
+        return sums.map(|sum| Squares { unit: 1.0, sum });
+    }
+    // SAFETY: guaranteed by the caller.
+    let largest = unsafe { totals(n, g, w, s, &again, |most, x| most.max(x.abs()), f64::max) };
+    let units = from_fn(|k| {
+        let is_apart = !(least..=f64::MAX).contains(&sums[k]) && !sums[k].is_nan();
+        if is_apart && largest[k] > 0.0 && largest[k].is_finite() { largest[k] } else { 1.0 }
+    });
+    let [a, b]: [f64; 2] = units;
+    let scaled = || {
+        let f = again();
+        move |g, w, s: &mut _| {
+            let [x, y] = f(g, w, s);
+            [x / T::of(a), y / T::of(b)]
+        }
+    };
+    // SAFETY: guaranteed by the caller.
+    let scaled = unsafe { totals(n, g, w, s, scaled, |sum, x| sum + x * x, |a, b| a + b) };
+    from_fn(|k| Squares { unit: units[k], sum: if units[k] == 1.0 { sums[k] } else { scaled[k] } })
+}
+
+/// Folds the two numbers that `f` returns for each element, each from zero on.
+///
+/// # Safety
+/// As for [`step`].
+unsafe fn totals<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 2]>(
+    n: usize,
+    g: Cells,
+    w: Cells,
+    s: [*mut T; S],
+    formula: impl Fn() -> F + Sync,
+    with: impl Fn(f64, f64) -> f64 + Sync + Copy,
+    join: impl Fn(f64, f64) -> f64 + Sync + Copy,
 ) -> [f64; 2] {
     let s = s.map(Shared::new);
     let mut totals = [[0.0; 2]; CHUNKS];
@@ -101,13 +189,13 @@ pub unsafe fn squares<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> [T; 
         unsafe {
             each::<T, S, false>(range, g, w, s, |lane, g, w, s| {
                 let [a, b] = f(g, *w, s).map(T::real);
-                sums[0][lane] += a * a;
-                sums[1][lane] += b * b;
+                sums[0][lane] = with(sums[0][lane], a);
+                sums[1][lane] = with(sums[1][lane], b);
             });
-            place.get().add(chunk).write(sums.map(|lanes| lanes.iter().sum()));
+            place.get().add(chunk).write(sums.map(|lanes| lanes.into_iter().fold(0.0, join)));
         }
     });
-    totals.iter().fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d])
+    totals.iter().fold([0.0; 2], |[a, b], [c, d]| [join(a, *c), join(b, *d)])
 }
 
 /// `g[i] = f(w[i], g[i])`. Both may be the same array.
@@ -118,9 +206,10 @@ pub fn map<T: Float>(w: Cells, g: Cells, f: impl Fn(T, T) -> T + Sync + Copy) {
 }
 
 /// The sum of squares of the elements.
-pub fn sum_of_squares<T: Float>(g: Cells) -> f64 {
+pub fn sum_of_squares<T: Float>(g: Cells) -> Squares {
+    let formula = || |g, _, _: &mut _| [g, T::ONE];
     // SAFETY: the cells hold as many elements.
-    unsafe { squares::<T, 0, _>(g.n, g, g, [], || |g, _, _: &mut _| [g, T::ZERO])[0] }
+    unsafe { squares::<T, 0, _, _>(g.n, g, g, [], formula, formula)[0] }
 }
 
 /// True if `f` holds for any element.

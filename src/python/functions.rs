@@ -5,6 +5,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::sync::OnceLock;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -272,7 +273,9 @@ unsafe extern "C" fn trampoline(
                 std::ptr::null_mut()
             }
             Err(panic) => {
-                PyErr::from(Error::of_panic(&*panic)).restore(py);
+                // PyO3 panics if Python has no memory for an object, and leaves Python's error set.
+                let error = PyErr::take(py).filter(|error| error.is_instance_of::<PyMemoryError>(py));
+                error.unwrap_or_else(|| Error::of_panic(&*panic).into()).restore(py);
                 std::ptr::null_mut()
             }
         }

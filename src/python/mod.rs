@@ -70,6 +70,7 @@ fn interrupted() -> Result<(), Interrupt> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::check_environment().map_err(|e| PyImportError::new_err(e.to_string()))?;
     crate::graph::begin_thread();
+    crate::array::headroom::establish();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::register(m)?;
     m.add_class::<classes::NdArray>()?;

@@ -324,12 +324,14 @@ impl Lamb {
 impl Rule<2> for Lamb {
     const STATES: [&'static str; 2] = ["mean", "var"];
     const NORMS: bool = true;
-    fn measured<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 2]) -> [N; 2] {
+    fn measured<N: Number, const AGAIN: bool>(&self, step: &Step) -> impl Fn(N, N, &mut [N; 2]) -> [N; 2] {
         let (mean, square) = (average(self.beta1), average(self.beta2));
         let direction = self.direction(step);
         move |g, w, [m, v]| {
-            *m = mean(*m, g);
-            *v = square(*v, g * g);
+            if !AGAIN {
+                *m = mean(*m, g);
+                *v = square(*v, g * g);
+            }
             [direction(w, *m, *v), w]
         }
     }

@@ -3,7 +3,7 @@
 use super::check;
 use super::solver::{Hooks, Parameter, Solver, Source, cells, real};
 use crate::array::{Access, DType, Storage};
-use crate::kernels::update::{self, Cells};
+use crate::kernels::update::{self, Cells, Squares};
 use crate::{Error, Result};
 
 impl<P: Source> Solver<P> {
@@ -46,9 +46,9 @@ impl<P: Source> Solver<P> {
             return Ok(());
         }
         self.each("clip_grad_by_norm", hooks, with_gradient, |_, _, _, grad| {
-            let norm = squares(cells(grad, Access::Read)?).sqrt();
-            if norm > clip_norm {
-                scale_all(cells(grad, Access::ReadWrite)?, clip_norm / norm);
+            let squares = squares(cells(grad, Access::Read)?);
+            if squares.norm() > clip_norm {
+                scale_to(cells(grad, Access::ReadWrite)?, squares, clip_norm);
                 grad.wrote();
             }
             Ok(true)
@@ -67,14 +67,18 @@ impl<P: Source> Solver<P> {
             let expected = "a number that is not negative";
             return Err(Error::argument(self.op(METHOD), "max_norm", expected, max_norm));
         }
-        let mut sum = 0.0;
+        let mut all = Squares::NONE;
         self.each(METHOD, Hooks::none(), with_gradient, |_, _, _, grad| {
-            sum += squares(cells(grad, Access::Read)?);
+            all = all.plus(squares(cells(grad, Access::Read)?));
             Ok(true)
         })?;
-        let norm = sum.sqrt();
+        let norm = all.norm();
         if norm.is_finite() && norm > max_norm && max_norm > 0.0 {
-            self.scale_grad(max_norm / norm, Hooks::none())?;
+            self.each(METHOD, Hooks::none(), with_gradient, |_, _, _, grad| {
+                scale_to(cells(grad, Access::ReadWrite)?, all, max_norm);
+                grad.wrote();
+                Ok(true)
+            })?;
         }
         Ok(norm)
     }
@@ -149,8 +153,18 @@ fn scale_all(g: Cells, scale: f64) {
     computing!(g, T => update::map::<T>(g, g, |g, _| g * scale as T));
 }
 
+/// Scales by `norm` over the norm of the squares.
+fn scale_to(g: Cells, squares: Squares, norm: f64) {
+    let [unit, root] = squares.root();
+    if unit == 1.0 {
+        return scale_all(g, norm / root);
+    }
+    let factor = norm / root;
+    computing!(g, T => update::map::<T>(g, g, |g, _| g / unit as T * factor as T));
+}
+
 /// The sum of squares of a gradient.
-fn squares(g: Cells) -> f64 {
+fn squares(g: Cells) -> Squares {
     computing!(g, T => update::sum_of_squares::<T>(g))
 }
 

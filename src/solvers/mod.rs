@@ -27,7 +27,7 @@ use std::array::from_fn;
 use std::ptr::null_mut;
 
 use crate::array::DType;
-use crate::kernels::update::{self, Cells};
+use crate::kernels::update::{self, Cells, Squares};
 use crate::kernels::{Float, Number};
 use crate::ops::{Declared, Spec, Value};
 use crate::{Error, Result};
@@ -66,8 +66,8 @@ pub trait Rule<const S: usize>: Declared {
     const NORMS: bool = false;
 
     /// The values whose norms are [`Step::norms`], from gradient, value and states. Runs over the whole parameter
-    /// before the formula.
-    fn measured<N: Number>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> [N; 2] {
+    /// before the formula. May update the states, unless it runs `AGAIN`.
+    fn measured<N: Number, const AGAIN: bool>(&self, step: &Step) -> impl Fn(N, N, &mut [N; S]) -> [N; 2] {
         let _ = step;
         |g, w, _| [g, w]
     }
@@ -131,8 +131,9 @@ impl<R: Rule<S>, const S: usize> BoundRule<R, S> {
         // SAFETY: guaranteed when the memory was wrapped.
         unsafe {
             if R::NORMS {
-                let squares = update::squares(n, g, w, s, || self.0.measured::<T>(&step));
-                step.norms = squares.map(f64::sqrt);
+                let measured = || self.0.measured::<T, false>(&step);
+                let squares = update::squares(n, g, w, s, measured, || self.0.measured::<T, true>(&step));
+                step.norms = squares.map(Squares::norm);
             }
             update::step(n, g, w, s, || self.0.formula::<T>(&step));
         }

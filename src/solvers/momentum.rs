@@ -130,10 +130,13 @@ impl Rule<1> for Lars {
         let [g_norm, w_norm] = step.norms;
         let length = g_norm + step.decay * w_norm;
         let local = if w_norm < self.eps || length == 0.0 { 1.0 } else { self.coefficient * w_norm / length };
-        let (rate, keep) = (N::all(step.rate * local), N::all(self.momentum));
-        let decay = N::all(step.decay);
+        // A huge gradient has a tiny rate, which float32 cannot hold: the gradient takes a power of two of it.
+        let shift =
+            if (step.rate * local).abs() < f64::from(f32::MIN_POSITIVE) { 2.0_f64.powi(64) } else { 1.0 };
+        let (rate, keep) = (N::all(step.rate * local * shift), N::all(self.momentum));
+        let (decay, part) = (N::all(step.decay), N::all(1.0 / shift));
         move |g, w, [v]| {
-            *v = keep * *v + rate * (g + decay * w);
+            *v = keep * *v + rate * ((g + decay * w) * part);
             w - *v
         }
     }

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import _core
 from .._core import ArgumentError, CallError, GraphError, NdArray, PythonFunction, RecomputeError, ShapeError, Variable
 from ..modes import surroundings
@@ -238,9 +240,12 @@ class Forget(PythonFunction):
             seeds.append(seed)
         found = self.gradients(xs, seeds, propagate_down, create_graph=False)
         for x, g, add in zip(inputs, found, accum, strict=True):
-            if g is not None:
-                x.grad.cast(dtype_of(g))
-                x.g = x.g + g.d if add else g.d
+            if g is None:
+                continue
+            # The gradient of an input that is not used has no type yet: that of the others must not change for it.
+            kind = dtype_of(g) if is_written(g) else dtype_of(seeds[0])
+            x.grad.cast(np.promote_types(x.g.dtype, kind) if add else kind)
+            x.g = x.g + g.d if add else g.d
 
     def gradient_impl(
         self,
@@ -264,12 +269,17 @@ class Forget(PythonFunction):
         return True
 
 
-def dtype_of(x: Variable) -> Any:
-    """The element type of a variable's values."""
+def is_written(x: Variable) -> bool:
+    """False if the values are zeros without a type, such as the gradient of an unused input."""
     try:
-        return x.data.dtype
-    except GraphError:  # nothing was written yet; reading gives zeros with a type
-        return x.d.dtype
+        return bool(x.data.dtype)
+    except GraphError:
+        return False
+
+
+def dtype_of(x: Variable) -> Any:
+    """The element type of a variable's values. Zeros without a type get one."""
+    return x.data.dtype if is_written(x) else x.d.dtype
 
 
 @contextmanager

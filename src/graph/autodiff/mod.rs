@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::array::{RunGuard, Storage};
+use crate::array::{RunGuard, Storage, headroom};
 use crate::error::caught;
 use crate::graph::arena::{self, Ix};
 use crate::graph::autodiff::cache::PreparedBackward;
@@ -157,6 +157,7 @@ fn on_arrays(
     options: &DifferentiateOptions<'_>,
     adds: bool,
 ) -> Result<Found> {
+    headroom::check()?;
     let seeds = seeds(roots, inputs.is_some())?;
     let (mut ready, held, clearing, budget, budgeted) = arena::with(|a| -> Result<_> {
         let (mut ready, budget) = PreparedBackward::get(a, roots, inputs, &seeds, options, adds)?;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::RunGuard;
+use crate::array::{RunGuard, headroom};
 use crate::graph::arena::{self, aliasing};
 use crate::graph::budget::eager::reserve::{self, Reservation};
 use crate::graph::construct::eager::EagerRun;
@@ -55,6 +55,7 @@ pub fn connect_detached(
     into: &[Option<NdArray>],
     detach: Option<Detach<'_>>,
 ) -> Result<Outputs> {
+    headroom::check()?;
     let modes = modes::now();
     if !modes.grad && modes.auto_forward {
         if modes.noting {

@@ -48,6 +48,8 @@ pub enum When {
 struct RegisteredHook {
     /// Registered on a leaf. The tensor may also belong to an intermediate variable.
     leaf: bool,
+    /// The variable that it was registered on, and its generation.
+    owner: (Ix, u32),
     when: When,
     call: Arc<dyn GradientHook>,
     removed: Arc<AtomicBool>,
@@ -88,8 +90,14 @@ impl Arena {
 
     /// True if a run must keep the gradient of an output of a function for the user.
     pub(crate) fn is_watched(&self, tensor: Ix) -> bool {
-        let hooked = |w: &GradientState| w.hooks.iter().any(|h| !h.leaf && h.is_there());
+        let hooked = |w: &GradientState| w.hooks.iter().any(|h| !self.is_on_leaf(h) && h.is_there());
         self.gradient_attachment(tensor).get::<GradientState>().is_some_and(|w| w.retained || hooked(w))
+    }
+
+    /// True if a hook belongs to a leaf. Flags of inputs that change after the registration take effect with the next
+    /// run, which may make its variable an intermediate one.
+    fn is_on_leaf(&self, hook: &RegisteredHook) -> bool {
+        hook.leaf && (!self.is_alive(hook.owner) || self.is_end(hook.owner.0))
     }
 
     /// True if the gradient of an intermediate variable is retained.
@@ -101,7 +109,7 @@ impl Arena {
     pub(crate) fn gradient_hooks(&self, tensor: Ix, leaf: bool, when: When) -> Vec<Arc<dyn GradientHook>> {
         let watch = self.gradient_attachment(tensor).get::<GradientState>();
         let all = watch.into_iter().flat_map(|w| &w.hooks);
-        let called = all.filter(|h| h.leaf == leaf && h.when == when && h.is_there());
+        let called = all.filter(|h| self.is_on_leaf(h) == leaf && h.when == when && h.is_there());
         called.map(|h| Arc::clone(&h.call)).collect()
     }
 
@@ -188,6 +196,7 @@ impl Variable {
         let handle = HookHandle(Arc::clone(&removed));
         let old = arena::with(|a| {
             let (tensor, leaf) = (a.tensor(self.ix()), a.is_end(self.ix()));
+            let owner = (self.ix(), a.generation(self.ix()));
             if when == When::Accumulated && !leaf {
                 let text = "hook after accumulation: expected a leaf, got what a function computes";
                 return Err(Error::Graph(text.into()));
@@ -196,7 +205,7 @@ impl Variable {
             a.outdate(tensor); // plans contain the hooks to call
             let hooks = &mut a.gradient_state(tensor).hooks;
             let old: Vec<RegisteredHook> = hooks.extract_if(.., |h| !h.is_there()).collect();
-            hooks.push(RegisteredHook { leaf, when, call, removed });
+            hooks.push(RegisteredHook { leaf, owner, when, call, removed });
             Ok(old)
         })?;
         drop(old);

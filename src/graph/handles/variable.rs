@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::array::{Shape, Storage};
+use crate::array::{Shape, Storage, headroom};
 use crate::graph::arena::describe::describe;
 use crate::graph::arena::{self, Arena, Ix, NONE, flag};
 use crate::graph::handles::function::Function;
@@ -37,6 +37,7 @@ impl Variable {
     /// # Errors
     /// [`Error::Memory`] if its size exceeds the address space.
     pub fn new(shape: impl Into<Shape>) -> Result<Self> {
+        headroom::check()?;
         let shape = shape.into();
         shape.checked_size()?;
         Ok(arena::with(|a| {

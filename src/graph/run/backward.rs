@@ -1,7 +1,7 @@
 //! The backward run: visits functions by descending rank with the gradients of their outputs. Gradients of leaves
 //! accumulate over runs. Gradients of intermediate variables are overwritten by their first contribution and kept.
 
-use crate::array::RunGuard;
+use crate::array::{RunGuard, headroom};
 use crate::error::caught;
 use crate::graph::arena::describe::{self, explain};
 use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
@@ -248,6 +248,7 @@ impl Variable {
     /// if a required value was cleared. [`Error::Shape`] if the seed has another shape. Errors of operations, hooks
     /// and user functions. Gradients written before the error stay written.
     pub fn backward(&self, options: &BackwardOptions<'_>) -> Result<()> {
+        headroom::check()?;
         let root = self.ix();
         if arena::with(|a| a.parent(root) == NONE) {
             return Err(Error::Graph(format!(

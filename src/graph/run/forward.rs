@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::array::RunGuard;
+use crate::array::{RunGuard, headroom};
 use crate::error::caught;
 use crate::graph::arena::describe::explain;
 use crate::graph::arena::run_lock::{HeldPlan, RunOutcome};
@@ -204,6 +204,7 @@ impl Drop for Persistent<'_> {
 }
 
 fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
+    headroom::check()?;
     let policy = Policy {
         clear_buffer: options.clear_buffer,
         clear_no_need_grad: options.clear_no_need_grad,

@@ -19,8 +19,10 @@ pub struct Given<'a, T> {
     pub mask: Option<Mask<'a, T>>,
     /// The output.
     pub y: &'a [T],
-    /// The logarithm of the sum of exponentials of each query.
-    pub logs: &'a [T],
+    /// The largest exponent of each query. Then the sum of the exponentials of the differences to it, of each query.
+    ///
+    /// The logarithm of the whole sum would lose the sum beside a large exponent.
+    pub sums: &'a [T],
     /// The gradient of the output.
     pub gy: &'a [T],
 }
@@ -43,7 +45,7 @@ impl Attention {
         let Self { heads, queries, keys, width, depth, .. } = *self;
         assert!(given.q.len() == heads * queries * width && given.k.len() == heads * keys * width);
         assert!(given.v.len() == heads * keys * depth && given.gy.len() == heads * queries * depth);
-        assert!(given.y.len() == given.gy.len() && given.logs.len() == heads * queries);
+        assert!(given.y.len() == given.gy.len() && given.sums.len() == 2 * heads * queries);
         if given.q.is_empty() && given.gy.is_empty() || keys == 0 {
             return;
         }
@@ -93,7 +95,7 @@ impl Attention {
             let [q, k, k_columns, k_rows, v_columns, gy_rows, q_rows, along, tiles] = parts;
             let scale = T::of(self.scale);
             let is_hidden =
-                |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.logs[head * queries + i]);
+                |i: usize| self.is_hidden(given.mask.as_ref(), (head, i), given.sums[head * queries + i]);
             let hidden: List<bool> = (0..queries).map(is_hidden).collect();
             // A query whose keys are all hidden contributes nothing, even if its row and gradient are not finite.
             let seen_gy = without_hidden(&hidden, &given.gy[head * queries * depth..], depth);
@@ -185,7 +187,8 @@ impl Attention {
         slopes: &mut [T],
     ) {
         let factor = self.factor::<T>();
-        let logs = &given.logs[tile.head * self.queries + tile.query..];
+        let (most, sums) = given.sums.split_at(self.heads * self.queries);
+        let first = tile.head * self.queries + tile.query;
         vectorised(
             #[inline(always)]
             || {
@@ -203,16 +206,17 @@ impl Attention {
                     if let Some(mask) = &given.mask {
                         mask.add_to(tile, r, row);
                     }
-                    let (log, along) = (logs[r], along[tile.query + r]);
+                    let (most, share) = (most[first + r], T::ONE / sums[first + r]);
+                    let along = along[tile.query + r];
                     if self.dropped.is_none() {
                         for (w, s) in row.iter_mut().zip(slope) {
-                            *w = (*w - log).exp();
+                            *w = (*w - most).exp() * share;
                             *s = *w * (*s - along);
                         }
                         continue;
                     }
                     for w in row.iter_mut() {
-                        *w = (*w - log).exp();
+                        *w = (*w - most).exp() * share;
                     }
                     self.kept(ScoreTile { keys: seen, ..tile }, r, |j, kept| {
                         let by = if kept { slope[j] * factor } else { T::ZERO };

@@ -11,27 +11,29 @@ use crate::kernels::{Float, stop};
 const LANES: usize = 16;
 
 impl Attention {
-    /// Writes `y = softmax(scale q k' + mask) v`, and the logarithms of the sums for the gradient.
+    /// Writes `y = softmax(scale q k' + mask) v`, and [`Given::sums`](super::Given::sums) for the gradient.
     pub fn forward<T: Float>(
         &self,
         [q, k, v]: [&[T]; 3],
         mask: Option<&Mask<'_, T>>,
         y: &mut [T],
-        logs: &mut [T],
+        sums: &mut [T],
     ) {
         let Self { heads, queries, keys, width, depth, .. } = *self;
         assert!(q.len() == heads * queries * width && k.len() == heads * keys * width);
         assert!(v.len() == heads * keys * depth && y.len() == heads * queries * depth);
-        assert!(logs.len() == heads * queries);
+        assert!(sums.len() == 2 * heads * queries);
+        let (most, sums) = sums.split_at_mut(heads * queries);
         if keys == 0 || y.is_empty() {
-            logs.fill(T::NEG_INFINITY);
+            most.fill(T::NEG_INFINITY);
             return y.fill(T::ZERO);
         }
         let (of_k, of_v) = (Panels::<T>::size(width, keys), Panels::<T>::size(keys, depth));
         let blocks = queries.div_ceil(QUERIES);
         scratch::with(heads * (of_k + of_v), |packed: &mut [T]| {
             let packed = Shared::new(packed.as_mut_ptr());
-            let (y, logs) = (Shared::new(y.as_mut_ptr()), Shared::new(logs.as_mut_ptr()));
+            let y = Shared::new(y.as_mut_ptr());
+            let (most, sums) = (Shared::new(most.as_mut_ptr()), Shared::new(sums.as_mut_ptr()));
             let panels = |head: usize| {
                 let k_at = packed.get().wrapping_add(head * (of_k + of_v));
                 (k_at, k_at.wrapping_add(of_k))
@@ -51,13 +53,15 @@ impl Attention {
                 let (k, v) = (Panels::packed(k_at, width), Panels::packed(v_at, keys));
                 let row = head * queries + query;
                 // SAFETY: each block of queries has its own rows.
-                let (y, logs) = unsafe {
+                let (y, most, sums) = unsafe {
                     (
                         std::slice::from_raw_parts_mut(y.get().add(row * depth), tile.queries * depth),
-                        std::slice::from_raw_parts_mut(logs.get().add(row), tile.queries),
+                        std::slice::from_raw_parts_mut(most.get().add(row), tile.queries),
+                        std::slice::from_raw_parts_mut(sums.get().add(row), tile.queries),
                     )
                 };
-                self.block(tile, &q[row * width..(row + tile.queries) * width], (k, v), mask, y, logs);
+                let q = &q[row * width..(row + tile.queries) * width];
+                self.block(tile, q, (k, v), mask, y, (most, sums));
             });
         });
     }
@@ -70,14 +74,12 @@ impl Attention {
         (k, v): (Panels<T>, Panels<T>),
         mask: Option<&Mask<'_, T>>,
         y: &mut [T],
-        logs: &mut [T],
+        (most, sums): (&mut [T], &mut [T]),
     ) {
         let Self { width, depth, .. } = *self;
         let n = tile.queries;
-        scratch::with(n * width + n * KEYS + 2 * n, |buffer: &mut [T]| {
-            let (scaled, buffer) = buffer.split_at_mut(n * width);
-            let (weights, buffer) = buffer.split_at_mut(n * KEYS);
-            let (most, sums) = buffer.split_at_mut(n);
+        scratch::with(n * width + n * KEYS, |buffer: &mut [T]| {
+            let (scaled, weights) = buffer.split_at_mut(n * width);
             let scale = T::of(self.scale);
             scaled.iter_mut().zip(q).for_each(|(to, q)| *to = *q * scale);
             most.fill(T::NEG_INFINITY);
@@ -97,7 +99,7 @@ impl Attention {
                         false,
                     );
                 }
-                self.soften(tile, weights, mask, (most, sums), y);
+                self.soften(tile, weights, mask, (&mut *most, &mut *sums), y);
                 // SAFETY: as above.
                 unsafe {
                     let a = rows(weights, KEYS);
@@ -108,14 +110,12 @@ impl Attention {
             for (r, y) in y.chunks_exact_mut(depth).enumerate() {
                 if self.is_hidden(mask, (tile.head, tile.query + r), most[r]) {
                     y.fill(T::ZERO);
-                    logs[r] = T::NEG_INFINITY;
                     continue;
                 }
                 let factor = T::ONE / sums[r];
                 for y in y.iter_mut() {
                     *y = *y * factor;
                 }
-                logs[r] = most[r] + sums[r].ln();
             }
         });
     }

@@ -98,13 +98,13 @@ op! {
 
 /// Values saved by a forward run.
 struct KeptScores<T> {
-    logs: SavedMemory<T>,
+    sums: SavedMemory<T>,
     key: Option<PhiloxKey>,
 }
 
 impl<T: Copy> Default for KeptScores<T> {
     fn default() -> Self {
-        Self { logs: SavedMemory::default(), key: None }
+        Self { sums: SavedMemory::default(), key: None }
     }
 }
 
@@ -224,8 +224,8 @@ impl Compute for Attending {
         let (x, y) = ([run.x(0), run.x(1), run.x(2)], run.y(0));
         let kept = run.state::<KeptScores<T>>();
         kept.key = sizes.dropped.map(|(_, key)| key);
-        kept.logs.resize(sizes.heads * sizes.queries, T::ZERO);
-        sizes.forward(x, mask.as_ref(), y, &mut kept.logs);
+        kept.sums.resize(2 * sizes.heads * sizes.queries, T::ZERO);
+        sizes.forward(x, mask.as_ref(), y, &mut kept.sums);
         Ok(())
     }
 
@@ -237,14 +237,14 @@ impl Compute for Attending {
         let mut adding = |i: usize| run.gx(i).map(Grad::adding);
         let wanted = WantedAttention { q: adding(0), k: adding(1), v: adding(2), mask: adding(3) };
         let kept = run.state::<KeptScores<T>>();
-        if kept.logs.len() != sizes.heads * sizes.queries {
+        if kept.sums.len() != 2 * sizes.heads * sizes.queries {
             let expected = "a forward run before the backward run";
             return Err(Error::Graph(format!("scaled_dot_product_attention: expected {expected}, got none")));
         }
         if self.of.dropout > 0.0 {
             sizes.dropped = Some((self.of.dropout, kept.key.map_or_else(|| self.last(), Ok)?));
         }
-        sizes.backward(&Given { q, k, v, mask, y, logs: &kept.logs, gy }, wanted);
+        sizes.backward(&Given { q, k, v, mask, y, sums: &kept.sums, gy }, wanted);
         Ok(())
     }
 
@@ -272,12 +272,14 @@ impl Compute for Attending {
             products = Sym::select(is_none, none, products + s.x(3));
         }
         let softmax = Normalised(Softmax { axis: Some(last as i64) });
-        let weights = seen(Sym::apply(softmax, &[seen(hide(products, f64::NEG_INFINITY))]));
+        // A row that is not a number is one at its hidden keys too.
+        let weights = hide(seen(Sym::apply(softmax, &[seen(hide(products, f64::NEG_INFINITY))])), 0.0);
         let kept = (self.of.dropout > 0.0)
             .then(|| Sym::apply(KeptWeights { weights: self.clone(), shape: shape.clone() }, &[s.y(0)]));
         let drop = |x: Sym| kept.map_or(x, |kept| sloped(x, kept));
         let slopes = drop(matmul(gy, false, v, true));
-        let slopes = seen(weights * (slopes - (slopes * weights).sum(&[last], true)));
+        let slopes = hide(slopes, 0.0);
+        let slopes = hide(seen(weights * (slopes - (slopes * weights).sum(&[last], true))), 0.0);
         vec![
             s.wants(0).then(|| seen(matmul(slopes, false, k * scale, false))),
             s.wants(1).then(|| matmul(slopes, true, q, false)),
