@@ -3,7 +3,7 @@
 use super::depthwise_lanes::ChannelLanes;
 use super::depthwise_pixels::{PixelDots, Pixels};
 use super::dots::Dots;
-use super::energies::{BlockEnergies, EnergyRange, LaneSums, PixelEnergies};
+use super::energies::{EnergyPlane, EnergyRange, PixelEnergies, PixelsToPack};
 use super::slide::{Slide, SpreadOrder};
 use super::strip::ImageLayout;
 use super::tap_rows::TapRows;
@@ -39,11 +39,11 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     /// Unfolds an image: see [`Unfold`].
     pub(super) unfold: unsafe fn(&Unfold<'_, T>),
     /// Adds up squares over channels: see [`PixelEnergies`].
-    pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
-    /// Adds up squares over channels and blocks of pixels: see [`BlockEnergies`].
-    pub(super) block_energies: unsafe fn(&BlockEnergies<T>),
-    /// Adds up the lanes of registers: see [`LaneSums`].
-    pub(super) lane_sums: unsafe fn(&LaneSums<T>) -> EnergyRange<T>,
+    pub(super) energies: unsafe fn(&PixelEnergies<T>),
+    /// Packs pixels and computes their energies: see [`PixelsToPack`].
+    pub(super) pack_pixels: unsafe fn(&PixelsToPack<T>),
+    /// The range of energies: see [`EnergyPlane`].
+    pub(super) energy_range: unsafe fn(&EnergyPlane<T>) -> EnergyRange<T>,
 }
 
 macro_rules! make {
@@ -110,17 +110,17 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn energies(order: &PixelEnergies<$t>) -> EnergyRange<$t> {
+            unsafe fn energies(order: &PixelEnergies<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn block_energies(order: &BlockEnergies<$t>) {
+            unsafe fn pack_pixels(order: &PixelsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn lane_sums(order: &LaneSums<$t>) -> EnergyRange<$t> {
+            unsafe fn energy_range(order: &EnergyPlane<$t>) -> EnergyRange<$t> {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -138,8 +138,8 @@ macro_rules! make {
                 to_planes,
                 unfold,
                 energies,
-                block_energies,
-                lane_sums,
+                pack_pixels,
+                energy_range,
             }
         };
     };

@@ -8,9 +8,7 @@
 use std::ops::Range;
 
 use super::Geometry;
-use super::energies::{
-    BlockEnergies, Blocks, EnergyRange, LaneSums, PixelEnergies, TOGETHER, energies, least,
-};
+use super::energies::{EnergyPlane, EnergyRange, PixelEnergies, TOGETHER, energies, least};
 use super::isa;
 use super::strip::SLACK;
 use super::tiles::Tiles;
@@ -34,8 +32,6 @@ const LEAST: f64 = 1e-30;
 /// The most terms of a direct sum that are added up before they are added to those before.
 const CHAIN: usize = 256;
 const TAPS: usize = 9;
-/// Blocks of 2 x 2 pixels along an axis that a tile reaches into.
-const BLOCKS: usize = 4;
 /// Outputs of a tile.
 const OUTPUTS: usize = OUT * OUT;
 /// Columns of weights that a thread adds up at a time.
@@ -59,118 +55,45 @@ pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
     List::repeat(T::all(SCALE), channels)
 }
 
-/// The energies of blocks of 2 x 2 pixels, for the images of a block of tiles. They show that no tile is uneven without
-/// another look at the pixels: nine pixels of an output hold an inner block, and a tile is part of 16 blocks.
-pub(super) struct BlockSums<T> {
-    pub(super) blocks: Blocks,
+/// The energies of the pixels that some rows of tiles see, for some images: a plane for each.
+#[derive(Clone, Copy)]
+pub(super) struct Energies<T> {
     /// A scale for each channel.
     pub(super) scales: *const T,
-    /// A register for each block of each image, see [`Blocks::memory`].
+    /// The first plane.
     pub(super) p: *mut T,
+    /// The distance of planes.
+    pub(super) plane: usize,
 }
 
-impl Blocks {
-    /// Blocks of the pixels that some rows of tiles see. The inner ones are seen by outputs of a certain size.
-    pub(super) fn of_inputs(rows: &Range<usize>, size: (usize, usize)) -> Self {
-        let inner = ((size.0.min(OUT * rows.end) - OUT * rows.start).div_ceil(2), size.1.div_ceil(2));
-        Self { size: (OUT * rows.len() + 2, OUT * size.1.div_ceil(OUT) + 2), cut: 1, inner }
-    }
-
-    /// Blocks of the pixels of an output gradient in some rows of tiles.
-    pub(super) fn of_gradients(rows: &Range<usize>, across: usize) -> Self {
-        let size = (OUT * rows.len(), OUT * across);
-        Self { size, cut: 0, inner: (size.0 / 2, size.1 / 2) }
-    }
-
-    /// Elements of memory that the sums of some images take.
-    pub(super) fn memory<T: Float>(&self, images: usize) -> usize {
-        (images * self.n() * Self::lanes::<T>()).next_multiple_of(SLACK)
-    }
-
-    fn lanes<T: Float>() -> usize {
-        kernels::<T>().panel() / 2
-    }
+/// The rows of a plane that `side` pixels of each tile in some rows of tiles cover, where tiles start `pad` rows above.
+pub(super) fn covered(rows: &Range<usize>, side: usize, pad: isize, height: usize) -> Range<usize> {
+    let clip = |y: usize| (y as isize - pad).clamp(0, height as isize) as usize;
+    clip(OUT * rows.start)..clip(OUT * (rows.end - 1) + side)
 }
 
-impl<T: Float> BlockSums<T> {
-    fn at(&self, image: usize) -> *mut T {
-        self.p.wrapping_add(image * self.blocks.n() * Blocks::lanes::<T>())
+impl<T: Float> Energies<T> {
+    /// Elements of memory for the planes of some images of up to so many rows of tiles, and the distance of planes.
+    pub(super) fn memory(images: usize, rows: usize, width: usize) -> (usize, usize) {
+        let plane = (OUT * rows + 2) * width;
+        ((images * plane).next_multiple_of(SLACK), plane)
     }
 
-    /// Adds the energies of some channels of an image.
+    /// The energies of an image, of so many pixels.
     ///
     /// # Safety
-    /// The strip, the scales and the memory of the sums are there.
-    pub(super) unsafe fn add(&self, image: usize, strip: PixelGrid<T>, (first, channels): (usize, usize)) {
-        let order = BlockEnergies {
-            strip,
-            channels,
-            scales: self.scales.wrapping_add(first),
-            blocks: self.blocks,
-            sums: self.at(image),
-            are_first: first == 0,
-        };
-        // SAFETY: the table was chosen for this machine; the rest is the caller's promise.
-        unsafe { (isa::kernels::<T>().block_energies)(&order) };
-    }
-
-    /// The range of the energies of an image, and the energies.
-    unsafe fn range(&self, image: usize) -> (EnergyRange<T>, &[T]) {
-        let (p, blocks) = (self.at(image), &self.blocks);
-        // SAFETY: as above.
-        unsafe {
-            let sums = LaneSums { p, inner: blocks.n_inner(), all: blocks.n() };
-            ((isa::kernels::<T>().lane_sums)(&sums), std::slice::from_raw_parts(p, blocks.n()))
-        }
-    }
-
-    /// True if energies are neither so large nor so small that they may be inexact.
-    fn are_exact(range: &EnergyRange<T>) -> bool {
-        range.sum < T::all(1e37) && range.least >= T::all(1e-20)
-    }
-
-    /// True if no tile of inputs of an image is uneven. It may be false for others, too.
-    ///
-    /// # Safety
-    /// The energies of all channels were added.
-    pub(super) unsafe fn are_inputs_even(&self, image: usize) -> bool {
+    /// They were computed.
+    unsafe fn of(&self, image: usize, pixels: usize) -> &[T] {
         // SAFETY: the caller's promise.
-        let (range, energies) = unsafe { self.range(image) };
-        // Half the ratio leaves room for the rounding of energies.
-        let (blocks, ratio) = (&self.blocks, T::all(RATIO / 2.0));
-        if !Self::are_exact(&range) {
-            return false;
-        }
-        let of_tile = BLOCKS * BLOCKS;
-        if range.most * T::all(of_tile as f64) <= ratio * range.least {
-            return true;
-        }
-        (0..blocks.rows() - 2).step_by(2).all(|top| {
-            (0..blocks.columns() - 2).step_by(2).all(|left| {
-                let (mut all, mut few) = (T::ZERO, T::INFINITY);
-                for (i, j) in (top..top + BLOCKS).flat_map(|i| (left..left + BLOCKS).map(move |j| (i, j))) {
-                    let energy = energies[blocks.place(i, j)];
-                    all = all + energy;
-                    let is_seen = (1..3).contains(&(i - top)) && (1..3).contains(&(j - left));
-                    if is_seen && blocks.is_inner(i, j) {
-                        few = least(few, energy);
-                    }
-                }
-                all <= ratio * few
-            })
-        })
+        unsafe { std::slice::from_raw_parts(self.p.add(image * self.plane), pixels) }
     }
+}
 
-    /// True if no tile of an output gradient is uneven, as [`are_inputs_even`](Self::are_inputs_even). Tiles must not
-    /// reach beyond the output.
-    ///
-    /// # Safety
-    /// As above.
-    pub(super) unsafe fn are_gradients_even(&self, image: usize) -> bool {
-        // SAFETY: as above.
-        let (range, _) = unsafe { self.range(image) };
-        Self::are_exact(&range) && range.most <= T::all(SHARE / 2.0) * range.least
-    }
+/// The range of some energies; with a width, the least sum of four pixels, too.
+fn range<T: Float>(energies: &[T], width: Option<usize>) -> EnergyRange<T> {
+    let order = EnergyPlane { p: energies.as_ptr(), pixels: energies.len(), width };
+    // SAFETY: the table was chosen for this machine; the energies are there.
+    unsafe { (isa::kernels::<T>().energy_range)(&order) }
 }
 
 /// Pixels of a plane of energies, which are zero outside the plane.
@@ -196,96 +119,87 @@ impl<T: Float> Padded<'_, T> {
 }
 
 impl<T: Float> SourcePlanes<T> {
-    /// Finds the uneven tiles among some rows of tiles over a target of a certain size. True if there is one.
+    /// Finds the uneven tiles among some rows of tiles over a target of a certain size, from the energies of image `i` of a
+    /// block. True if there is one.
     ///
     /// With `by_taps`, in tiles that reach beyond the target, what each tap sees must be even too: its few pixels are not
     /// seen by all taps. They are compared with the least pixel of these rows.
-    pub(super) fn find_uneven(
+    ///
+    /// # Safety
+    /// The planes are there, and the energies were computed.
+    pub(super) unsafe fn find_uneven(
         &self,
         (image, group): (usize, usize),
         rows: &Range<usize>,
         size: (usize, usize),
-        scales: *const T,
+        (energies, i): (&Energies<T>, usize),
         by_taps: bool,
         flags: &mut [bool],
     ) -> bool {
         flags.fill(false);
         let across = flags.len() / rows.len();
-        let clip = |y: usize, end: usize| (y as isize - self.pad.0).clamp(0, end as isize) as usize;
-        let (top, bottom) = (clip(OUT * rows.start, self.height), clip(OUT * rows.end + 2, self.height));
-        let (n, width, deep) = ((bottom - top) * self.width, OUT * across, OUT * rows.len() + 2);
-        if n == 0 {
+        let covered = covered(rows, IN, self.pad.0, self.height);
+        let (top, width, deep) = (covered.start, OUT * across, OUT * rows.len() + 2);
+        if covered.is_empty() || self.width == 0 {
             return false;
         }
-        scratch::with(n, |plane: &mut [T]| {
-            let first = self.at(image, group);
-            let extremes = energies(&PixelEnergies {
-                from: first.wrapping_add(top * self.width),
-                channel: self.array.channel,
-                channels: self.array.channels,
-                scales,
-                pixels: n,
-                to: plane.as_mut_ptr(),
-                // With so little padding each output sees four such pixels.
-                width: (self.pad.0.max(self.pad.1) <= 1 && bottom - top > 1 && self.width > 1)
-                    .then_some(self.width),
-            });
-            // Mostly all pixels are similar, and nothing else is to be done.
-            let tile = extremes.most * T::all((IN * IN) as f64);
-            if extremes.sum < T::INFINITY && extremes.four > T::ZERO && tile <= T::all(RATIO) * extremes.four
-            {
-                let is_whole = size.0 % OUT + size.1 % OUT == 0;
-                if !by_taps || is_whole || extremes.are_within(RATIO) {
-                    return false;
+        // SAFETY: the caller's promise.
+        let plane = unsafe { energies.of(i, covered.len() * self.width) };
+        let first = self.at(image, group);
+        // With so little padding each output sees four such pixels.
+        let has_fours = self.pad.0.max(self.pad.1) <= 1 && covered.len() > 1 && self.width > 1;
+        let extremes = range(plane, has_fours.then_some(self.width));
+        // Mostly all pixels are similar, and nothing else is to be done.
+        let tile = extremes.most * T::all((IN * IN) as f64);
+        if extremes.sum < T::INFINITY && extremes.four > T::ZERO && tile <= T::all(RATIO) * extremes.four {
+            let is_whole = size.0 % OUT + size.1 % OUT == 0;
+            if !by_taps || is_whole || extremes.are_within(RATIO) {
+                return false;
+            }
+        }
+        let at = ((OUT * rows.start) as isize - self.pad.0 - top as isize, -self.pad.1);
+        let padded = Padded { of: plane, width: self.width, at };
+        scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
+            let (row, memory) = memory.split_at_mut(width + 2);
+            // Sums of three neighbours of a row. For a row of tiles, column by column, the least sum of nine that an output
+            // sees, and the sum of all rows.
+            let (threes, memory) = memory.split_at_mut(deep * width);
+            let (fewest, all) = memory.split_at_mut(width);
+            for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
+                padded.row(r, row);
+                let of = row.iter().zip(&row[1..]).zip(&row[2..]);
+                threes.iter_mut().zip(of).for_each(|(three, ((a, b), c))| *three = *a + *b + *c);
+            }
+            let mut any = false;
+            for (i, flags) in flags.chunks_exact_mut(across).enumerate() {
+                let of = |r: usize| &threes[(OUT * i + r) * width..][..width];
+                let outputs = (size.0 - OUT * (rows.start + i)).min(OUT);
+                fewest.fill(T::INFINITY);
+                all.copy_from_slice(of(0));
+                for r in 1..IN {
+                    all.iter_mut().zip(of(r)).for_each(|(all, v)| *all = *all + *v);
+                }
+                for y in 0..outputs {
+                    let nines = of(y).iter().zip(of(y + 1)).zip(of(y + 2));
+                    let nines = nines.map(|((a, b), c)| *a + *b + *c);
+                    fewest.iter_mut().zip(nines).for_each(|(few, nine)| *few = least(*few, nine));
+                }
+                for (t, flag) in flags.iter_mut().enumerate() {
+                    let columns = OUT * t..(OUT * (t + 1)).min(size.1);
+                    let all = all[OUT * t] + all[OUT * t + 3];
+                    let is_partial = by_taps && outputs * columns.len() < OUTPUTS;
+                    let few = fewest[columns].iter().copied().fold(T::INFINITY, least);
+                    let few =
+                        if is_partial { least(few, extremes.least * T::all((IN * IN) as f64)) } else { few };
+                    *flag = if all > T::ZERO {
+                        !(all < T::INFINITY && all <= T::all(RATIO) * few)
+                    } else {
+                        all != T::ZERO || !self.is_blank(first, (rows.start + i, t))
+                    };
+                    any |= *flag;
                 }
             }
-            let at = ((OUT * rows.start) as isize - self.pad.0 - top as isize, -self.pad.1);
-            let padded = Padded { of: plane, width: self.width, at };
-            scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
-                let (row, memory) = memory.split_at_mut(width + 2);
-                // Sums of three neighbours of a row. For a row of tiles, column by column, the least sum of nine that an output
-                // sees, and the sum of all rows.
-                let (threes, memory) = memory.split_at_mut(deep * width);
-                let (fewest, all) = memory.split_at_mut(width);
-                for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
-                    padded.row(r, row);
-                    let of = row.iter().zip(&row[1..]).zip(&row[2..]);
-                    threes.iter_mut().zip(of).for_each(|(three, ((a, b), c))| *three = *a + *b + *c);
-                }
-                let mut any = false;
-                for (i, flags) in flags.chunks_exact_mut(across).enumerate() {
-                    let of = |r: usize| &threes[(OUT * i + r) * width..][..width];
-                    let outputs = (size.0 - OUT * (rows.start + i)).min(OUT);
-                    fewest.fill(T::INFINITY);
-                    all.copy_from_slice(of(0));
-                    for r in 1..IN {
-                        all.iter_mut().zip(of(r)).for_each(|(all, v)| *all = *all + *v);
-                    }
-                    for y in 0..outputs {
-                        let nines = of(y).iter().zip(of(y + 1)).zip(of(y + 2));
-                        let nines = nines.map(|((a, b), c)| *a + *b + *c);
-                        fewest.iter_mut().zip(nines).for_each(|(few, nine)| *few = least(*few, nine));
-                    }
-                    for (t, flag) in flags.iter_mut().enumerate() {
-                        let columns = OUT * t..(OUT * (t + 1)).min(size.1);
-                        let all = all[OUT * t] + all[OUT * t + 3];
-                        let is_partial = by_taps && outputs * columns.len() < OUTPUTS;
-                        let few = fewest[columns].iter().copied().fold(T::INFINITY, least);
-                        let few = if is_partial {
-                            least(few, extremes.least * T::all((IN * IN) as f64))
-                        } else {
-                            few
-                        };
-                        *flag = if all > T::ZERO {
-                            !(all < T::INFINITY && all <= T::all(RATIO) * few)
-                        } else {
-                            all != T::ZERO || !self.is_blank(first, (rows.start + i, t))
-                        };
-                        any |= *flag;
-                    }
-                }
-                any
-            })
+            any
         })
     }
 
@@ -353,45 +267,34 @@ fn find_dominated<T: Float>(
     gy: &SourcePlanes<T>,
     at: (usize, usize),
     rows: &Range<usize>,
-    scales: *const T,
+    plane: &[T],
     flags: &mut [bool],
 ) {
     let across = flags.len() / rows.len();
-    let (top, bottom) = (OUT * rows.start, (OUT * rows.end).min(gy.height));
-    scratch::with((bottom - top) * gy.width, |plane: &mut [T]| {
-        let extremes = energies(&PixelEnergies {
-            from: gy.at(at.0, at.1).wrapping_add(top * gy.width),
-            channel: gy.array.channel,
-            channels: gy.array.channels,
-            scales,
-            pixels: plane.len(),
-            to: plane.as_mut_ptr(),
-            width: None,
-        });
-        if extremes.are_within(SHARE) {
-            return;
-        }
-        for (t, flag) in flags.iter_mut().enumerate() {
-            let (row, column) = (t / across, OUT * (t % across));
-            let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
-            for row in plane.chunks_exact(gy.width).skip(OUT * row).take(OUT) {
-                let row = &row[column..(column + OUT).min(gy.width)];
-                pixels += row.len();
-                for v in row {
-                    most = if *v > most { *v } else { most };
-                    sum = sum + *v;
-                }
+    let extremes = range(plane, None);
+    if extremes.are_within(SHARE) {
+        return;
+    }
+    for (t, flag) in flags.iter_mut().enumerate() {
+        let (row, column) = (t / across, OUT * (t % across));
+        let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
+        for row in plane.chunks_exact(gy.width).skip(OUT * row).take(OUT) {
+            let row = &row[column..(column + OUT).min(gy.width)];
+            pixels += row.len();
+            for v in row {
+                most = if *v > most { *v } else { most };
+                sum = sum + *v;
             }
-            // The few pixels of a tile that reaches beyond the plane are not seen by all taps.
-            let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
-            let first = gy.at(at.0, at.1);
-            *flag |= if sum > T::ZERO {
-                !(sum < T::INFINITY && most <= T::all(SHARE) * others)
-            } else {
-                sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
-            };
         }
-    });
+        // The few pixels of a tile that reaches beyond the plane are not seen by all taps.
+        let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
+        let first = gy.at(at.0, at.1);
+        *flag |= if sum > T::ZERO {
+            !(sum < T::INFINITY && most <= T::all(SHARE) * others)
+        } else {
+            sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
+        };
+    }
 }
 
 /// Which tiles of a gradient of the weight go the direct way, and its sums.
@@ -399,24 +302,31 @@ pub(super) struct UnevenTerms<'a, T> {
     pub(super) g: &'a Geometry,
     pub(super) x: &'a SourcePlanes<T>,
     pub(super) gy: &'a SourcePlanes<T>,
-    /// Scales for as many channels as either has.
-    pub(super) scales: &'a [T],
+    /// The energies of a block of `x` and of `gy`.
+    pub(super) energies: [Energies<T>; 2],
 }
 
 impl<T: Float> UnevenTerms<'_, T> {
-    /// Finds the tiles. True if there is one.
-    fn find(&self, at: (usize, usize), rows: &Range<usize>, flags: &mut [bool]) -> bool {
-        let scales = self.scales.as_ptr();
-        self.x.find_uneven(at, rows, self.g.output_size(), scales, true, flags);
-        find_dominated(self.gy, at, rows, scales, flags);
+    /// Finds the tiles of image `i` of a block. True if there is one.
+    ///
+    /// # Safety
+    /// As [`SourcePlanes::find_uneven`].
+    unsafe fn find(&self, at: (usize, usize), i: usize, rows: &Range<usize>, flags: &mut [bool]) -> bool {
+        let [x, gy] = &self.energies;
+        let pixels = covered(rows, OUT, 0, self.gy.height).len() * self.gy.width;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.x.find_uneven(at, rows, self.g.output_size(), (x, i), true, flags);
+            find_dominated(self.gy, at, rows, gy.of(i, pixels), flags);
+        }
         flags.contains(&true)
     }
 
     /// Sets the factors of uneven tiles of a block to zero, and adds what they contribute to `sums`, which are zeros where
-    /// `is_used` is not yet set. Images of the block for which `is_even` is true have no such tile.
+    /// `is_used` is not yet set.
     ///
     /// # Safety
-    /// As [`UnevenTerms::add`]; the factors of both sides are the caller's, too.
+    /// As [`UnevenTerms::add`] and [`SourcePlanes::find_uneven`]; the factors of both sides are the caller's, too.
     pub(super) unsafe fn take_out(
         &self,
         tiles: &Tiles,
@@ -424,17 +334,16 @@ impl<T: Float> UnevenTerms<'_, T> {
         group: usize,
         (v, d): (&Factors<T>, &Factors<T>),
         (is_used, sums, row): (*mut bool, *mut T, usize),
-        is_even: impl Fn(usize) -> bool,
     ) {
         let (channels, maps, of_image) =
             (self.x.array.channels, self.gy.array.channels, rows.len() * tiles.across);
         let mut flags = List::repeat(false, of_image);
         for (n, image) in images.clone().enumerate() {
-            if is_even(n) || !self.find((image, group), rows, &mut flags) {
-                continue;
-            }
             // SAFETY: the caller's promise.
             unsafe {
+                if !self.find((image, group), n, rows, &mut flags) {
+                    continue;
+                }
                 if !is_used.replace(true) {
                     sums.write_bytes(0, TAPS * channels * row);
                 }
@@ -542,7 +451,6 @@ impl<T: Float> Winograd<'_, T> {
                     scales: even.as_ptr(),
                     pixels: columns.len(),
                     to: sums.as_mut_ptr(),
-                    width: None,
                 });
                 for (i, nine) in sums[..columns.len()].chunks_exact(TAPS).enumerate() {
                     // SAFETY: there is room for all; each task has its own.
@@ -559,7 +467,6 @@ impl<T: Float> Winograd<'_, T> {
                         scales: even.as_ptr(),
                         pixels,
                         to,
-                        width: None,
                     });
                 };
                 let (all, pixels) = (row_parts(row) - 1, TOGETHER * OUTPUTS);

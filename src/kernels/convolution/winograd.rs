@@ -5,16 +5,16 @@
 use std::ops::Range;
 
 use super::direct::Images;
-use super::energies::Blocks;
+use super::energies::PixelsToPack;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
-use super::uneven::BlockSums;
+use super::uneven::{Energies, covered};
 use super::{Geometry, Known, isa};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
@@ -63,14 +63,13 @@ pub(super) struct Transforms {
 
 /// The most channels, or tiles, whose products are added up before they are added to the sum of those before.
 pub(super) const CHAIN: usize = 16;
-
 /// Channels rounded up to whole registers.
 pub(super) fn whole<T: Float>(channels: usize) -> usize {
     channels.next_multiple_of(kernels::<T>().panel() / 2)
 }
 
 /// Transforms `side` x `side` pixels of each tile of some rows of tiles of some images into factors. `strip` has room for
-/// the pixels of one image and panel. The energies of pixels are added up on the way where they are asked for.
+/// the pixels of one image and panel. Computes the energies of the pixels on the way.
 pub(super) unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
@@ -79,10 +78,11 @@ pub(super) unsafe fn factors<T: Float>(
     group: usize,
     strip: *mut T,
     to: Factors<T>,
-    energies: Option<&BlockSums<T>>,
+    energies: &Energies<T>,
 ) {
-    let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
+    let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
+    let covered = covered(rows, side, of.pad.0, of.height);
     for first in (0..of.array.channels).step_by(wide) {
         let channels = wide.min(of.array.channels - first);
         for (i, image) in images.clone().enumerate() {
@@ -90,6 +90,12 @@ pub(super) unsafe fn factors<T: Float>(
             // Pixels of padding are zeros, the others come channel by channel.
             let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
             let (start, end) = (start.min(width), end.clamp(start.min(width), width));
+            let (plane, top) = (energies.p.wrapping_add(i * energies.plane), covered.start);
+            if end - start < of.width && first == 0 {
+                // No tile sees the other pixels.
+                // SAFETY: there is room for the plane.
+                unsafe { plane.write_bytes(0, covered.len() * of.width) };
+            }
             for r in 0..height {
                 let y = (OUT * rows.start + r) as isize - of.pad.0;
                 let row = strip.wrapping_add(r * width * wide);
@@ -101,21 +107,18 @@ pub(super) unsafe fn factors<T: Float>(
                     row.add(end * wide).write_bytes(0, (width - end) * wide);
                     if start < end {
                         let x = start as isize - of.pad.1;
-                        (kernels.pack_columns)(&ColumnsToPack {
+                        (kernels.pack_pixels)(&PixelsToPack {
                             from: of.p.add(at).offset(y * of.width as isize + x),
-                            row: 1,
-                            col: of.array.channel as isize,
-                            k: end - start,
-                            n: channels,
+                            channel: of.array.channel,
+                            channels,
+                            pixels: end - start,
                             to: row.add(start * wide),
+                            scales: energies.scales.add(first),
+                            energies: plane.add((y as usize - top) * of.width + x as usize),
+                            are_first: first == 0,
                         });
                     }
                 }
-            }
-            if let Some(energies) = energies {
-                let image = PixelGrid { p: strip, row: width * wide, column: wide };
-                // SAFETY: the caller's promise.
-                unsafe { energies.add(i, image, (first, channels)) };
             }
             for r in 0..rows.len() {
                 let tile = (i * rows.len() + r) * across;
@@ -130,7 +133,7 @@ pub(super) unsafe fn factors<T: Float>(
                     tile: to.tile,
                 };
                 // SAFETY: the table was chosen for this machine; there is room for the factors.
-                unsafe { (isa::kernels::<T>().transform)(&transform) };
+                unsafe { (kernels.transform)(&transform) };
             }
         }
     }
@@ -325,11 +328,10 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (inputs, outputs) = (apart(tiles.most * of_source), apart(tiles.most * of_target));
         // The strip serves the pixels of both sides.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        let blocks = Blocks::of_inputs(&rows, self.size);
-        let energies = blocks.memory::<T>(images.len());
-        scratch::with(strip + energies + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
-            let (energies_at, memory) = memory.split_at_mut(energies);
-            let energies = BlockSums { blocks, scales, p: energies_at.as_mut_ptr() };
+        let (planes, plane) = Energies::<T>::memory(images.len(), rows.len(), self.source.width);
+        scratch::with(planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (planes, memory) = memory.split_at_mut(planes);
+            let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
@@ -347,12 +349,11 @@ impl<'a, T: Float> Winograd<'a, T> {
                     group,
                     strip_at,
                     v,
-                    Some(&energies),
+                    &energies,
                 );
                 for (i, (image, flags)) in images.clone().zip(flags.chunks_exact_mut(of_image)).enumerate() {
-                    if !energies.are_inputs_even(i) {
-                        self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-                    }
+                    let energies = (&energies, i);
+                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
                 }
                 for q in 0..PRODUCTS {
                     PanelProduct {

@@ -1,11 +1,10 @@
 //! Winograd's way where there are few tiles: the transformed weights are far more than all else then, so that each thread
 //! makes those of some targets and uses them while they are in its cache. The sums are those of blocks of tiles.
 
-use super::energies::Blocks;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
-use super::uneven::BlockSums;
+use super::uneven::Energies;
 use super::winograd::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
@@ -64,14 +63,13 @@ impl<T: Float> Winograd<'_, T> {
         };
         parallel(self.g.group * images.len(), |task| {
             let (group, image) = (task / images.len(), task % images.len());
-            let blocks = Blocks::of_inputs(&rows, self.size);
-            let energies = blocks.memory::<T>(1);
-            scratch::with(energies + strip + SLACK, |memory: &mut [T]| {
-                let (energies_at, memory) = memory.split_at_mut(energies);
+            let (planes, plane) = Energies::<T>::memory(1, rows.len(), self.source.width);
+            scratch::with(planes + strip + SLACK, |memory: &mut [T]| {
+                let (planes, memory) = memory.split_at_mut(planes);
                 let side = (TransformStep::Input, IN);
                 let some = (&(image..image + 1), &rows);
                 let scales = scales.get().cast_const().wrapping_add(group * sources);
-                let energies = BlockSums { blocks, scales, p: energies_at.as_mut_ptr() };
+                let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
                 // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
                 unsafe {
                     factors(
@@ -82,12 +80,10 @@ impl<T: Float> Winograd<'_, T> {
                         group,
                         memory.as_mut_ptr(),
                         of(group, image),
-                        Some(&energies),
+                        &energies,
                     );
-                    if !energies.are_inputs_even(0) {
-                        let flags = flags_of(group, image);
-                        self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-                    }
+                    let (flags, energies) = (flags_of(group, image), (&energies, 0));
+                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
                 }
             });
         });

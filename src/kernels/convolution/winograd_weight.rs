@@ -1,12 +1,11 @@
 //! The gradient of the weight in Winograd's way: 36 sums over tiles for each channel and map, in parts that are added in
 //! order.
 
-use super::energies::Blocks;
 use super::isa;
 use super::strip::{SLACK, apart};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
-use super::uneven::{BlockSums, UnevenTerms, even_scales};
+use super::uneven::{Energies, UnevenTerms, even_scales};
 use super::winograd::{CHAIN, Factors, factors, whole};
 use super::{Algorithm, Geometry, algorithm};
 use crate::array::OutOfMemory;
@@ -68,15 +67,12 @@ pub(super) unsafe fn weight_gradient<T: Float>(
             (apart(tiles.most * of_channel), apart(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
         let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        // Energies of blocks tell enough of tiles that do not reach beyond the output.
-        let (height, width) = g.output_size();
-        let is_whole = height % OUT + width % OUT == 0;
         let images = tiles.images.part(0).len();
-        let most =
-            if is_whole { Blocks::of_inputs(&(0..rows), (height, width)).memory::<T>(images) } else { 0 };
-        scratch::with(strip + 2 * most + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
-            let (of_x, memory) = memory.split_at_mut(most);
-            let (of_gy, memory) = memory.split_at_mut(most);
+        let planes = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(images, rows, width));
+        let of_planes = planes[0].0 + planes[1].0;
+        scratch::with(of_planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (of_x, memory) = memory.split_at_mut(planes[0].0);
+            let (of_gy, memory) = memory.split_at_mut(planes[1].0);
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
@@ -86,19 +82,17 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                 g.input_planes(sides[0].get().cast_const()),
                 g.output_planes(sides[1].get().cast_const(), (0, 0)),
             );
-            let terms = UnevenTerms { g, x: &x, gy: &gy, scales: &scales };
+            let scales = scales.as_ptr();
+            let energies = [
+                Energies { scales, p: of_x.as_mut_ptr(), plane: planes[0].1 },
+                Energies { scales, p: of_gy.as_mut_ptr(), plane: planes[1].1 },
+            ];
+            let terms = UnevenTerms { g, x: &x, gy: &gy, energies };
             let direct = direct.get().wrapping_add(task * directly);
             for i in parts.part(part) {
                 stop::poll();
                 let (images, rows) = tiles.block(i);
                 let block = (&images, &rows);
-                let energies = |blocks: Blocks, p: &mut [T]| BlockSums {
-                    blocks,
-                    scales: scales.as_ptr(),
-                    p: p.as_mut_ptr(),
-                };
-                let x_sums = energies(Blocks::of_inputs(&rows, (height, width)), of_x);
-                let gy_sums = energies(Blocks::of_gradients(&rows, tiles.across), of_gy);
                 // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
                 unsafe {
                     factors(
@@ -109,7 +103,7 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                         group,
                         strip_at,
                         v,
-                        is_whole.then_some(&x_sums),
+                        &energies[0],
                     );
                     factors(
                         &gy,
@@ -119,17 +113,9 @@ pub(super) unsafe fn weight_gradient<T: Float>(
                         group,
                         strip_at,
                         d,
-                        is_whole.then_some(&gy_sums),
+                        &energies[1],
                     );
-                    let is_even = |i| is_whole && x_sums.are_inputs_even(i) && gy_sums.are_gradients_even(i);
-                    terms.take_out(
-                        &tiles,
-                        block,
-                        group,
-                        (&v, &d),
-                        (uneven.get().add(task), direct, of_map),
-                        is_even,
-                    );
+                    terms.take_out(&tiles, block, group, (&v, &d), (uneven.get().add(task), direct, of_map));
                     for q in 0..PRODUCTS {
                         PanelProduct {
                             m: channels,
