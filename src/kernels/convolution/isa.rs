@@ -7,7 +7,7 @@ use super::depthwise::weight_gradient::PlaneDots;
 use super::implicit_gemm::im2row::Im2Row;
 use super::implicit_gemm::packed_planes::PackImage;
 use super::implicit_gemm::tap_rows::TapRows;
-use super::winograd::energies::{EnergyRange, PixelEnergies};
+use super::winograd::energies::{EnergyPlane, EnergyRange, PixelEnergies, PixelsToPack};
 use super::winograd::transforms::{ToPlanes, Transform, WeightTransform};
 use crate::kernels::Float;
 use crate::kernels::simd::tables;
@@ -40,7 +40,11 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     /// See [`Im2Row`].
     pub(super) im2row: unsafe fn(&Im2Row<'_, T>),
     /// See [`PixelEnergies`].
-    pub(super) energies: unsafe fn(&PixelEnergies<T>) -> EnergyRange<T>,
+    pub(super) energies: unsafe fn(&PixelEnergies<T>),
+    /// See [`PixelsToPack`].
+    pub(super) pack_pixels: unsafe fn(&PixelsToPack<T>),
+    /// See [`EnergyPlane`].
+    pub(super) energy_range: unsafe fn(&EnergyPlane<T>) -> EnergyRange<T>,
 }
 
 macro_rules! make {
@@ -107,7 +111,17 @@ macro_rules! make {
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
-            unsafe fn energies(order: &PixelEnergies<$t>) -> EnergyRange<$t> {
+            unsafe fn energies(order: &PixelEnergies<$t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pack_pixels(order: &PixelsToPack<$t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn energy_range(order: &EnergyPlane<$t>) -> EnergyRange<$t> {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -125,6 +139,8 @@ macro_rules! make {
                 to_planes,
                 im2row,
                 energies,
+                pack_pixels,
+                energy_range,
             }
         };
     };

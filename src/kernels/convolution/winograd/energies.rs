@@ -14,12 +14,101 @@ pub(in crate::kernels) struct PixelEnergies<T> {
     pub(super) scales: *const T,
     pub(super) pixels: usize,
     pub(super) to: *mut T,
-    /// The length of rows, where the least sum of four pixels is asked for.
-    pub(super) width: Option<usize>,
 }
 
 /// Registers of sums that are added up together.
 pub(super) const TOGETHER: usize = 4;
+
+/// A row of pixels to be packed channel by channel, while their energies are computed: `to[p * 2 WIDTH + c]`. Channels
+/// beyond `channels`, of which there are up to two registers, become zeros.
+pub(in crate::kernels) struct PixelsToPack<T> {
+    pub(super) from: *const T,
+    /// The distance of channels.
+    pub(super) channel: usize,
+    pub(super) channels: usize,
+    pub(super) pixels: usize,
+    pub(super) to: *mut T,
+    /// A scale for each channel.
+    pub(super) scales: *const T,
+    /// The energies of the pixels.
+    pub(super) energies: *mut T,
+    /// True if energies are written, false if they are added to.
+    pub(super) are_first: bool,
+}
+
+/// Sums that are added up side by side, since each addition waits for the one before.
+const SUMS: usize = 4;
+
+impl<T: Float> PixelsToPack<T> {
+    /// Packs the pixels.
+    ///
+    /// # Safety
+    /// The instructions of `V` are there, and so is the memory.
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        // SAFETY: the caller's promise; masks keep within the pixels.
+        unsafe {
+            for p in (0..self.pixels).step_by(V::WIDTH) {
+                let n = V::WIDTH.min(self.pixels - p);
+                let (mask, energies) = (V::first(n), self.energies.add(p));
+                let mut sums = [V::zero(); SUMS];
+                if !self.are_first {
+                    sums[0] = V::load_masked(energies, mask);
+                }
+                for part in [0, V::WIDTH] {
+                    let channels = self.channels.saturating_sub(part).min(V::WIDTH);
+                    self.square(p, part, (n, channels), &mut sums);
+                }
+                sums[0].add(sums[1]).add(sums[2].add(sums[3])).store_masked(energies, mask);
+            }
+        }
+    }
+
+    /// Packs up to a register of pixels of up to a register of channels.
+    #[inline(always)]
+    unsafe fn square<V: Vector<T = T>>(
+        &self,
+        p: usize,
+        part: usize,
+        (n, channels): (usize, usize),
+        sums: &mut [V; SUMS],
+    ) {
+        // SAFETY: as above.
+        unsafe {
+            let mut v = [V::zero(); 16];
+            let mask = V::first(n);
+            let (from, scales) = (self.from.wrapping_add(part * self.channel + p), self.scales.add(part));
+            for (first, v) in v.chunks_exact_mut(SUMS).enumerate() {
+                let first = first * SUMS;
+                if first >= channels {
+                    break;
+                }
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    if first + i < channels {
+                        let from = from.wrapping_add((first + i) * self.channel);
+                        v[i] = if n == V::WIDTH { V::load(from) } else { V::load_masked(from, mask) };
+                        let scaled = v[i].mul(V::all(*scales.add(first + i)));
+                        *sum = scaled.mul_add(scaled, *sum);
+                    }
+                }
+            }
+            V::transpose(&mut v);
+            for (i, v) in v.iter().enumerate().take(V::WIDTH) {
+                if i < n {
+                    v.store(self.to.add((p + i) * 2 * V::WIDTH + part));
+                }
+            }
+        }
+    }
+}
+
+/// Energies of pixels, of which the range is asked for.
+pub(in crate::kernels) struct EnergyPlane<T> {
+    pub(super) p: *const T,
+    pub(super) pixels: usize,
+    /// The length of rows, where the least sum of four pixels is asked for.
+    pub(super) width: Option<usize>,
+}
 
 /// The least and the largest energy of some pixels, and a sum that is finite if all are.
 #[derive(Clone, Copy)]
@@ -31,38 +120,25 @@ pub(in crate::kernels) struct EnergyRange<T> {
     pub(super) four: T,
 }
 
-impl<T: Float> PixelEnergies<T> {
-    /// Adds them up.
+impl<T: Float> EnergyPlane<T> {
+    /// Finds the range.
     ///
     /// # Safety
     /// The instructions of `V` are there, and so is the memory.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) -> EnergyRange<T> {
-        let step = TOGETHER * V::WIDTH;
-        // SAFETY: the caller's promise; masks keep within the pixels.
+        // SAFETY: the caller's promise.
         unsafe {
-            if self.pixels < step {
-                return self.run_few::<V>();
+            if self.pixels < V::WIDTH {
+                return EnergyRange::of(std::slice::from_raw_parts(self.p, self.pixels));
             }
             let (mut least, mut most, mut sum) = (V::all(T::INFINITY), V::zero(), V::zero());
-            for first in (0..self.pixels).step_by(step) {
-                // The last pixels are done with some of those before, a second time.
-                let first = first.min(self.pixels - step);
-                let mut sums = [V::zero(); TOGETHER];
-                for c in 0..self.channels {
-                    let (from, scale) =
-                        (self.from.add(c * self.channel + first), V::all(*self.scales.add(c)));
-                    for (i, sum) in sums.iter_mut().enumerate() {
-                        let v = V::load(from.add(i * V::WIDTH)).mul(scale);
-                        *sum = v.mul_add(v, *sum);
-                    }
-                }
-                for (i, v) in sums.into_iter().enumerate() {
-                    v.store(self.to.add(first + i * V::WIDTH));
-                    least = least.where_larger(v, v, least);
-                    most = v.where_larger(most, v, most);
-                    sum = sum.add(v);
-                }
+            for first in (0..self.pixels).step_by(V::WIDTH) {
+                // The last pixels are looked at with some of those before, a second time.
+                let v = V::load(self.p.add(first.min(self.pixels - V::WIDTH)));
+                least = least.where_larger(v, v, least);
+                most = v.where_larger(most, v, most);
+                sum = sum.add(v);
             }
             let mut lanes = [[T::ZERO; 16]; 3];
             least.store(lanes[0].as_mut_ptr());
@@ -85,7 +161,7 @@ impl<T: Float> PixelEnergies<T> {
         unsafe {
             let mut least = V::all(T::INFINITY);
             for first in (0..n).step_by(V::WIDTH) {
-                let p = self.to.add(first.min(n - V::WIDTH));
+                let p = self.p.add(first.min(n - V::WIDTH));
                 let above = V::load(p).add(V::load(p.add(1)));
                 let four = above.add(V::load(p.add(width)).add(V::load(p.add(width + 1))));
                 least = least.where_larger(four, four, least);
@@ -95,9 +171,42 @@ impl<T: Float> PixelEnergies<T> {
             EnergyRange::of(&lanes[..V::WIDTH]).least
         }
     }
+}
+
+impl<T: Float> PixelEnergies<T> {
+    /// Adds them up.
+    ///
+    /// # Safety
+    /// As [`EnergyPlane::run`].
+    #[inline(always)]
+    pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
+        let step = TOGETHER * V::WIDTH;
+        // SAFETY: the caller's promise; masks keep within the pixels.
+        unsafe {
+            if self.pixels < step {
+                return self.run_few::<V>();
+            }
+            for first in (0..self.pixels).step_by(step) {
+                // The last pixels are done with some of those before, a second time.
+                let first = first.min(self.pixels - step);
+                let mut sums = [V::zero(); TOGETHER];
+                for c in 0..self.channels {
+                    let (from, scale) =
+                        (self.from.add(c * self.channel + first), V::all(*self.scales.add(c)));
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        let v = V::load(from.add(i * V::WIDTH)).mul(scale);
+                        *sum = v.mul_add(v, *sum);
+                    }
+                }
+                for (i, v) in sums.into_iter().enumerate() {
+                    v.store(self.to.add(first + i * V::WIDTH));
+                }
+            }
+        }
+    }
 
     #[inline(always)]
-    unsafe fn run_few<V: Vector<T = T>>(&self) -> EnergyRange<T> {
+    unsafe fn run_few<V: Vector<T = T>>(&self) {
         // SAFETY: as above.
         unsafe {
             for first in (0..self.pixels).step_by(V::WIDTH) {
@@ -109,7 +218,6 @@ impl<T: Float> PixelEnergies<T> {
                 }
                 sum.store_masked(self.to.add(first), mask);
             }
-            EnergyRange::of(std::slice::from_raw_parts(self.to, self.pixels))
         }
     }
 }
@@ -125,8 +233,7 @@ impl<T: Float> EnergyRange<T> {
         })
     }
 
-    /// True if there are no zeros among the energies, all are finite, and the largest is at most `ratio` times the
-    /// least.
+    /// True if there are no zeros among the energies, all are finite, and the largest is at most `ratio` times the least.
     pub(super) fn are_within(&self, ratio: f64) -> bool {
         self.sum < T::INFINITY && self.least > T::ZERO && self.most <= T::all(ratio) * self.least
     }
@@ -138,7 +245,7 @@ pub(super) fn least<T: Float>(a: T, b: T) -> T {
 }
 
 /// Carries out an order.
-pub(super) fn energies<T: Float>(order: &PixelEnergies<T>) -> EnergyRange<T> {
+pub(super) fn energies<T: Float>(order: &PixelEnergies<T>) {
     // SAFETY: the table was chosen for this machine; the memory is the promise of those who give an order.
     unsafe { (isa::kernels::<T>().energies)(order) }
 }

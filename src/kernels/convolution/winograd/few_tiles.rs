@@ -3,6 +3,7 @@
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
+use super::uneven::Energies;
 use super::{CHAIN, Factors, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
@@ -61,13 +62,14 @@ impl<T: Float> Winograd<'_, T> {
         };
         parallel(self.g.group * images.len(), |task| {
             let (group, image) = (task / images.len(), task % images.len());
-            scratch::with(strip + SLACK, |memory: &mut [T]| {
+            let (planes, plane) = Energies::<T>::memory(1, rows.len(), self.source.width);
+            scratch::with(planes + strip + SLACK, |memory: &mut [T]| {
+                let (planes, memory) = memory.split_at_mut(planes);
                 let side = (TransformStep::Input, IN);
                 let some = (&(image..image + 1), &rows);
                 let scales = scales.get().cast_const().wrapping_add(group * sources);
-                let flags = flags_of(group, image);
-                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-                // SAFETY: the memory holds the pixels of an image and its factors, which belong to this task.
+                let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
+                // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
                 unsafe {
                     factors(
                         &self.source,
@@ -77,7 +79,10 @@ impl<T: Float> Winograd<'_, T> {
                         group,
                         memory.as_mut_ptr(),
                         of(group, image),
+                        &energies,
                     );
+                    let (flags, energies) = (flags_of(group, image), (&energies, 0));
+                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
                 }
             });
         });

@@ -18,12 +18,14 @@ use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_st
 use crate::kernels::convolution::isa;
 use crate::kernels::convolution::weight::WeightCache;
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::gemm::{ColumnsToPack, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
+use energies::PixelsToPack;
 use tiles::Tiles;
 use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
+use uneven::{Energies, covered};
 
 /// Planes of images, read through a window that is shifted by `pad`.
 #[derive(Clone, Copy)]
@@ -75,9 +77,9 @@ pub(super) fn whole<T: Float>(channels: usize) -> usize {
     channels.next_multiple_of(kernels::<T>().panel() / 2)
 }
 
-/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some images, into factors. `strip` is
-/// scratch memory for the pixels of one image and panel.
-pub(super) unsafe fn factors<T: Float>(
+/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some images, into factors. Computes the
+/// energies of the pixels, too. `strip` is scratch memory for the pixels of one image and panel.
+unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
     across: usize,
@@ -85,9 +87,11 @@ pub(super) unsafe fn factors<T: Float>(
     group: usize,
     strip: *mut T,
     to: Factors<T>,
+    energies: &Energies<T>,
 ) {
-    let (kernels, wide) = (kernels::<T>(), kernels::<T>().panel());
+    let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
+    let covered = covered(rows, side, of.pad.0, of.height);
     for first in (0..of.array.channels).step_by(wide) {
         let channels = wide.min(of.array.channels - first);
         for (i, image) in images.clone().enumerate() {
@@ -95,6 +99,12 @@ pub(super) unsafe fn factors<T: Float>(
             // Pixels in the padding are zero. The others are transposed channel by channel.
             let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
             let (start, end) = (start.min(width), end.clamp(start.min(width), width));
+            let (plane, top) = (energies.p.wrapping_add(i * energies.plane), covered.start);
+            if end - start < of.width && first == 0 {
+                // No tile sees the other pixels.
+                // SAFETY: there is room for the plane.
+                unsafe { plane.write_bytes(0, covered.len() * of.width) };
+            }
             for r in 0..height {
                 let y = (OUT * rows.start + r) as isize - of.pad.0;
                 let row = strip.wrapping_add(r * width * wide);
@@ -106,13 +116,15 @@ pub(super) unsafe fn factors<T: Float>(
                     row.add(end * wide).write_bytes(0, (width - end) * wide);
                     if start < end {
                         let x = start as isize - of.pad.1;
-                        (kernels.pack_columns)(&ColumnsToPack {
+                        (kernels.pack_pixels)(&PixelsToPack {
                             from: of.p.add(at).offset(y * of.width as isize + x),
-                            row: 1,
-                            col: of.array.channel as isize,
-                            k: end - start,
-                            n: channels,
+                            channel: of.array.channel,
+                            channels,
+                            pixels: end - start,
                             to: row.add(start * wide),
+                            scales: energies.scales.add(first),
+                            energies: plane.add((y as usize - top) * of.width + x as usize),
+                            are_first: first == 0,
                         });
                     }
                 }
@@ -129,8 +141,8 @@ pub(super) unsafe fn factors<T: Float>(
                     factor: to.factor,
                     tile: to.tile,
                 };
-                // SAFETY: the table was chosen for this machine; the memory holds the factors.
-                unsafe { (isa::kernels::<T>().transform)(&transform) };
+                // SAFETY: the table was chosen for this machine; there is room for the factors.
+                unsafe { (kernels.transform)(&transform) };
             }
         }
     }
@@ -317,7 +329,10 @@ impl<'a, T: Float> Winograd<'a, T> {
             (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
         // The pixels of inputs and outputs use the same scratch memory.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+        let (planes, plane) = Energies::<T>::memory(images.len(), rows.len(), self.source.width);
+        scratch::with(planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (planes, memory) = memory.split_at_mut(planes);
+            let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
@@ -325,9 +340,6 @@ impl<'a, T: Float> Winograd<'a, T> {
             let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
             let of_image = rows.len() * tiles.across;
             let mut flags = List::repeat(false, images.len() * of_image);
-            for (image, flags) in images.clone().zip(flags.chunks_exact_mut(of_image)) {
-                self.source.find_uneven((image, group), &rows, self.size, scales, false, flags);
-            }
             // SAFETY: the memory holds all; the rest is guaranteed by the caller.
             unsafe {
                 factors(
@@ -338,7 +350,12 @@ impl<'a, T: Float> Winograd<'a, T> {
                     group,
                     strip_at,
                     v,
+                    &energies,
                 );
+                for (i, (image, flags)) in images.clone().zip(flags.chunks_exact_mut(of_image)).enumerate() {
+                    let energies = (&energies, i);
+                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
+                }
                 for q in 0..PRODUCTS {
                     PanelProduct {
                         m: images.len() * of_image,

@@ -72,8 +72,8 @@ impl<T> PixelGrid<T> {
 /// Arithmetic on registers, for functions with the instruction set.
 #[inline(always)]
 unsafe fn scaled<V: Vector>(v: V, by: f64) -> V {
-    // SAFETY: the caller guarantees the instruction set. So below.
-    unsafe { v.mul_add(V::all(V::T::all(by)), V::zero()) }
+    // SAFETY: the caller has the instructions. So below.
+    unsafe { v.mul(V::all(V::T::all(by))) }
 }
 #[inline(always)]
 unsafe fn plus<V: Vector>(a: V, by: f64, b: V) -> V {
@@ -87,12 +87,14 @@ unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     unsafe {
         let (far_even, far_odd) = (plus(d[2], -2.25, d[4]), plus(d[1], -2.25, d[3]));
         let (near_even, near_odd) = (plus(d[4], -2.25, d[2]), plus(d[3], -2.25, d[1]));
+        // Sums and differences use other units of the processor than products.
+        let (far, near) = (scaled(far_odd, 1.5), scaled(near_even, 1.5));
         [
             plus(far_even, -2.25, plus(d[0], -2.25, d[2])),
-            plus(far_even, 1.5, far_odd),
-            plus(far_even, -1.5, far_odd),
-            plus(near_odd, 1.5, near_even),
-            plus(near_odd, -1.5, near_even),
+            far_even.add(far),
+            far_even.sub(far),
+            near_odd.add(near),
+            near_odd.sub(near),
             plus(near_odd, -2.25, plus(d[5], -2.25, d[3])),
         ]
     }
@@ -120,14 +122,8 @@ unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
     unsafe {
         let (far_even, far_odd) = (plus(y[0], 2.25, y[2]), plus(y[1], 2.25, y[3]));
         let (near_even, near_odd) = (scaled(plus(y[2], 2.25, y[0]), 1.5), plus(y[3], 2.25, y[1]));
-        [
-            y[0],
-            plus(far_even, 1.5, far_odd),
-            plus(far_even, -1.5, far_odd),
-            near_even.add(near_odd),
-            near_even.sub(near_odd),
-            y[3],
-        ]
+        let far = scaled(far_odd, 1.5);
+        [y[0], far_even.add(far), far_even.sub(far), near_even.add(near_odd), near_even.sub(near_odd), y[3]]
     }
 }
 

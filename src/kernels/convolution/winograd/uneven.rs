@@ -1,18 +1,19 @@
 //! The tiles that Winograd's algorithm cannot compute well, and their direct sums.
 //!
-//! A tile shares 36 inputs among 16 outputs, so that each output gets rounding errors of all 36. That does no harm
-//! while the nine inputs of an output are about as large as the others. It does where one input is infinite or very
-//! large, and where an output sees zeros only. Such tiles are found by the energy of their pixels, the sum of the
-//! squares over channels, and are computed as the definition says.
+//! A tile shares 36 inputs among 16 outputs, so that each output gets rounding errors of all 36. That does no harm while
+//! the nine inputs of an output are about as large as the others. It does where one input is infinite or very large, and
+//! where an output sees zeros only. Such tiles are found by the energy of their pixels, the sum of the squares over
+//! channels, and are computed as the definition says.
 
 use std::ops::Range;
 
-use super::energies::{PixelEnergies, TOGETHER, energies, least};
+use super::energies::{EnergyPlane, EnergyRange, PixelEnergies, TOGETHER, energies, least};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PixelGrid};
 use super::{Factors, SourcePlanes, Winograd};
 use crate::kernels::convolution::geometry::Geometry;
 use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
+use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
@@ -54,6 +55,47 @@ pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
     List::repeat(T::all(SCALE), channels)
 }
 
+/// The energies of the pixels that some rows of tiles see, for some images: a plane for each.
+#[derive(Clone, Copy)]
+pub(super) struct Energies<T> {
+    /// A scale for each channel.
+    pub(super) scales: *const T,
+    /// The first plane.
+    pub(super) p: *mut T,
+    /// The distance of planes.
+    pub(super) plane: usize,
+}
+
+/// The rows of a plane that `side` pixels of each tile in some rows of tiles cover, where tiles start `pad` rows above.
+pub(super) fn covered(rows: &Range<usize>, side: usize, pad: isize, height: usize) -> Range<usize> {
+    let clip = |y: usize| (y as isize - pad).clamp(0, height as isize) as usize;
+    clip(OUT * rows.start)..clip(OUT * (rows.end - 1) + side)
+}
+
+impl<T: Float> Energies<T> {
+    /// Elements of memory for the planes of some images of up to so many rows of tiles, and the distance of planes.
+    pub(super) fn memory(images: usize, rows: usize, width: usize) -> (usize, usize) {
+        let plane = (OUT * rows + 2) * width;
+        ((images * plane).next_multiple_of(SLACK), plane)
+    }
+
+    /// The energies of an image, of so many pixels.
+    ///
+    /// # Safety
+    /// They were computed.
+    unsafe fn of(&self, image: usize, pixels: usize) -> &[T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.p.add(image * self.plane), pixels) }
+    }
+}
+
+/// The range of some energies; with a width, the least sum of four pixels, too.
+fn range<T: Float>(energies: &[T], width: Option<usize>) -> EnergyRange<T> {
+    let order = EnergyPlane { p: energies.as_ptr(), pixels: energies.len(), width };
+    // SAFETY: the table was chosen for this machine; the energies are there.
+    unsafe { (isa::kernels::<T>().energy_range)(&order) }
+}
+
 /// Pixels of a plane of energies, which are zero outside the plane.
 struct Padded<'a, T> {
     of: &'a [T],
@@ -77,96 +119,87 @@ impl<T: Float> Padded<'_, T> {
 }
 
 impl<T: Float> SourcePlanes<T> {
-    /// Finds the uneven tiles among some rows of tiles over a target of a certain size. True if there is one.
+    /// Finds the uneven tiles among some rows of tiles over a target of a certain size, from the energies of image `i` of a
+    /// block. True if there is one.
     ///
-    /// With `by_taps`, in tiles that reach beyond the target, what each tap sees must be even too: its few pixels are
-    /// not seen by all taps. They are compared with the least pixel of these rows.
-    pub(super) fn find_uneven(
+    /// With `by_taps`, in tiles that reach beyond the target, what each tap sees must be even too: its few pixels are not
+    /// seen by all taps. They are compared with the least pixel of these rows.
+    ///
+    /// # Safety
+    /// The planes are there, and the energies were computed.
+    pub(super) unsafe fn find_uneven(
         &self,
         (image, group): (usize, usize),
         rows: &Range<usize>,
         size: (usize, usize),
-        scales: *const T,
+        (energies, i): (&Energies<T>, usize),
         by_taps: bool,
         flags: &mut [bool],
     ) -> bool {
         flags.fill(false);
         let across = flags.len() / rows.len();
-        let clip = |y: usize, end: usize| (y as isize - self.pad.0).clamp(0, end as isize) as usize;
-        let (top, bottom) = (clip(OUT * rows.start, self.height), clip(OUT * rows.end + 2, self.height));
-        let (n, width, deep) = ((bottom - top) * self.width, OUT * across, OUT * rows.len() + 2);
-        if n == 0 {
+        let covered = covered(rows, IN, self.pad.0, self.height);
+        let (top, width, deep) = (covered.start, OUT * across, OUT * rows.len() + 2);
+        if covered.is_empty() || self.width == 0 {
             return false;
         }
-        scratch::with(n, |plane: &mut [T]| {
-            let first = self.at(image, group);
-            let extremes = energies(&PixelEnergies {
-                from: first.wrapping_add(top * self.width),
-                channel: self.array.channel,
-                channels: self.array.channels,
-                scales,
-                pixels: n,
-                to: plane.as_mut_ptr(),
-                // With so little padding each output sees four such pixels.
-                width: (self.pad.0.max(self.pad.1) <= 1 && bottom - top > 1 && self.width > 1)
-                    .then_some(self.width),
-            });
-            // Mostly all pixels are similar, and nothing else is to be done.
-            let tile = extremes.most * T::all((IN * IN) as f64);
-            if extremes.sum < T::INFINITY && extremes.four > T::ZERO && tile <= T::all(RATIO) * extremes.four
-            {
-                let is_whole = size.0 % OUT + size.1 % OUT == 0;
-                if !by_taps || is_whole || extremes.are_within(RATIO) {
-                    return false;
+        // SAFETY: the caller's promise.
+        let plane = unsafe { energies.of(i, covered.len() * self.width) };
+        let first = self.at(image, group);
+        // With so little padding each output sees four such pixels.
+        let has_fours = self.pad.0.max(self.pad.1) <= 1 && covered.len() > 1 && self.width > 1;
+        let extremes = range(plane, has_fours.then_some(self.width));
+        // Mostly all pixels are similar, and nothing else is to be done.
+        let tile = extremes.most * T::all((IN * IN) as f64);
+        if extremes.sum < T::INFINITY && extremes.four > T::ZERO && tile <= T::all(RATIO) * extremes.four {
+            let is_whole = size.0 % OUT + size.1 % OUT == 0;
+            if !by_taps || is_whole || extremes.are_within(RATIO) {
+                return false;
+            }
+        }
+        let at = ((OUT * rows.start) as isize - self.pad.0 - top as isize, -self.pad.1);
+        let padded = Padded { of: plane, width: self.width, at };
+        scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
+            let (row, memory) = memory.split_at_mut(width + 2);
+            // Sums of three neighbours of a row. For a row of tiles, column by column, the least sum of nine that an output
+            // sees, and the sum of all rows.
+            let (threes, memory) = memory.split_at_mut(deep * width);
+            let (fewest, all) = memory.split_at_mut(width);
+            for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
+                padded.row(r, row);
+                let of = row.iter().zip(&row[1..]).zip(&row[2..]);
+                threes.iter_mut().zip(of).for_each(|(three, ((a, b), c))| *three = *a + *b + *c);
+            }
+            let mut any = false;
+            for (i, flags) in flags.chunks_exact_mut(across).enumerate() {
+                let of = |r: usize| &threes[(OUT * i + r) * width..][..width];
+                let outputs = (size.0 - OUT * (rows.start + i)).min(OUT);
+                fewest.fill(T::INFINITY);
+                all.copy_from_slice(of(0));
+                for r in 1..IN {
+                    all.iter_mut().zip(of(r)).for_each(|(all, v)| *all = *all + *v);
+                }
+                for y in 0..outputs {
+                    let nines = of(y).iter().zip(of(y + 1)).zip(of(y + 2));
+                    let nines = nines.map(|((a, b), c)| *a + *b + *c);
+                    fewest.iter_mut().zip(nines).for_each(|(few, nine)| *few = least(*few, nine));
+                }
+                for (t, flag) in flags.iter_mut().enumerate() {
+                    let columns = OUT * t..(OUT * (t + 1)).min(size.1);
+                    let all = all[OUT * t] + all[OUT * t + 3];
+                    let is_partial = by_taps && outputs * columns.len() < OUTPUTS;
+                    let few = fewest[columns].iter().copied().fold(T::INFINITY, least);
+                    let few =
+                        if is_partial { least(few, extremes.least * T::all((IN * IN) as f64)) } else { few };
+                    *flag = if all > T::ZERO {
+                        !(all < T::INFINITY && all <= T::all(RATIO) * few)
+                    } else {
+                        all != T::ZERO || !self.is_blank(first, (rows.start + i, t))
+                    };
+                    any |= *flag;
                 }
             }
-            let at = ((OUT * rows.start) as isize - self.pad.0 - top as isize, -self.pad.1);
-            let padded = Padded { of: plane, width: self.width, at };
-            scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
-                let (row, memory) = memory.split_at_mut(width + 2);
-                // Sums of three neighbours of a row. For a row of tiles, column by column, the least sum of nine that
-                // an output sees, and the sum of all rows.
-                let (threes, memory) = memory.split_at_mut(deep * width);
-                let (fewest, all) = memory.split_at_mut(width);
-                for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
-                    padded.row(r, row);
-                    let of = row.iter().zip(&row[1..]).zip(&row[2..]);
-                    threes.iter_mut().zip(of).for_each(|(three, ((a, b), c))| *three = *a + *b + *c);
-                }
-                let mut any = false;
-                for (i, flags) in flags.chunks_exact_mut(across).enumerate() {
-                    let of = |r: usize| &threes[(OUT * i + r) * width..][..width];
-                    let outputs = (size.0 - OUT * (rows.start + i)).min(OUT);
-                    fewest.fill(T::INFINITY);
-                    all.copy_from_slice(of(0));
-                    for r in 1..IN {
-                        all.iter_mut().zip(of(r)).for_each(|(all, v)| *all = *all + *v);
-                    }
-                    for y in 0..outputs {
-                        let nines = of(y).iter().zip(of(y + 1)).zip(of(y + 2));
-                        let nines = nines.map(|((a, b), c)| *a + *b + *c);
-                        fewest.iter_mut().zip(nines).for_each(|(few, nine)| *few = least(*few, nine));
-                    }
-                    for (t, flag) in flags.iter_mut().enumerate() {
-                        let columns = OUT * t..(OUT * (t + 1)).min(size.1);
-                        let all = all[OUT * t] + all[OUT * t + 3];
-                        let is_partial = by_taps && outputs * columns.len() < OUTPUTS;
-                        let few = fewest[columns].iter().copied().fold(T::INFINITY, least);
-                        let few = if is_partial {
-                            least(few, extremes.least * T::all((IN * IN) as f64))
-                        } else {
-                            few
-                        };
-                        *flag = if all > T::ZERO {
-                            !(all < T::INFINITY && all <= T::all(RATIO) * few)
-                        } else {
-                            all != T::ZERO || !self.is_blank(first, (rows.start + i, t))
-                        };
-                        any |= *flag;
-                    }
-                }
-                any
-            })
+            any
         })
     }
 
@@ -196,8 +229,7 @@ impl<T: Float> SourcePlanes<T> {
         })
     }
 
-    /// Writes the inputs of each output of a tile, a row of channels and taps each. Rows are zero for outputs beyond
-    /// `size`.
+    /// Writes the inputs of each output of a tile, a row of channels and taps each. Rows are zero for outputs beyond `size`.
     ///
     /// # Safety
     /// The planes are there.
@@ -229,51 +261,40 @@ impl<T: Float> SourcePlanes<T> {
     }
 }
 
-/// Uneven tiles of an image of an output gradient: those in which the energy of one pixel is far above that of the
-/// others. Adds them to `flags`.
+/// Uneven tiles of an image of an output gradient: those in which the energy of one pixel is far above that of the others.
+/// Adds them to `flags`.
 fn find_dominated<T: Float>(
     gy: &SourcePlanes<T>,
     at: (usize, usize),
     rows: &Range<usize>,
-    scales: *const T,
+    plane: &[T],
     flags: &mut [bool],
 ) {
     let across = flags.len() / rows.len();
-    let (top, bottom) = (OUT * rows.start, (OUT * rows.end).min(gy.height));
-    scratch::with((bottom - top) * gy.width, |plane: &mut [T]| {
-        let extremes = energies(&PixelEnergies {
-            from: gy.at(at.0, at.1).wrapping_add(top * gy.width),
-            channel: gy.array.channel,
-            channels: gy.array.channels,
-            scales,
-            pixels: plane.len(),
-            to: plane.as_mut_ptr(),
-            width: None,
-        });
-        if extremes.are_within(SHARE) {
-            return;
-        }
-        for (t, flag) in flags.iter_mut().enumerate() {
-            let (row, column) = (t / across, OUT * (t % across));
-            let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
-            for row in plane.chunks_exact(gy.width).skip(OUT * row).take(OUT) {
-                let row = &row[column..(column + OUT).min(gy.width)];
-                pixels += row.len();
-                for v in row {
-                    most = if *v > most { *v } else { most };
-                    sum = sum + *v;
-                }
+    let extremes = range(plane, None);
+    if extremes.are_within(SHARE) {
+        return;
+    }
+    for (t, flag) in flags.iter_mut().enumerate() {
+        let (row, column) = (t / across, OUT * (t % across));
+        let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
+        for row in plane.chunks_exact(gy.width).skip(OUT * row).take(OUT) {
+            let row = &row[column..(column + OUT).min(gy.width)];
+            pixels += row.len();
+            for v in row {
+                most = if *v > most { *v } else { most };
+                sum = sum + *v;
             }
-            // The few pixels of a tile that reaches beyond the plane are not seen by all taps.
-            let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
-            let first = gy.at(at.0, at.1);
-            *flag |= if sum > T::ZERO {
-                !(sum < T::INFINITY && most <= T::all(SHARE) * others)
-            } else {
-                sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
-            };
         }
-    });
+        // The few pixels of a tile that reaches beyond the plane are not seen by all taps.
+        let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
+        let first = gy.at(at.0, at.1);
+        *flag |= if sum > T::ZERO {
+            !(sum < T::INFINITY && most <= T::all(SHARE) * others)
+        } else {
+            sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
+        };
+    }
 }
 
 /// Which tiles of a gradient of the weight go the direct way, and its sums.
@@ -281,24 +302,31 @@ pub(super) struct UnevenTerms<'a, T> {
     pub(super) g: &'a Geometry,
     pub(super) x: &'a SourcePlanes<T>,
     pub(super) gy: &'a SourcePlanes<T>,
-    /// Scales for as many channels as either has.
-    pub(super) scales: &'a [T],
+    /// The energies of a block of `x` and of `gy`.
+    pub(super) energies: [Energies<T>; 2],
 }
 
 impl<T: Float> UnevenTerms<'_, T> {
-    /// Finds the tiles. True if there is one.
-    fn find(&self, at: (usize, usize), rows: &Range<usize>, flags: &mut [bool]) -> bool {
-        let scales = self.scales.as_ptr();
-        self.x.find_uneven(at, rows, self.g.output_size(), scales, true, flags);
-        find_dominated(self.gy, at, rows, scales, flags);
+    /// Finds the tiles of image `i` of a block. True if there is one.
+    ///
+    /// # Safety
+    /// As [`SourcePlanes::find_uneven`].
+    unsafe fn find(&self, at: (usize, usize), i: usize, rows: &Range<usize>, flags: &mut [bool]) -> bool {
+        let [x, gy] = &self.energies;
+        let pixels = covered(rows, OUT, 0, self.gy.height).len() * self.gy.width;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.x.find_uneven(at, rows, self.g.output_size(), (x, i), true, flags);
+            find_dominated(self.gy, at, rows, gy.of(i, pixels), flags);
+        }
         flags.contains(&true)
     }
 
-    /// Sets the factors of uneven tiles of a block to zero, and adds what they contribute to `sums`, which are zeros
-    /// where `is_used` is not yet set.
+    /// Sets the factors of uneven tiles of a block to zero, and adds what they contribute to `sums`, which are zeros where
+    /// `is_used` is not yet set.
     ///
     /// # Safety
-    /// As [`UnevenTerms::add`]; the factors of both sides are the caller's, too.
+    /// As [`UnevenTerms::add`] and [`SourcePlanes::find_uneven`]; the factors of both sides are the caller's, too.
     pub(super) unsafe fn take_out(
         &self,
         tiles: &Tiles,
@@ -311,11 +339,11 @@ impl<T: Float> UnevenTerms<'_, T> {
             (self.x.array.channels, self.gy.array.channels, rows.len() * tiles.across);
         let mut flags = List::repeat(false, of_image);
         for (n, image) in images.clone().enumerate() {
-            if !self.find((image, group), rows, &mut flags) {
-                continue;
-            }
             // SAFETY: the caller's promise.
             unsafe {
+                if !self.find((image, group), n, rows, &mut flags) {
+                    continue;
+                }
                 if !is_used.replace(true) {
                     sums.write_bytes(0, TAPS * channels * row);
                 }
@@ -387,8 +415,8 @@ impl<T: Float> Winograd<'_, T> {
     }
 
     /// Finds the scales of sources from the energies of their weights. False if the weights must not be taken in
-    /// Winograd's way: they are infinite or no numbers, too large or too small, or those of a target have one sign, so
-    /// that inputs of one sign must give outputs of one sign.
+    /// Winograd's way: they are infinite or no numbers, too large or too small, or those of a target have one sign, so that
+    /// inputs of one sign must give outputs of one sign.
     ///
     /// # Safety
     /// The weights are there, and room for as many scales as there are sources in all groups.
@@ -423,7 +451,6 @@ impl<T: Float> Winograd<'_, T> {
                     scales: even.as_ptr(),
                     pixels: columns.len(),
                     to: sums.as_mut_ptr(),
-                    width: None,
                 });
                 for (i, nine) in sums[..columns.len()].chunks_exact(TAPS).enumerate() {
                     // SAFETY: there is room for all; each task has its own.
@@ -440,7 +467,6 @@ impl<T: Float> Winograd<'_, T> {
                         scales: even.as_ptr(),
                         pixels,
                         to,
-                        width: None,
                     });
                 };
                 let (all, pixels) = (row_parts(row) - 1, TOGETHER * OUTPUTS);
@@ -468,8 +494,7 @@ impl<T: Float> Winograd<'_, T> {
         })
     }
 
-    /// Puts the direct sums of uneven tiles into the pixels of some rows of tiles of an image, for up to a panel of
-    /// targets.
+    /// Puts the direct sums of uneven tiles into the pixels of some rows of tiles of an image, for up to a panel of targets.
     ///
     /// # Safety
     /// The arrays are there, and `to` has room for a panel of targets for each pixel.

@@ -3,7 +3,7 @@
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
-use super::uneven::{UnevenTerms, even_scales};
+use super::uneven::{Energies, UnevenTerms, even_scales};
 use super::{CHAIN, Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
@@ -49,7 +49,12 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
             (padded_stride(tiles.most * of_channel), padded_stride(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
         let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        scratch::with(strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+        let images = tiles.images.part(0).len();
+        let planes = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(images, rows, width));
+        let of_planes = planes[0].0 + planes[1].0;
+        scratch::with(of_planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (of_x, memory) = memory.split_at_mut(planes[0].0);
+            let (of_gy, memory) = memory.split_at_mut(planes[1].0);
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
@@ -59,15 +64,29 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
                 g.input_planes(sides[0].get().cast_const()),
                 g.output_planes(sides[1].get().cast_const(), (0, 0)),
             );
-            let terms = UnevenTerms { g, x: &x, gy: &gy, scales: &scales };
+            let scales = scales.as_ptr();
+            let energies = [
+                Energies { scales, p: of_x.as_mut_ptr(), plane: planes[0].1 },
+                Energies { scales, p: of_gy.as_mut_ptr(), plane: planes[1].1 },
+            ];
+            let terms = UnevenTerms { g, x: &x, gy: &gy, energies };
             let direct = direct.get().wrapping_add(task * directly);
             for i in parts.part(part) {
                 stop::poll();
                 let (images, rows) = tiles.block(i);
                 let block = (&images, &rows);
-                // SAFETY: the memory holds all, and each task has its own sums; the rest is guaranteed by the caller.
+                // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
                 unsafe {
-                    factors(&x, (TransformStep::Input, IN), tiles.across, block, group, strip_at, v);
+                    factors(
+                        &x,
+                        (TransformStep::Input, IN),
+                        tiles.across,
+                        block,
+                        group,
+                        strip_at,
+                        v,
+                        &energies[0],
+                    );
                     factors(
                         &gy,
                         (TransformStep::OutputGradient, OUT),
@@ -76,6 +95,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
                         group,
                         strip_at,
                         d,
+                        &energies[1],
                     );
                     terms.take_out(&tiles, block, group, (&v, &d), (uneven.get().add(task), direct, of_map));
                     for q in 0..PRODUCTS {
