@@ -89,7 +89,7 @@ impl FreeList {
 }
 
 /// The cache of a thread. The lists are on the heap, because static thread-local storage is scarce for a library that
-/// is loaded late (`tests/test_beside_others.py`).
+/// is loaded late (`tests/house/test_beside_others.py`).
 struct Cache {
     lists: OnceCell<Box<[FreeList; CLASSES]>>,
     uncounted: Cell<isize>,

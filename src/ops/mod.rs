@@ -2,7 +2,7 @@
 //!
 //! A new operation is one `op!` declaration and one trait impl in a family file, listed in that file's `OPS`. The
 //! Python function, its signature, docstring and stub follow from the declaration. Its tests follow from one row in
-//! `tests/cases`.
+//! `tests/operations/cases`.
 //!
 //! An operation implements one of three traits: [`Unary`] and [`Binary`] take one formula on numbers, and everything
 //! else implements [`Compute`]. The engine uses all of them as [`Operation`].

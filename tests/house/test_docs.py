@@ -1,0 +1,83 @@
+"""Runs every snippet of the documentation as a reader would, page by page."""
+
+import doctest
+import gc
+import re
+import runpy
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import kinnor as nn
+from kinnor_cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def snippets(page):
+    """Returns the language and text of each code block of a page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_snippets_run_as_documented(page):
+    found = snippets(page)
+    assert {language for language, _ in found} <= {"pycon", "console"}, "expected sessions, which can be checked"
+    text = "".join(code for language, code in found if language == "pycon")
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    report = []
+    gc.collect()  # leftovers of other tests count in memory budgets
+    with nn.parameter_scope("", {}):
+        runner.run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0), out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
+    lines = [
+        line.removeprefix("$ ").split()
+        for page in PAGES
+        for language, code in snippets(page)
+        if language == "console"
+        for line in code.splitlines()
+    ]
+    assert len(lines) > 10
+    monkeypatch.chdir(tmp_path)
+    for program, *arguments in lines:
+        if program == "kinnor":
+            assert main(arguments) == 0, (arguments, capsys.readouterr().err)
+        else:
+            assert program == "python"
+            monkeypatch.setattr(sys, "argv", [str(ROOT / arguments[0]), *arguments[1:]])
+            with nn.parameter_scope("", {}):
+                runpy.run_path(sys.argv[0], run_name="__main__")
+    assert re.search(r"epoch 10 of 10: cost \S+, valid_error 0.0[01]", capsys.readouterr().out)
+
+
+def test_the_rust_tutorial_shows_compiled_code():
+    blocks = re.findall(
+        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
+    )
+    shown = [textwrap.dedent(block).strip("\n") for block in blocks if block.strip()]
+    assert len(shown) == 1
+    assert shown[0] in (ROOT / "src/ops/pointwise/activation.rs").read_text()
+
+
+def test_all_pages_are_reachable():
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    written = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
+    assert listed == {page for page in written if not page.startswith("maintainers/")}
+
+
+def test_pages_for_maintainers_are_reachable():
+    pages = sorted(page.name for page in (ROOT / "docs/maintainers").glob("*.md") if page.name != "README.md")
+    assert sorted(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/maintainers/README.md").read_text())) == pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target

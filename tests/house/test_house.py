@@ -1,0 +1,65 @@
+"""Promises of CONTRIBUTING and README about the source tree, and the cost of importing the package."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kinnor
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = (ROOT / "Cargo.toml").read_text()
+SOURCES = [path for path in (*ROOT.glob("src/**/*.rs"), *ROOT.glob("python/**/*.py")) if path.stem != "tests"]
+
+
+def test_each_dependency_is_justified():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tables = re.findall(r"^\[[\w.()'-]*dependencies\]\n((?:.+\n)+)", MANIFEST, re.MULTILINE)
+    names = re.findall(r"^([\w-]+) =", "".join(tables), re.MULTILINE)
+    assert {"half", "libc", "criterion"} <= set(names)
+    for name in names:
+        assert f"`{name}`" in text, f"{name} is not in CONTRIBUTING.md"
+
+
+def test_python_is_named_in_one_place_only():
+    named = [path for path in ROOT.glob("src/**/*.rs") if re.search(r"\bpyo3\b", path.read_text())]
+    assert {path.parent.name for path in named} <= {"python"}
+
+
+# Numbers of `unsafe` blocks outside of kernels and tests. To add a block, remove another one.
+UNSAFE = {"array": 34, "graph": 16, "ops": 19, "python": 12, "solvers": 3}
+
+
+@pytest.mark.parametrize("part", UNSAFE)
+def test_unsafe_blocks_do_not_grow(part):
+    found = 0
+    for path in ROOT.glob(f"src/{part}/**/*.rs"):
+        if path.stem not in {"tests", "testing"}:
+            text = re.sub(r"(?s)\n#\[cfg\(test\)\]\nmod tests \{.*", "", path.read_text())
+            found += len(re.findall(r"\bunsafe\s*\{", re.sub(r"//.*", "", text)))
+    assert found == UNSAFE[part], f"{part}: expected {UNSAFE[part]} unsafe blocks, got {found}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_module_has_a_documentation_line(path):
+    assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
+
+
+def test_names_in_the_readme_exist():
+    for path in re.findall(r"`((?:src|python|tests|benches|examples)/[\w/]*)`", (ROOT / "README.md").read_text()):
+        assert (ROOT / path).exists(), path
+
+
+def test_versions_agree():
+    assert f'version = "{kinnor.__version__}"' in MANIFEST
+
+
+def test_import_is_silent_and_cheap():
+    modules = "kinnor, kinnor.functions, kinnor.parametric_functions, kinnor.solvers"
+    program = f"import sys, numpy; old = set(sys.modules); import {modules}; print(*sorted(set(sys.modules) - old))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded.isdisjoint({"concurrent", "h5py", "logging", "matplotlib", "ml_dtypes", "onnx", "tqdm"})

@@ -1,0 +1,187 @@
+"""Functions that move elements keep integer types. Index functions refuse indices that may have been rounded."""
+
+import numpy as np
+import pytest
+from cases import all_rows
+from support import call
+
+import kinnor as nn
+import kinnor.functions as F
+
+CONTEXTS = ("float", "double", "half", "bfloat16")
+LARGE = 2**53 + 1
+"""An integer that no floating-point type represents exactly, nor its odd neighbours."""
+
+MOVING = {
+    "bool_fill", "bool_gather", "bool_scatter", "broadcast", "broadcast_to", "concatenate",
+    "concatenate_parts", "embed", "flip", "gather", "gather_nd", "identity", "matrix_diag",
+    "matrix_diag_part", "meshgrid", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
+    "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "split", "stack",
+    "tile", "transpose", "trilu", "unlink", "unpooling", "where",
+}  # fmt: skip
+"""Functions of the table whose outputs are elements of their inputs and constants."""
+
+
+def integers(x):
+    """Returns large odd integers in the shape of an input. Indices stay as they are."""
+    if x is None or x.dtype.kind != "f":
+        return x
+    return LARGE + 2 * np.arange(x.size, dtype=np.int64).reshape(x.shape)
+
+
+def outputs(row, inputs):
+    """Returns the outputs of a row for integer inputs."""
+    return [values(y) for y in call(row, [None if x is None else nn.NdArray.from_numpy_array(x) for x in inputs])]
+
+
+def values(y):
+    """Returns the values of an array, or of a variable after a run."""
+    if isinstance(y, nn.NdArray):
+        return y.data
+    if y.parent is not None:
+        y.forward()
+    return y.d
+
+
+@pytest.mark.parametrize("context", ["float", "bfloat16"])
+def test_an_integer_result_holds_elements_of_the_inputs_only(context):
+    """An operation declared as moving elements must not compute with them."""
+    moving = set()
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        for row in all_rows():
+            given = [integers(x) for x in row.inputs]
+            try:
+                reals, got = outputs(row, row.inputs), outputs(row, given)
+            except (nn.Error, ValueError, TypeError):  # the operation refuses integers, or takes variables only
+                continue
+            kept = [y for y, real in zip(got, reals, strict=True) if y.dtype != real.dtype]
+            if not kept:
+                continue
+            moving.add(row.name)
+            known = {int(v) for x in given if x is not None for v in np.ravel(x)}
+            constants = {int(v) for v in row.args.values() if isinstance(v, (int, float))} | {0}
+            for y in kept:
+                assert y.dtype == np.int64, row
+                assert {int(v) for v in y.ravel()} <= known | constants, row
+    assert moving == MOVING
+
+
+MOVES = {
+    "identity": F.identity,
+    "reshape": lambda i: F.reshape(i, (4, 2)),
+    "slice": lambda i: i[:, 1:],
+    "indices": lambda i: i[[1, 0]],
+    "mask": lambda i: F.bool_gather(i, nn.Variable.from_numpy_array(np.ones((2, 4)))),
+    "concatenate": lambda i: F.concatenate(i, i, axis=1),
+    "transpose": lambda i: F.transpose(i, (1, 0)),
+    "stack": lambda i: F.stack(i, i),
+    "split": lambda i: F.split(i, axis=1)[1],
+    "where": lambda i: F.where(nn.Variable.from_numpy_array(np.eye(2, 4)), i, i),
+    "pad": lambda i: F.pad(i, (0, 1), constant_value=7),
+    "flip": F.flip,
+    "tile": lambda i: F.tile(i, (2, 1)),
+    "broadcast": lambda i: F.broadcast(F.reshape(i, (1, 2, 4)), (3, 2, 4)),
+    "gather": lambda i: F.gather(i, nn.Variable.from_numpy_array(np.array([1, 0])), axis=0),
+    "chain": lambda i: F.concatenate(F.transpose(F.identity(i)[:, ::2], (1, 0)), F.pad(i, (0, 0))[:, :2], axis=1),
+}
+IDS = np.array([[11, 2049, 28001, 257], [300, 12345, 20001, 4099]])
+TABLE = np.stack([np.arange(30000) // 128, np.arange(30000) % 128], 1).astype(np.float32)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("move", MOVES)
+def test_moved_ids_select_their_rows(mode, context, move):
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        for ids in (IDS, IDS.astype(np.int32), IDS.astype(np.uint16)):
+            i = nn.Variable.from_numpy_array(ids)
+            moved = MOVES[move](i)
+            y = F.embed(moved, nn.Variable.from_numpy_array(TABLE))
+            y.persistent = moved.persistent = True
+            if mode == "static":
+                y.forward(clear_buffer=True)
+                y.forward(clear_no_need_grad=True)
+            assert moved.d.dtype == ids.dtype
+            assert np.array_equal(y.d[..., 0].astype(int) * 128 + y.d[..., 1].astype(int), moved.d)
+        with nn.context_scope(nn.Context(["cpu:double"])):
+            exact = MOVES[move](nn.Variable.from_numpy_array(IDS.astype(np.float64)))
+            exact.forward()
+        assert np.array_equal(moved.d, exact.d)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_every_integer_type_keeps_its_extremes(mode, dtype):
+    ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
+    y = F.concatenate(nn.Variable.from_numpy_array(ends)[::-1], nn.Variable.from_numpy_array(ends), axis=0)
+    if mode == "static":
+        y.forward()
+    assert y.d.dtype == dtype and y.d.tolist() == [*ends[::-1].tolist(), *ends.tolist()]
+
+
+def test_a_static_graph_follows_the_type_of_its_input():
+    x = nn.Variable((3,))
+    y = F.flip(F.identity(x))
+    for values in (np.array([1.5, 2, 3], np.float32), np.array([1, 2**40, 3]), np.array([1.5, 2, 3], np.float64)):
+        x.d = values
+        y.forward()
+        assert y.d.tolist() == values[::-1].tolist()
+        assert (y.d.dtype.kind == "i") == (values.dtype.kind == "i")
+
+
+def test_integers_beside_real_numbers_are_real_numbers(mode):
+    y = F.concatenate(
+        nn.Variable.from_numpy_array(np.array([1, 2])), nn.Variable.from_numpy_array(np.array([0.5])), axis=0
+    )
+    if mode == "static":
+        y.forward()
+    assert y.d.dtype == np.float32 and y.d.tolist() == [1, 2, 0.5]
+
+
+def test_a_fraction_put_among_integers_makes_real_numbers(mode):
+    y = F.pad(nn.Variable.from_numpy_array(np.array([1, 2])), (0, 1), constant_value=0.5)
+    if mode == "static":
+        y.forward()
+    assert y.d.tolist() == [1, 2, 0.5]
+
+
+def test_parts_of_an_array_of_integers_take_integers():
+    x = nn.Variable.from_numpy_array(np.array([2**60 + 1, 2, 3]))
+    x[1:] = nn.Variable.from_numpy_array(np.array([2**60 + 3, 5]))
+    x.forward()
+    assert x.d.tolist() == [2**60 + 1, 2**60 + 3, 5]
+
+
+def test_gradients_go_through_moved_integers_as_through_numbers(mode):
+    x = nn.Variable.from_numpy_array(np.array([1, 2, 3]), need_grad=True)
+    y = F.sum(F.concatenate(x[1:], x, axis=0) * 2.0)
+    if mode == "static":
+        y.forward()
+    x.grad.zero()
+    y.backward()
+    assert x.g.tolist() == [2, 4, 4]
+
+
+@pytest.mark.parametrize(("context", "limit"), [("float", 2**24), ("half", 2**11), ("bfloat16", 2**8)])
+def test_indices_that_may_be_rounded_are_refused(mode, context, limit):
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+
+        def embed(index):
+            """Looks up one row by an index that was converted to a float."""
+            i = nn.Variable.from_numpy_array(np.array([index]))
+            y = F.embed(F.relu(i), nn.Variable.from_numpy_array(np.zeros((limit + 8, 1), np.float32)))
+            if mode == "static":
+                y.forward()
+            return y
+
+        assert embed(limit - 1).d.tolist() == [[0]]
+        with pytest.raises(nn.IndexRangeError, match=f"embed: expected integers in x0, got {limit} .*rounded"):
+            embed(limit + 1)
+
+
+def test_a_label_keeps_its_class_in_sixteen_bits():
+    with nn.context_scope(nn.Context(["cpu:bfloat16"])):
+        scores = np.zeros((1, 512), np.float32)
+        scores[0, 257] = 20
+        labels = nn.Variable.from_numpy_array(np.array([[257, 0]]))
+        loss = F.softmax_cross_entropy(nn.Variable.from_numpy_array(scores), labels[:, :1])
+        loss.forward()
+        assert loss.d.item() < 1e-4

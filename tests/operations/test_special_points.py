@@ -1,0 +1,525 @@
+"""Functions at special points: zeros, infinities, NaN, subnormal and largest numbers, ties, saturation.
+
+The first test compares the backward kernel of each operation with its graph rule. The others hold known facts: limits
+in float64, and PyTorch's derivatives where it has the function. `docs/differences.md` names the rest.
+"""
+
+import numpy as np
+import pytest
+from support import TABLE, call, smooth
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+from kinnor import autodiff
+
+INF, NAN = np.inf, np.nan
+KINDS = {"float": np.float32, "double": np.float64}
+POINTS = (0.0, -0.0, INF, -INF, NAN, 1e-40, 3e38, -3e38, 1e20, -1e20, 30.0, -30.0)
+SMALL = [name for name, rows in TABLE.items() if any(smooth(row) for row in rows)]
+
+LARGEST = {3e38, -3e38}
+ENDS = {INF, -INF} | LARGEST
+APART = {
+    # Outside of their domain: the rule takes the root of minus infinity as a power, which is infinite.
+    "asin": ENDS,
+    "acos": ENDS,
+    # Products of largest numbers overflow in one order and not in the other.
+    "cumprod": LARGEST,
+    # A scale of 3e38 times the gradient of the output overflows, unless it is divided first.
+    **dict.fromkeys(("batch_normalization", "fused_batch_normalization", "fused_convolution"), LARGEST),
+    **dict.fromkeys(("instance_normalization", "layer_normalization", "tensor_normalization"), LARGEST),
+    "group_normalization": ENDS,
+    # Terms of 1e20 cancel. Rows that are not numbers times weights of zero are none in the rule's products of matrices.
+    "scaled_dot_product_attention": ENDS | {1e20, -1e20, NAN},
+}
+"""Points at which kernel and rule round or overflow in another order, as `docs/differences.md` says."""
+
+
+def context(kind):
+    """Returns a context scope with this element type."""
+    return nn.context_scope(nn.Context([f"cpu:{kind}"]))
+
+
+def gradients(row, arrays, create_graph):
+    """Returns the gradients through all real outputs, by kernels or by graph rules."""
+    xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
+    ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
+    rng = np.random.RandomState(1)
+    gy = [rng.uniform(0.5, 2, y.shape).astype(y.d.dtype) for y in ys]
+    by = [xs[i] for i in row.wanted]
+    found = autodiff.grad(ys, by, gy, create_graph=create_graph, allow_unused=True, materialize_grads=True)
+    return [np.array(g.d) for g in found]
+
+
+def differ(a, b, kind):
+    """Returns a mask of differing gradients. Small differences come from another order of summation and are ignored."""
+    near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(a) & np.isfinite(b)
+        size = np.abs(np.where(finite, b, 0))
+        rounding = near * (size + min(1.0, size.max(initial=0))) + least
+        return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & (np.abs(a - b) <= rounding)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_kernels_and_rules_agree_at_special_points(name):
+    rows = [row for row in TABLE[name] if smooth(row) and row.second]
+    small = [row for row in rows if 0 < sum(x.size for x in row.inputs if x is not None) <= 400]
+    for row in {str(row.args): row for row in reversed(small)}.values():
+        for i in (i for i in row.wanted if row.inputs[i].size):
+            for point in POINTS:
+                if point in APART.get(name, ()):
+                    continue
+                kind = "float" if abs(point) == 3e38 or abs(point) == 1e-40 else "double"
+                arrays = [x if x is None or x.dtype.kind != "f" else x.astype(KINDS[kind]) for x in row.inputs]
+                arrays[i].reshape(-1)[::3] = point
+                with context(kind), nn.auto_forward():
+                    kernel, rule = (gradients(row, arrays, create_graph) for create_graph in (False, True))
+                for by, (a, b) in enumerate(zip(kernel, rule, strict=True)):
+                    where = f"{row}, input {i} with {point}, gradient {by}: kernel {a.ravel()}, rule {b.ravel()}"
+                    assert not differ(a, b, kind).any(), where
+
+
+def clip(x):
+    """Clips values to [-1, 1]."""
+    return F.clip_by_value(x, -1.0, 1.0)
+
+
+AT = (0.0, -0.0, INF, -INF, NAN, 1e-40, 3e38, -3e38, 40.0, -40.0)
+# Value and derivative at each of these. `None` is not checked: it depends on rounding.
+FACTS = {
+    "relu": (F.relu, (0, 0, INF, 0, NAN, 1e-40, 3e38, 0, 40, 0), (0, 0, 1, 0, 1, 1, 1, 0, 1, 0)),
+    "relu6": (F.relu6, (0, 0, 6, 0, NAN, 1e-40, 6, 0, 6, 0), (0, 0, 0, 0, 0, 1, 0, 0, 0, 0)),
+    "leaky_relu": (
+        lambda x: F.leaky_relu(x, 0.25),
+        (0, 0, INF, -INF, NAN, 1e-40, 3e38, -7.5e37, 40, -10),
+        (0.25, 0.25, 1, 0.25, 0.25, 1, 1, 0.25, 1, 0.25),
+    ),
+    "hard_tanh": (F.hard_tanh, (0, 0, 1, -1, NAN, 1e-40, 1, -1, 1, -1), (1, 1, 0, 0, 0, 1, 0, 0, 0, 0)),
+    "hard_sigmoid": (
+        F.hard_sigmoid,
+        (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0),
+        (0.2, 0.2, 0, 0, 0, 0.2, 0, 0, 0, 0),
+    ),
+    "hard_swish": (F.hard_swish, (0, 0, INF, 0, NAN, 5e-41, 3e38, 0, 40, 0), (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0)),
+    "elu": (F.elu, (0, 0, INF, -1, NAN, 1e-40, 3e38, -1, 40, -1), (1, 1, 1, 0, NAN, 1, 1, 0, 1, None)),
+    "selu": (
+        F.selu,
+        (0, 0, INF, -1.7580993, NAN, None, None, -1.7580993, 42.02804, -1.7580993),
+        (1.7580993, 1.7580993, 1.05070098, 0, NAN, 1.05070098, 1.05070098, 0, 1.05070098, None),
+    ),
+    "abs": (F.abs, (0, 0, INF, INF, NAN, 1e-40, 3e38, 3e38, 40, 40), (1, 1, 1, -1, 0, 1, 1, -1, 1, -1)),
+    "clip_by_value": (clip, (0, 0, 1, -1, NAN, 1e-40, 1, -1, 1, -1), (1, 1, 0, 0, 0, 1, 0, 0, 0, 0)),
+    "maximum_scalar": (
+        lambda x: F.maximum_scalar(x, 0.0),
+        (0, 0, INF, 0, NAN, 1e-40, 3e38, 0, 40, 0),
+        (0, 0, 1, 0, 0, 1, 1, 0, 1, 0),
+    ),
+    "minimum_scalar": (
+        lambda x: F.minimum_scalar(x, 0.0),
+        (0, 0, 0, -INF, NAN, 0, 0, -3e38, 0, -40),
+        (0, 0, 0, 1, 0, 0, 0, 1, 0, 1),
+    ),
+    "reset_nan": (F.reset_nan, (0, 0, INF, -INF, 0, 1e-40, 3e38, -3e38, 40, -40), (1, 1, 1, 1, 0, 1, 1, 1, 1, 1)),
+    "reset_inf": (F.reset_inf, (0, 0, 0, 0, NAN, 1e-40, 3e38, -3e38, 40, -40), (1, 1, 0, 0, 1, 1, 1, 1, 1, 1)),
+    "swish": (F.swish, (0, 0, INF, 0, NAN, 5e-41, 3e38, 0, 40, 0), (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0)),
+    "gelu": (F.gelu, (0, 0, INF, 0, NAN, 5e-41, 3e38, 0, 40, 0), (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0)),
+    "mish": (F.mish, (0, 0, INF, 0, NAN, 6e-41, 3e38, 0, 40, 0), (0.6, 0.6, 1, 0, NAN, 0.6, 1, 0, 1, 0)),
+    "softplus": (
+        F.softplus,
+        (np.log(2), np.log(2), INF, 0, NAN, np.log(2), 3e38, 0, 40, 0),
+        (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0),
+    ),
+    "log_sigmoid": (
+        F.log_sigmoid,
+        (-np.log(2), -np.log(2), 0, -INF, NAN, -np.log(2), 0, -3e38, 0, -40),
+        (0.5, 0.5, 0, 1, NAN, 0.5, 0, 1, 0, 1),
+    ),
+    "sigmoid": (F.sigmoid, (0.5, 0.5, 1, 0, NAN, 0.5, 1, 0, 1, 0), (0.25, 0.25, 0, 0, NAN, 0.25, 0, 0, 0, 0)),
+    "tanh": (F.tanh, (0, 0, 1, -1, NAN, 1e-40, 1, -1, 1, -1), (1, 1, 0, 0, NAN, 1, 0, 0, 0, 0)),
+    "softsign": (
+        F.softsign,
+        (0, 0, 1, -1, NAN, 1e-40, 1, -1, 40 / 41, -40 / 41),
+        (1, 1, 0, 0, NAN, 1, 0, 0, None, None),
+    ),
+    "tanh_shrink": (F.tanh_shrink, (0, 0, INF, -INF, NAN, 0, 3e38, -3e38, 39, -39), (0, 0, 1, 1, NAN, 0, 1, 1, 1, 1)),
+    "erf": (F.erf, (0, 0, 1, -1, NAN, None, 1, -1, 1, -1), (None, None, 0, 0, NAN, None, 0, 0, 0, 0)),
+    "exp": (F.exp, (1, 1, INF, 0, NAN, 1, INF, 0, None, 0), (1, 1, INF, 0, NAN, 1, INF, 0, None, 0)),
+    "binary_tanh": (F.binary_tanh, (-1, -1, 1, -1, NAN, 1, 1, -1, 1, -1), (1, 1, 0, 0, 0, 1, 0, 0, 0, 0)),
+    "binary_sigmoid": (F.binary_sigmoid, (0, 0, 1, 0, NAN, 1, 1, 0, 1, 0), (0.5, 0.5, 0, 0, 0, 0.5, 0, 0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_values_and_derivatives_are_the_limits(name):
+    f, *expected = FACTS[name]
+    with context("float"), nn.auto_forward():
+        x = nn.Variable.from_numpy_array(np.array(AT, np.float32), need_grad=True)
+        y = f(x)
+        (kernel,) = autodiff.grad(y, x, [np.ones(len(AT), np.float32)])
+        y = f(x)
+        (rule,) = autodiff.grad(y, x, [np.ones(len(AT), np.float32)], create_graph=True)
+    for told, found, of in ((expected[0], y, "value"), (expected[1], kernel, "kernel"), (expected[1], rule, "rule")):
+        for point, a, b in zip(AT, found.d.tolist(), told, strict=True):
+            same = b is None or np.isclose(a, b, 1e-5, 1e-6, equal_nan=True)
+            assert same, f"{name}: {of} at {point}: expected {b}, got {a}"
+
+
+@pytest.mark.parametrize("name", ["swish", "gelu", "mish", "softplus", "elu", "selu", "hard_swish", "tanh", "sigmoid"])
+def test_second_derivatives_of_saturating_functions_are_zero_at_the_ends(name):
+    at = np.array([INF, -INF, 3e38, -3e38, 1e20, -1e20], np.float32)
+    with nn.auto_forward():
+        x = nn.Variable.from_numpy_array(at, need_grad=True)
+        (g,) = autodiff.grad(F.sum(FACTS[name][0](x)), x, create_graph=True)
+        (second,) = autodiff.grad(F.sum(g), x)
+    assert second.d.tolist() == [0] * len(at)
+
+
+X = np.array([1.0, -2.0, 3.0, -4.0, 0.5, -6.0], np.float32)
+POSITIVE = X > 0
+GY = np.array([1.0, INF, 2.0, -INF, INF, NAN], np.float32)
+ZEROS = np.zeros_like(X)
+LABELS = nn.Variable.from_numpy_array(np.array([[1], [-1], [0]]))
+SCORES = np.array([[0.5, 1.0], [NAN, INF], [2.0, 1.0]], np.float32)
+OF_ROWS = np.array([[1.0], [INF], [2.0]], np.float32)
+
+
+def array(values):
+    """Returns a float32 variable without gradient."""
+    return nn.Variable.from_numpy_array(np.asarray(values, np.float32))
+
+
+# Function, inputs, gradient of the output, and the mask of zero gradients for each input.
+UNTAKEN = {
+    "relu": (F.relu, [X], GY, [~POSITIVE]),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.0), [X], GY, [~POSITIVE]),
+    "prelu": (
+        lambda x, w: F.prelu(x, w),
+        [np.array([INF, 2, 3], np.float32), np.float32([0.5])],
+        GY[1:4],
+        [None, [True]],
+    ),
+    "prelu without slope": (lambda x: F.prelu(x, array([0.0])), [X], GY, [~POSITIVE]),
+    "elu": (F.elu, [np.where(POSITIVE, X, -1e4)], GY, [~POSITIVE]),
+    "selu": (F.selu, [np.where(POSITIVE, X, -1e4)], GY, [~POSITIVE]),
+    "relu6": (F.relu6, [np.where(POSITIVE, X, [0, 7, 0, INF, 0, -INF])], GY, [~POSITIVE]),
+    "hard_tanh": (F.hard_tanh, [np.where(POSITIVE, X / 4, [0, 7, 0, INF, 0, -INF])], GY, [~POSITIVE]),
+    "hard_sigmoid": (F.hard_sigmoid, [np.where(POSITIVE, X / 4, [0, 7, 0, INF, 0, -INF])], GY, [~POSITIVE]),
+    "hard_swish": (F.hard_swish, [np.where(POSITIVE, X, [0, -7, 0, -INF, 0, -3])], GY, [~POSITIVE]),
+    "maximum_scalar": (lambda x: F.maximum_scalar(x, 0.0), [X], GY, [~POSITIVE]),
+    "minimum_scalar": (lambda x: F.minimum_scalar(x, 0.0), [-X], GY, [~POSITIVE]),
+    "clip_by_value": (lambda x: F.clip_by_value(x, 0.0, 9.0), [X], GY, [~POSITIVE]),
+    "clip_by_value of arrays": (F.clip_by_value, [X, ZEROS, ZEROS + 9], GY, [~POSITIVE, POSITIVE, ZEROS == 0]),
+    "maximum2": (F.maximum2, [X, ZEROS], GY, [~POSITIVE, POSITIVE]),
+    "minimum2": (F.minimum2, [X, ZEROS], GY, [POSITIVE, ~POSITIVE]),
+    "maximum2 of one": (
+        F.maximum2,
+        [np.array([[1.0], [2]], np.float32), np.array([[0.0, 0], [3, 3]], np.float32)],
+        np.array([[1, 2], [INF, INF]], np.float32),
+        [[[False], [True]], [[True, True], [False, False]]],
+    ),
+    "where": (lambda a, b: F.where(array(POSITIVE), a, b), [X, X], GY, [~POSITIVE, POSITIVE]),
+    "bool_fill": (lambda x: F.bool_fill(x, array(~POSITIVE), 1.0), [X], GY, [~POSITIVE]),
+    "crelu": (lambda x: F.crelu(x, axis=0), [X], np.concatenate([GY, np.where(POSITIVE, GY, 1)]), [ZEROS == 1]),
+    "celu": (
+        lambda x: F.celu(x, axis=0),
+        [np.where(POSITIVE, 1e4, -1e4)],
+        np.where(np.tile(POSITIVE, 2), 1, INF),
+        [ZEROS == 1],
+    ),
+    "reset_nan": (F.reset_nan, [np.where(POSITIVE, X, NAN)], GY, [~POSITIVE]),
+    "reset_inf": (F.reset_inf, [np.where(POSITIVE, X, INF)], GY, [~POSITIVE]),
+    "epsilon_insensitive_loss": (
+        lambda x: F.epsilon_insensitive_loss(x, array(ZEROS), 0.25),
+        [np.where(POSITIVE, X, 0.1)],
+        GY,
+        [~POSITIVE],
+    ),
+    "binary_tanh": (F.binary_tanh, [np.where(POSITIVE, X / 8, X)], GY, [~POSITIVE]),
+    "binary_sigmoid": (F.binary_sigmoid, [np.where(POSITIVE, X / 8, X)], GY, [~POSITIVE]),
+    "fixed_point_quantize": (F.fixed_point_quantize, [np.where(POSITIVE, X, 99)], GY, [~POSITIVE]),
+    "pow2_quantize": (F.pow2_quantize, [np.where(POSITIVE, X / 4, 99)], GY, [~POSITIVE]),
+    "min_max_quantize": (
+        lambda x: F.min_max_quantize(x, *(array([v]) for v in (-5, 5, 0, 255)), x_min_max=False, ema=False),
+        [np.where(POSITIVE, X, 99)],
+        GY,
+        [~POSITIVE],
+    ),
+    "max": (lambda x: F.max(x.reshape((2, 3)), axis=1), [X], GY[:2], [[True, True, False, True, False, True]]),
+    "min": (lambda x: F.min(x.reshape((2, 3)), axis=1), [X], GY[:2], [[True, False, True, True, True, False]]),
+    "top_k_data": (
+        lambda x: F.top_k_data(x.reshape((2, 3)), 1, base_axis=1),
+        [X],
+        GY[:2, None],
+        [[True, True, False, True, False, True]],
+    ),
+    "sort": (lambda x: F.sort(x.reshape((2, 3)))[:, 2:], [X], GY[:2, None], [[True, True, False, True, False, True]]),
+    "max_pooling": (
+        lambda x: F.max_pooling(x.reshape((1, 1, 2, 3)), (2, 3)),
+        [X],
+        np.full((1, 1, 1, 1), INF),
+        [[True, True, False, True, True, True]],
+    ),
+    "gather": (lambda x: F.gather(x, array([2, 0]), axis=0), [X], GY[:2], [[False, True, False, True, True, True]]),
+    "slice": (lambda x: x[2:3], [X], np.array([INF]), [[True, True, False, True, True, True]]),
+    "cumprod": (lambda x: F.cumprod(x, axis=0), [X], np.array([INF, 1, 1, 1, 1, 1]), [[False] + [None] * 5]),
+    "exclusive cumprod": (
+        lambda x: F.cumprod(x, axis=0, exclusive=True),
+        [np.where(POSITIVE, X, [1, 1, 1, 1, 1, INF])],
+        np.array([INF, 1, 1, 1, 1, 1]),
+        [[None] * 5 + [True]],
+    ),
+    "softmax_cross_entropy": (
+        lambda x: F.softmax_cross_entropy(x, LABELS),
+        [SCORES],
+        OF_ROWS,
+        [np.isinf(OF_ROWS) & (SCORES != 7)],
+    ),
+    "softmax_cross_entropy along axis 0": (
+        lambda x: F.softmax_cross_entropy(x, F.transpose(LABELS, (1, 0)), axis=0),
+        [SCORES.T.copy()],
+        OF_ROWS.T.copy(),
+        [np.isinf(OF_ROWS.T) & (SCORES.T != 7)],
+    ),
+    "categorical_cross_entropy": (
+        lambda x: F.categorical_cross_entropy(x, LABELS),
+        [SCORES],
+        OF_ROWS,
+        [np.isinf(OF_ROWS) & (SCORES != 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNTAKEN)
+def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
+    f, arrays, gy, zero = UNTAKEN[name]
+    with nn.auto_forward():
+        xs = [nn.Variable.from_numpy_array(np.array(x, np.float32), need_grad=True) for x in arrays]
+        g = nn.Variable.from_numpy_array(np.array(gy, np.float32), need_grad=True)
+        kernel = autodiff.grad(f(*xs), xs, [g], materialize_grads=True)
+        rule = autodiff.grad(f(*xs), xs, [g], create_graph=True, materialize_grads=True)
+        first = [np.array(v.d) for v in rule]
+        # Elements with a zero gradient keep it when the inputs change.
+        total = sum(
+            (F.sum(F.where(array(z), v, v * 0.0)) for v, z in zip(rule, map(known, zero, rule), strict=True)),
+            start=F.constant(0.0, ()),
+        )
+        second = autodiff.grad(total, [*xs, g], allow_unused=True, materialize_grads=True)
+    for x, a, b, z in zip(xs, kernel, first, zero, strict=True):
+        z = known(z, x)
+        assert not a.d[z].any(), f"kernel: {a.d}"
+        assert len(arrays) > 1 or not np.isnan(a.d).any(), f"kernel: {a.d}"
+        assert not b[z].any(), f"rule: {b}"
+        np.testing.assert_allclose(a.d, b, 1e-5, 1e-6)
+    for v, z in zip(second, zero, strict=False):
+        assert not v.d[known(z, v)].any(), f"second: {v.d}"
+    y = f(*xs)
+    for _ in range(3):  # the plan is fused from the second run on
+        y.forward(clear_no_need_grad=True)
+        for x in xs:
+            x.grad.zero()
+        y.backward(np.array(gy, np.float32), clear_buffer=True)
+        for x, a in zip(xs, kernel, strict=True):
+            np.testing.assert_array_equal(x.g, a.d)
+
+
+def known(zero, x):
+    """Returns the mask of elements of `x` whose gradient must be zero."""
+    if zero is None:
+        return np.zeros(x.shape, bool)
+    return np.array(np.vectorize(bool, otypes=[bool])(np.asarray(zero, object)), bool).reshape(x.shape)
+
+
+@pytest.mark.parametrize("name", ["relu", "maximum_scalar", "clip_by_value", "leaky_relu", "relu6", "maximum2"])
+@pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
+def test_a_training_step_through_a_root_at_zero_slope_stays_finite(name, kind):
+    f = {
+        "relu": F.relu,
+        "maximum_scalar": lambda x: F.maximum_scalar(x, 0.0),
+        "clip_by_value": lambda x: F.clip_by_value(x, 0.0, 100.0),
+        "leaky_relu": lambda x: F.leaky_relu(x, 0.0),
+        "relu6": F.relu6,
+        "maximum2": lambda x: F.maximum2(x, F.constant(0.0, x.shape)),
+    }[name]
+    x = np.random.RandomState(3).randn(20, 5)
+    for dynamic in (False, True):
+        nn.clear_parameters()
+        nn.seed(1)
+        with context(kind), nn.auto_forward(dynamic):
+            solver = S.Sgd(1e-3)
+            loss = None
+            for _ in range(4):  # fused from the second run on
+                if dynamic or loss is None:
+                    h = PF.affine(nn.Variable.from_numpy_array(x), 7, name=name)
+                    loss = F.sum(F.pow_scalar(f(h), 0.5))
+                solver.set_parameters(nn.get_parameters(), reset=False)
+                solver.zero_grad()
+                loss.forward(clear_no_need_grad=True)
+                loss.backward(clear_buffer=True)
+                solver.update()
+            assert all(np.isfinite(p.d).all() for p in nn.get_parameters().values())
+    nn.clear_parameters()
+
+
+def test_dropped_and_erased_elements_are_zero():
+    with nn.auto_forward():
+        x = nn.Variable.from_numpy_array(np.ones((1, 1, 20, 20), np.float32), need_grad=True)
+        for f in (
+            lambda: F.dropout(x, 0.5, seed=3),
+            lambda: F.random_erase(x, prob=1.0, replacements=(9.0, 9.0), seed=3),
+        ):
+            for create_graph in (False, True):
+                y = f()
+                gone = (y.d == 0) | (y.d == 9)
+                assert gone.any()
+                (g,) = autodiff.grad(y, x, [np.where(gone, INF, 1).astype(np.float32)], create_graph=create_graph)
+                assert not g.d[gone].any()
+                assert np.isfinite(g.d).all()
+
+
+@pytest.mark.parametrize("label", [-1, -7])
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("add", [False, True])
+def test_an_ignored_row_counts_for_nothing_whatever_it_holds(label, axis, add):
+    rng = np.random.RandomState(0)
+    x = rng.rand(3, 5, 4).astype(np.float32)
+    t = rng.randint(0, 4, (3, 5, 1) if axis == 2 else (3, 1, 4))
+    t.flat[::3] = label
+    ignored = np.broadcast_to(t < 0, x.shape)
+    for bad in (NAN, INF, -INF):
+        for f in (F.softmax_cross_entropy, F.categorical_cross_entropy):
+            clean, dirty = (
+                nn.Variable.from_numpy_array(np.where(ignored, v, x).astype(np.float32), need_grad=True)
+                for v in (0.5, bad)
+            )
+            for v in (clean, dirty):
+                v.grad.fill(1.0 if add else 0.0)
+                loss = F.sum(f(v, nn.Variable.from_numpy_array(t), axis=axis))
+                loss.forward()
+                loss.backward()
+            assert np.isfinite(loss.d)
+            np.testing.assert_array_equal(clean.g, dirty.g)
+            rule = nn.grad([loss], [dirty])[0]
+            rule.forward()
+            np.testing.assert_allclose(rule.d + (1.0 if add else 0.0), dirty.g, 1e-5, 1e-6)
+
+
+def test_a_row_of_nan_that_counts_stays_nan():
+    x = nn.Variable.from_numpy_array(np.array([[NAN, 1.0], [1.0, 2.0]], np.float32), need_grad=True)
+    y = F.softmax_cross_entropy(x, nn.Variable.from_numpy_array(np.array([[0], [1]])))
+    y.forward()
+    x.grad.zero()
+    y.backward(np.array([[0.0], [1.0]], np.float32))
+    assert np.isnan(x.g[0]).all()
+    assert np.isfinite(x.g[1]).all()
+
+
+def test_sigmoid_cross_entropy_at_infinities():
+    x = nn.Variable.from_numpy_array(np.array([INF, INF, -INF, -INF], np.float32), need_grad=True)
+    t = nn.Variable.from_numpy_array(np.array([0, 1, 0, 1], np.float32))
+    y = F.sigmoid_cross_entropy(x, t)
+    y.forward()
+    x.grad.zero()
+    y.backward()
+    assert y.d.tolist() == [INF, 0, 0, INF]
+    assert x.g.tolist() == [1, 0, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ((1e-30, 1e-30, 1e30), (1, 1, 0)),
+        ((1e30, 1e30, 1e-30), (1, 1, INF)),
+        ((INF, 2, 3), (6, INF, INF)),
+        ((0.0, INF), (INF, 0)),
+        ((NAN, 2), (2, NAN)),
+        ((0.0, 1e-30, 1e-30, 1e30), (1e-30, 0, 0, 0)),
+        ((2.0, 3.0, 4.0), (12, 8, 6)),
+    ],
+)
+def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
+    for shape, axis in (((len(x),), 0), ((1, len(x)), 1), ((len(x), 1), 0)):
+        v = nn.Variable.from_numpy_array(np.array(x, np.float32).reshape(shape), need_grad=True)
+        y = F.prod(v, axis=axis)
+        y.forward()
+        v.grad.fill(1)
+        y.backward()
+        rule = nn.grad([y], [v])[0]
+        rule.forward()
+        np.testing.assert_allclose(v.g.ravel(), np.add(expected, 1), 1e-5)
+        np.testing.assert_allclose(rule.d.ravel(), expected, 1e-5)
+
+
+def attention(q, k, v, mask, heads_apart):
+    """Returns attention by the kernel, or by `multi_head_attention` with identity weights."""
+    if not heads_apart:
+        return F.scaled_dot_product_attention(q, k, v, mask)
+    one = array(np.eye(q.shape[-1]))
+    q, k, v = (F.transpose(x, (1, 0, 2)) for x in (q, k, v))
+    y, _ = F.multi_head_attention(q, k, v, 1, one, one, one, one, additive_mask=mask)
+    return F.transpose(y, (1, 0, 2))
+
+
+@pytest.mark.parametrize("how", ["kernel", "rule"])
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e8, 1e30])
+def test_weights_of_attention_beside_large_products(size, how):
+    q, v = np.full((2, 3), size), np.arange(10.0).reshape(5, 2)
+    q, k, v = (nn.Variable.from_numpy_array(x.astype(np.float32), need_grad=True) for x in (q, np.ones((5, 3)), v))
+    with nn.auto_forward():
+        y = F.scaled_dot_product_attention(q, k, v)
+        gq, gv = autodiff.grad(y, [q, v], [np.ones((2, 2), np.float32)], create_graph=how == "rule")
+    np.testing.assert_allclose(y.d, [[4, 5]] * 2, 1e-6)
+    np.testing.assert_allclose(gv.d, 0.4, 1e-5)  # five keys share two queries evenly
+    np.testing.assert_allclose(gq.d, 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["kernel", "rule"])
+def test_a_query_that_is_not_a_number_leaves_later_values_alone(how):
+    rng = np.random.RandomState(5)
+    q, k, v = (nn.Variable.from_numpy_array(rng.randn(4, 3), need_grad=True) for _ in range(3))
+    q.d[1] = NAN
+    with nn.auto_forward():
+        y = F.scaled_dot_product_attention(q, k, v, causal=True)
+        (gv,) = autodiff.grad(y, v, [np.ones((4, 3))], create_graph=how == "rule")
+    assert np.isnan(gv.d[:2]).all() and np.isfinite(gv.d[2:]).all()
+
+
+@pytest.mark.parametrize("heads_apart", [False, True])
+@pytest.mark.parametrize("how", ["kernel", "rule", "at once"])
+def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
+    rng = np.random.RandomState(5)
+    q, k, v = rng.randn(2, 4, 3), rng.randn(2, 5, 3), rng.randn(2, 5, 3)
+    mask = np.zeros((4, 5))
+    mask[1], mask[0, 2:] = -INF, -INF
+
+    def run(rows):
+        """Returns output and gradients, with other values in the hidden row if given."""
+        arrays = [x.copy() for x in (q, k, v)]
+        gy = np.ones((2, 4, 3), np.float32)
+        if rows is not None:
+            arrays[0][:, 1], gy[:, 1] = rows
+        xs = [nn.Variable.from_numpy_array(x.astype(np.float32), need_grad=True) for x in arrays]
+        with nn.auto_forward(how == "at once"):
+            y = attention(*xs, array(mask), heads_apart)
+            if how == "at once":
+                return np.array(y.d), [np.array(g.d) for g in autodiff.grad(y, xs, [gy])]
+            y.forward()
+            if how == "rule":
+                gs = nn.grad([y], xs, grad_outputs=[nn.Variable.from_numpy_array(gy)])
+                nn.forward_all(gs)
+                return np.array(y.d), [np.array(g.d) for g in gs]
+            for x in xs:
+                x.grad.zero()
+            y.backward(gy)
+            return np.array(y.d), [np.array(x.g) for x in xs]
+
+    clean, dirty = run(None), run((NAN, INF)) if not heads_apart else run((1e3, 5.0))
+    assert not clean[0][:, 1].any()
+    assert not dirty[0][:, 1].any()
+    assert np.isfinite(clean[0]).all()
+    for a, b in zip(clean[1], dirty[1], strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+    assert not dirty[1][0][:, 1].any()
