@@ -33,7 +33,7 @@ use select::{Method, select, winograd_parts};
 use stride_equals_kernel::StrideEqualsKernel;
 pub use weight::{CachedWeight, DerivedCache, Fingerprint, Weight};
 use winograd::Winograd;
-use winograd::uneven::have_one_sign;
+use winograd::weight_scales::have_one_sign;
 
 /// The number of elements that a thread sets to zero at a time.
 const ZEROS: usize = 1 << 15;

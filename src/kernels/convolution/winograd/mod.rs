@@ -2,12 +2,14 @@
 //! with larger rounding errors. Tiles whose errors would be too large are computed directly, see [`uneven`]. Blocks of
 //! tiles are transformed in the cache.
 
+mod direct_tiles;
 pub(super) mod energies;
 pub(super) mod few_tiles;
 pub(super) mod tiles;
 pub(super) mod transforms;
 pub(super) mod uneven;
 pub(super) mod weight_gradient;
+pub(super) mod weight_scales;
 
 use std::ops::Range;
 

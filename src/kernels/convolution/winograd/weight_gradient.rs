@@ -3,7 +3,8 @@
 
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
-use super::uneven::{Energies, UnevenTerms, even_scales};
+use super::uneven::{Energies, UnevenTerms};
+use super::weight_scales::even_scales;
 use super::{CHAIN, Factors, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;

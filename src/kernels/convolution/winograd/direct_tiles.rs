@@ -1,0 +1,168 @@
+//! Tiles that Winograd's algorithm would compute with large errors, computed by the definition.
+
+use std::ops::Range;
+
+use super::tiles::Tiles;
+use super::transforms::{OUT, PixelGrid};
+use super::uneven::UnevenTerms;
+use super::{SourcePlanes, Winograd};
+use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
+use crate::kernels::{Float, scratch};
+
+/// Terms of a sum that are added sequentially before the sum is added to the previous ones.
+const CHAIN: usize = 256;
+const TAPS: usize = 9;
+/// Outputs of a tile.
+const OUTPUTS: usize = OUT * OUT;
+
+impl<T: Float> SourcePlanes<T> {
+    /// Writes the inputs of each output of a tile: a row of channels and taps for each output. Rows of outputs beyond
+    /// `size` are zero.
+    ///
+    /// # Safety
+    /// The planes must be readable.
+    unsafe fn gather(
+        &self,
+        (image, group): (usize, usize),
+        tile: (usize, usize),
+        size: (usize, usize),
+        seen: &mut [T],
+    ) {
+        let (first, depth) = (self.at(image, group), self.array.channels * TAPS);
+        seen.fill(T::ZERO);
+        for (o, seen) in seen.chunks_exact_mut(depth).enumerate() {
+            let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
+            if y >= size.0 || x >= size.1 {
+                continue;
+            }
+            for t in 0..TAPS {
+                let (y, x) = ((y + t / 3) as isize - self.pad.0, (x + t % 3) as isize - self.pad.1);
+                if (0..self.height as isize).contains(&y) && (0..self.width as isize).contains(&x) {
+                    let from = first.wrapping_offset(y * self.width as isize + x);
+                    for (c, seen) in seen.iter_mut().skip(t).step_by(TAPS).enumerate() {
+                        // SAFETY: the pixel is within the plane.
+                        *seen = unsafe { *from.add(c * self.array.channel) };
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> UnevenTerms<'_, T> {
+    /// Adds the contribution of a tile to `sums`: a row of maps for each channel and tap. Rows are `sums_row` apart.
+    ///
+    /// # Safety
+    /// The arrays must be valid, and no other thread may use the sums.
+    pub(super) unsafe fn add(&self, at: (usize, usize), tile: (usize, usize), sums: *mut T, sums_row: usize) {
+        let (depth, maps, wide) =
+            (self.x.array.channels * TAPS, self.gy.array.channels, kernels::<T>().panel());
+        let (height, width) = self.g.output_size();
+        let outputs = OUTPUTS * maps.next_multiple_of(wide);
+        scratch::with(OUTPUTS * depth + outputs + SLACK, |memory: &mut [T]| {
+            let (right, left) = memory.split_at_mut(outputs);
+            let left = &mut left[..OUTPUTS * depth];
+            right.fill(T::ZERO);
+            for o in 0..OUTPUTS {
+                let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
+                if y < height && x < width {
+                    let from = self.gy.at(at.0, at.1).wrapping_add(y * width + x);
+                    for map in 0..maps {
+                        // SAFETY: the pixel is within the plane.
+                        right[(map / wide * OUTPUTS + o) * wide + map % wide] =
+                            unsafe { *from.add(map * self.gy.array.channel) };
+                    }
+                }
+            }
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                self.x.gather(at, tile, (height, width), left);
+                PanelProduct {
+                    m: depth,
+                    n: maps,
+                    k: OUTPUTS,
+                    a: MatrixOperand { p: left.as_ptr(), row: 1, col: depth as isize },
+                    b: Panels { p: right.as_ptr(), row: wide, next: OUTPUTS * wide },
+                    c: sums,
+                    c_row: sums_row,
+                    table: Table::None,
+                    batch: ONCE,
+                    epilogue: Epilogue::plain(true),
+                }
+                .run_in_chains(OUTPUTS);
+            }
+        });
+    }
+}
+
+impl<T: Float> Winograd<'_, T> {
+    /// Addresses of the nine weights between a target and each source channel.
+    pub(super) fn weights_of(&self, group: usize, target: usize) -> impl Iterator<Item = *const T> {
+        let (channels, maps) = (self.g.channels / self.g.group, self.g.maps / self.g.group);
+        let (first, source, target) = if self.forward {
+            (group * maps * channels + target * channels, 1, 0)
+        } else {
+            (group * maps * channels, channels, target)
+        };
+        let p = self.weight;
+        (0..self.source.array.channels).map(move |c| p.wrapping_add((first + c * source + target) * TAPS))
+    }
+
+    /// Writes the direct sums of the flagged tiles to the pixels of some rows of tiles of an image, for up to a panel of
+    /// targets.
+    ///
+    /// # Safety
+    /// The arrays must be valid, and `to` must hold a panel of targets for each pixel.
+    pub(super) unsafe fn mend(
+        &self,
+        tiles: &Tiles,
+        (image, group): (usize, usize),
+        rows: &Range<usize>,
+        targets: Range<usize>,
+        flags: &[bool],
+        to: PixelGrid<T>,
+    ) {
+        let (depth, wide) = (self.source.array.channels * TAPS, kernels::<T>().panel());
+        scratch::with(depth * wide + OUTPUTS * (depth + wide) + SLACK, |memory: &mut [T]| {
+            let (weights, memory) = memory.split_at_mut(depth * wide);
+            let (sums, seen) = memory.split_at_mut(OUTPUTS * wide);
+            let seen = &mut seen[..OUTPUTS * depth];
+            weights.fill(T::ZERO);
+            for (lane, target) in targets.clone().enumerate() {
+                for (c, from) in self.weights_of(group, target).enumerate() {
+                    for t in 0..TAPS {
+                        let tap = if self.forward { t } else { TAPS - 1 - t };
+                        // SAFETY: the weights are readable.
+                        weights[(c * TAPS + t) * wide + lane] = unsafe { *from.add(tap) };
+                    }
+                }
+            }
+            for (t, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
+                let (row, column) = (t / tiles.across, t % tiles.across);
+                // SAFETY: guaranteed by the caller.
+                unsafe {
+                    self.source.gather((image, group), (rows.start + row, column), self.size, seen);
+                    PanelProduct {
+                        m: OUTPUTS,
+                        n: targets.len(),
+                        k: depth,
+                        a: MatrixOperand { p: seen.as_ptr(), row: depth as isize, col: 1 },
+                        b: Panels { p: weights.as_ptr(), row: wide, next: 0 },
+                        c: sums.as_mut_ptr(),
+                        c_row: wide,
+                        table: Table::None,
+                        batch: ONCE,
+                        epilogue: Epilogue::NONE,
+                    }
+                    .run_in_chains(CHAIN);
+                    for (o, sums) in sums.chunks_exact(wide).enumerate() {
+                        let pixel = to.at(OUT * row + o / OUT, OUT * column + o % OUT);
+                        pixel.copy_from_nonoverlapping(sums.as_ptr(), targets.len());
+                    }
+                }
+            }
+        });
+    }
+}
