@@ -1,13 +1,13 @@
 //! Addresses held back for small allocations, which cannot report an error: one that fails aborts the process.
 //!
 //! The global allocator of the extension releases a block of them when the system refuses it memory. From then on new
-//! arrays, functions and runs are refused with [`Error::Memory`], until all blocks are held again. The blocks are
+//! arrays, functions and runs are refused with [`OutOfMemory`], until all blocks are held again. The blocks are
 //! addresses without memory.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
+use super::out_of_memory::OutOfMemory;
 use super::system::Addresses;
-use crate::{Error, Result};
 
 /// Bytes of a block.
 const BLOCK: usize = 8 << 20;
@@ -45,21 +45,18 @@ fn exchange(place: &AtomicUsize, block: Option<Addresses>) -> Option<Addresses> 
 }
 
 /// Returns an error if blocks are missing and the system cannot replace them.
-///
-/// # Errors
-/// [`Error::Memory`].
 #[inline(always)]
-pub(crate) fn check() -> Result<()> {
+pub(crate) fn check() -> Result<(), OutOfMemory> {
     if IS_SHORT.load(std::sync::atomic::Ordering::Relaxed) { restore() } else { Ok(()) }
 }
 
 #[cold]
-fn restore() -> Result<()> {
+fn restore() -> Result<(), OutOfMemory> {
     IS_SHORT.store(false, SeqCst); // first, so that a release meanwhile is seen
     for place in HELD.iter().filter(|place| place.load(SeqCst) == 0) {
         let Some(block) = Addresses::reserve(BLOCK) else {
             IS_SHORT.store(true, SeqCst);
-            return Err(Error::Memory { bytes: BLOCK });
+            return Err(OutOfMemory { bytes: BLOCK });
         };
         drop(exchange(place, Some(block))); // another thread may have filled the place
     }

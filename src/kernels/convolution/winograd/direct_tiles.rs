@@ -110,8 +110,7 @@ impl<T: Float> Winograd<'_, T> {
         (0..self.source.array.channels).map(move |c| p.wrapping_add((first + c * source + target) * TAPS))
     }
 
-    /// Writes the direct sums of the flagged tiles to the pixels of some rows of tiles of an image, for up to a panel of
-    /// targets.
+    /// Writes the direct sums of the flagged tiles to the pixels of some rows of tiles, for up to a panel of targets.
     ///
     /// # Safety
     /// The arrays must be valid, and `to` must hold a panel of targets for each pixel.

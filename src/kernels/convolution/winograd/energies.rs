@@ -233,7 +233,7 @@ impl<T: Float> EnergyRange<T> {
         })
     }
 
-    /// True if there are no zeros among the energies, all are finite, and the largest is at most `ratio` times the least.
+    /// True if all energies are finite and not zero, and the largest is at most `ratio` times the least.
     pub(super) fn are_within(&self, ratio: f64) -> bool {
         self.sum < T::INFINITY && self.least > T::ZERO && self.most <= T::all(ratio) * self.least
     }

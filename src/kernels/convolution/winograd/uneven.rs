@@ -1,8 +1,8 @@
 //! Finds the tiles that Winograd's algorithm would compute with large errors.
 //!
-//! A tile shares 36 inputs among 16 outputs, so each output gets rounding errors of all 36. That is harmless if the nine
-//! inputs of every output are about as large as the others. It is not if one input is infinite or very large, or if an
-//! output sees only zeros. The energies of pixels, sums of squares over channels, show such tiles.
+//! A tile shares 36 inputs among 16 outputs, so each output gets rounding errors of all 36. That is harmless if the
+//! nine inputs of every output are about as large as the others. It is not if one input is infinite or very large, or
+//! if an output sees only zeros. The energies of pixels, sums of squares over channels, show such tiles.
 //! [`direct_tiles`](super::direct_tiles) computes them by the definition.
 
 use std::ops::Range;
@@ -37,15 +37,15 @@ pub(super) struct Energies<T> {
     pub(super) plane: usize,
 }
 
-/// The rows of a plane that some rows of tiles cover. A tile has `side` rows, and the first tile starts `pad` rows above
-/// the plane.
+/// The rows of a plane that some rows of tiles cover. A tile has `side` rows. The first tile starts `pad` rows above the
+/// plane.
 pub(super) fn covered(rows: &Range<usize>, side: usize, pad: isize, height: usize) -> Range<usize> {
     let clip = |y: usize| (y as isize - pad).clamp(0, height as isize) as usize;
     clip(OUT * rows.start)..clip(OUT * (rows.end - 1) + side)
 }
 
 impl<T: Float> Energies<T> {
-    /// Number of elements for the planes of `images` images with up to `rows` rows of tiles, and the distance of planes.
+    /// Number of elements for the planes of some images with up to `rows` rows of tiles, and the distance of planes.
     pub(super) fn memory(images: usize, rows: usize, width: usize) -> (usize, usize) {
         let plane = (OUT * rows + 2) * width;
         ((images * plane).next_multiple_of(SLACK), plane)
@@ -91,8 +91,8 @@ impl<T: Float> Padded<'_, T> {
 }
 
 impl<T: Float> SourcePlanes<T> {
-    /// Flags the uneven tiles in some rows of tiles of a target with the given size, using the energies of image `i` of a
-    /// block. Returns true if there is one.
+    /// Flags the uneven tiles in some rows of tiles of a target with the given size. Reads the energies of image `i` of
+    /// a block. Returns true if there is one.
     ///
     /// Tiles that reach beyond the target have fewer pixels, and not every tap sees all of them. With `by_taps`, the
     /// pixels of each tap must be even, too. Such tiles are compared with the least pixel of these rows.
@@ -133,8 +133,8 @@ impl<T: Float> SourcePlanes<T> {
         let padded = Padded { of: plane, width: self.width, at };
         scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
             let (row, memory) = memory.split_at_mut(width + 2);
-            // `threes`: sums of three neighbours in a row. For a row of tiles, by column: `fewest` is the least sum of nine inputs
-            // of an output, and `all` the sum of all rows.
+            // `threes`: sums of three neighbours in a row. For a row of tiles, by column: `fewest` is the least sum of
+            // nine inputs of an output, and `all` the sum of all rows.
             let (threes, memory) = memory.split_at_mut(deep * width);
             let (fewest, all) = memory.split_at_mut(width);
             for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
@@ -202,7 +202,7 @@ impl<T: Float> SourcePlanes<T> {
     }
 }
 
-/// Flags the uneven tiles of an output gradient, in which the energy of one pixel is far above the energies of the others.
+/// Flags the uneven tiles of an output gradient: the energy of one pixel is far above the energies of the others.
 fn find_dominated<T: Float>(
     gy: &SourcePlanes<T>,
     at: (usize, usize),
@@ -262,8 +262,8 @@ impl<T: Float> UnevenTerms<'_, T> {
         flags.contains(&true)
     }
 
-    /// Sets the factors of uneven tiles of a block to zero, and adds their contributions to `sums`. Clears `sums` first if
-    /// `is_used` is false, and sets it.
+    /// Sets the factors of uneven tiles of a block to zero, and adds their contributions to `sums`. If `is_used` is
+    /// false, clears `sums` first and sets it.
     ///
     /// # Safety
     /// As for [`UnevenTerms::add`] and [`SourcePlanes::find_uneven`]. No other thread may use the factors.

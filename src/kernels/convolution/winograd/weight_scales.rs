@@ -37,8 +37,8 @@ pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
 
 impl<T: Float> Winograd<'_, T> {
     /// Computes the scales of source channels from the energies of their weights. Returns false if Winograd's algorithm
-    /// must not be used: weights are infinite, NaN, too large or too small, or all weights of a target have one sign. Inputs
-    /// of one sign must give outputs of one sign then.
+    /// must not be used: weights are infinite, NaN, too large or too small, or all weights of a target have one sign.
+    /// Inputs of one sign must give outputs of one sign then.
     ///
     /// # Safety
     /// The weights must be readable, and `scales` must hold one scale for each source channel of all groups.
