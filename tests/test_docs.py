@@ -59,7 +59,7 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
 
 def test_the_rust_tutorial_shows_compiled_code():
     blocks = re.findall(
-        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
+        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/maintainers/own_operation_rust.md").read_text(), re.MULTILINE
     )
     shown = [textwrap.dedent(block).strip("\n") for block in blocks if block.strip()]
     assert len(shown) == 1
