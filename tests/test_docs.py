@@ -2,6 +2,7 @@
 
 import doctest
 import gc
+import importlib.util
 import re
 import runpy
 import sys
@@ -14,8 +15,21 @@ import kinnor as nn
 from kinnor_cli import main
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SITE = [page for page in PAGES if page.parent.name != "maintainers"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """Returns the paths of the pages that the site adds."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/site/reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "reference", reference)  # dataclasses look up their module there
+        spec.loader.exec_module(reference)
+        return {ROOT / "docs" / page.path for page in reference.pages()}
 
 
 def snippets(page):
@@ -49,6 +63,9 @@ def test_commands_do_what_they_say(tmp_path, monkeypatch, capsys):
     for program, *arguments in lines:
         if program == "kinnor":
             assert main(arguments) == 0, (arguments, capsys.readouterr().err)
+        elif program == "pip":
+            assert arguments[0] == "install"
+            assert set(re.findall(r"\w+", arguments[1])) <= {"kinnor", *EXTRAS}
         else:
             assert program == "python"
             monkeypatch.setattr(sys, "argv", [str(ROOT / arguments[0]), *arguments[1:]])
@@ -78,6 +95,12 @@ def test_pages_for_maintainers_are_reachable():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(page, generated):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+        path = (page.parent / target).resolve()
+        assert path.exists() or path in generated, target
+
+
+@pytest.mark.parametrize("page", SITE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_page_leads_on(page):
+    assert re.search(r"\]\((?!https?:)[^)#]+\.md", page.read_text()), "expected a link to another page"

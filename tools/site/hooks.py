@@ -5,6 +5,7 @@ MkDocs calls these functions by name, in this order.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
+
+
+PROMPT = '<span class="gp">'
+"""The start of a line of a program in a session."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -61,3 +66,14 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         names = (f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})" for name in sorted(listed.names))
         parts.append(f"\n## {listed.title}\n\n{', '.join(names)}\n")
     return "\n".join(parts)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Marks the output of sessions, so that copying a program leaves it out (see `docs/programs.css`)."""
+    return re.sub(rf"(?<=<code>)(?={PROMPT}).*?(?=</code>)", lambda session: marked(session[0]), html, flags=re.DOTALL)
+
+
+def marked(session: str) -> str:
+    """Returns the HTML of a session. Lines without a prompt are in elements of the class `output`."""
+    lines = session.splitlines(keepends=True)
+    return "".join(line if line.startswith(PROMPT) else f'<span class="output">{line}</span>' for line in lines)
