@@ -61,10 +61,15 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Adds the list of all functions to the page about functions."""
     if page.file.src_uri != "functions.md":
         return markdown
+    links = {
+        name.rpartition(".")[2]: (listed.title, f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})")
+        for listed in reference.pages()[: len(reference.FAMILIES)]
+        for name in listed.names
+    }
     parts = [markdown]
-    for listed in reference.pages()[: len(reference.FAMILIES)]:
-        names = (f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})" for name in sorted(listed.names))
-        parts.append(f"\n## {listed.title}\n\n{', '.join(names)}\n")
+    for title in ("All, from A to Z", *reference.FAMILIES):
+        of_family = [name for name in sorted(links, key=str.lower) if title in (links[name][0], "All, from A to Z")]
+        parts.append(f"\n## {title}\n\n{', '.join(links[name][1] for name in of_family)}\n")
     return "\n".join(parts)
 
 
