@@ -1,4 +1,4 @@
-"""The site as a reader sees it: what the search finds, and what the copy button takes."""
+"""The site: search terms lead to pages, and the copy button takes programs."""
 
 import doctest
 import re
