@@ -3,11 +3,13 @@
 import doctest
 import gc
 import importlib.util
+import json
 import re
 import runpy
 import sys
 import textwrap
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -81,6 +83,18 @@ def test_the_rust_tutorial_shows_compiled_code():
     shown = [textwrap.dedent(block).strip("\n") for block in blocks if block.strip()]
     assert len(shown) == 1
     assert shown[0] in (ROOT / "src/ops/pointwise/activation.rs").read_text()
+
+
+def test_quoted_figures_are_measured():
+    rows = json.loads((ROOT / "benches/results/peers.json").read_text())["rows"]
+    times = [row["time"][0] for row in rows]
+    for name in ("README.md", "docs/index.md", "docs/faq.md"):
+        text = " ".join((ROOT / name).read_text().split())
+        assert f"{geometric_mean(times):.2f} of the time of the fastest of PyTorch, JAX and TensorFlow" in text
+        assert f"{len(rows)} workloads" in text
+    for peer in ("torch", "jax"):
+        ratios = [1 / row["time"][0] for row in rows if row["peer"].startswith(peer)]
+        assert f"| {min(ratios):.1f} to {max(ratios):.1f} |" in (ROOT / "README.md").read_text()
 
 
 def test_all_pages_are_reachable():
