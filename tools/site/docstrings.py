@@ -55,7 +55,7 @@ class Docstrings(griffe.Extension):
                 ]
                 text = "".join(f"\n\n{title}:\n    {said}" for title, said in parts if said)
                 if text and function.docstring:
-                    function.docstring = griffe.Docstring(function.docstring.value + text, parent=function)
+                    function.docstring = described(function, function.docstring.value + text)
         if unseen := lost(pkg):
             raise SystemExit(f"tools/site/docstrings.py: expected every member on the page of its class, not {unseen}")
 
@@ -96,12 +96,12 @@ def complete(pkg: griffe.Module, name: str, wanted: dict[str, type]) -> None:
             shown.set_member(member, copy.copy(source.members[member]))
         if not shown.members[member].docstring:
             text = inspect.getdoc(getattr(real, member))
-            shown.members[member].docstring = griffe.Docstring(text or "", parent=shown.members[member])
+            shown.members[member].docstring = described(shown.members[member], text or "")
     listed = {id(reference.at(other)): other for other in reference.members_of_classes()}
     base = next((listed[id(other)] for other in real.__mro__[1:] if id(other) in listed), None)
     if base and shown.docstring:
         text = f"Inherits:\n    The members of [`{base.rpartition('.')[2]}`][kinnor.{base}]."
-        shown.docstring = griffe.Docstring(f"{shown.docstring.value}\n\n{text}", parent=shown)
+        shown.docstring = described(shown, f"{shown.docstring.value}\n\n{text}")
 
 
 def lost(pkg: griffe.Module) -> list[str]:
@@ -112,6 +112,12 @@ def lost(pkg: griffe.Module) -> list[str]:
         for member in wanted
         if not getattr(resolved(pkg[name]).members.get(member), "docstring", None)
     ]
+
+
+def described(parent: griffe.Object, text: str) -> griffe.Docstring:
+    """Returns a docstring that is read like the docstrings of files: see the options in `mkdocs.yml`."""
+    options = {"returns_multiple_items": False, "warn_missing_types": False}
+    return griffe.Docstring(text, parent=parent, parser="google", parser_options=options)
 
 
 def resolved(found: griffe.Object | griffe.Alias) -> griffe.Object | griffe.Alias:
@@ -131,7 +137,7 @@ def fill(stub: griffe.Object, real: Any) -> None:
         found = inspect.getattr_static(real, name)
         text = inspect.getdoc(found if not callable(found) else getattr(real, name))
         if text and not (member.is_class is False and text == inspect.getdoc(type(found))):
-            member.docstring = griffe.Docstring(text, parent=member)
+            member.docstring = described(member, text)
         if member.is_class:
             fill(member, found)
 

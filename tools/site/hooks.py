@@ -32,7 +32,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         raise SystemExit(f"tools/site/reference.py: expected a page for every public name, got none for {lost}")
     listed = next(each["Reference"] for each in config.nav if "Reference" in each)
     functions, others = reference.pages()[: len(reference.FAMILIES)], reference.pages()[len(reference.FAMILIES) :]
-    listed += [{"Functions": ["functions.md", *(page.path for page in functions)]}, *(page.path for page in others)]
+    listed[:0] = [{"Functions": ["functions.md", *(page.path for page in functions)]}, *(page.path for page in others)]
     return config
 
 
