@@ -85,6 +85,8 @@ def constructed(shown: griffe.Class, real: type) -> None:
         for name, given in inspect.signature(real).parameters.items()
     ]
     shown.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*arguments)))
+    if shown.docstring:  # sections of a class do not include what its constructor returns
+        shown.docstring.value = shown.docstring.value.replace("\nReturns:\n    The solver.", "")
 
 
 def complete(pkg: griffe.Module, name: str, wanted: dict[str, type]) -> None:
@@ -132,7 +134,7 @@ def fill(stub: griffe.Object, real: Any) -> None:
     """Copies docstrings from the extension module to the objects of its stub."""
     for name, member in stub.members.items():
         member = resolved(member)
-        if member.is_alias or not hasattr(real, name):
+        if member.is_alias or name.startswith("_") or not hasattr(real, name):
             continue
         found = inspect.getattr_static(real, name)
         text = inspect.getdoc(found if not callable(found) else getattr(real, name))
