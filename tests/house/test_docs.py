@@ -2,11 +2,14 @@
 
 import doctest
 import gc
+import importlib.util
+import json
 import re
 import runpy
 import sys
 import textwrap
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -14,8 +17,21 @@ import kinnor as nn
 from kinnor_cli import main
 
 ROOT = Path(__file__).parents[2]
+EXTRAS = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SITE = [page for page in PAGES if page.parent.name != "maintainers"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """Returns the paths of the pages that the site adds."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/site/reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "reference", reference)  # dataclasses look up their module there
+        spec.loader.exec_module(reference)
+        return {ROOT / "docs" / page.path for page in reference.pages()}
 
 
 def snippets(page):
@@ -49,6 +65,9 @@ def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
     for program, *arguments in lines:
         if program == "kinnor":
             assert main(arguments) == 0, (arguments, capsys.readouterr().err)
+        elif program == "pip":
+            assert arguments[0] == "install"
+            assert set(re.findall(r"\w+", arguments[1])) <= {"kinnor", *EXTRAS}
         else:
             assert program == "python"
             monkeypatch.setattr(sys, "argv", [str(ROOT / arguments[0]), *arguments[1:]])
@@ -59,11 +78,23 @@ def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
 
 def test_the_rust_tutorial_shows_compiled_code():
     blocks = re.findall(
-        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/tutorials/own_operation_rust.md").read_text(), re.MULTILINE
+        r"(?:^(?:    .*)?\n)+", (ROOT / "docs/maintainers/own_operation_rust.md").read_text(), re.MULTILINE
     )
     shown = [textwrap.dedent(block).strip("\n") for block in blocks if block.strip()]
     assert len(shown) == 1
     assert shown[0] in (ROOT / "src/ops/pointwise/activation.rs").read_text()
+
+
+def test_quoted_figures_are_measured():
+    rows = json.loads((ROOT / "benches/results/peers.json").read_text())["rows"]
+    times = [row["time"][0] for row in rows]
+    for name in ("README.md", "docs/index.md", "docs/faq.md"):
+        text = " ".join((ROOT / name).read_text().split())
+        assert f"{geometric_mean(times):.2f} of the time of the fastest of PyTorch, JAX and TensorFlow" in text
+        assert f"{len(rows)} workloads" in text
+    for peer in ("torch", "jax"):
+        ratios = [1 / row["time"][0] for row in rows if row["peer"].startswith(peer)]
+        assert f"| {min(ratios):.1f} to {max(ratios):.1f} |" in (ROOT / "README.md").read_text()
 
 
 def test_all_pages_are_reachable():
@@ -78,6 +109,12 @@ def test_pages_for_maintainers_are_reachable():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(page, generated):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+        path = (page.parent / target).resolve()
+        assert path.exists() or path in generated, target
+
+
+@pytest.mark.parametrize("page", SITE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_page_leads_on(page):
+    assert re.search(r"\]\((?!https?:)[^)#]+\.md", page.read_text()), "expected a link to another page"

@@ -105,6 +105,7 @@ def test_readme(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert programs
     for program in programs:
+        assert len([line for line in program.splitlines() if line]) <= 10
         loss = re.search(r"loss (\S+)", run("-c", program, cwd=tmp_path))
         assert float(loss[1]) < 0.5
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import griffe
 import numpy as np
 import pytest
 from support import TABLE, call
@@ -54,6 +55,49 @@ def test_pages_have_names_of_their_own(reference):
     paths = [page.path for page in reference.pages()]
     assert len(paths) == len(set(paths))
     assert all(page.names for page in reference.pages())
+
+
+@pytest.fixture(scope="module")
+def documented():
+    """Returns the package as the site reads it, and the module that completes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "tools/site")
+        import docstrings
+
+        extensions = griffe.load_extensions(ROOT / "tools/site/docstrings.py")
+        yield griffe.load("kinnor", search_paths=[ROOT / "python"], extensions=extensions), docstrings
+        for name in ("docstrings", "facts", "reference", "words"):
+            patch.delitem(sys.modules, name)
+
+
+def test_every_public_member_is_on_the_page_of_its_class(documented):
+    package, docstrings = documented
+    assert docstrings.lost(package) == []
+    members = docstrings.reference.members_of_classes()
+    assert sum(map(len, members.values())) > 500
+    assert {"update", "zero_grad", "set_parameters", "get_states"} <= members["solvers.Solver"].keys()
+    assert {"forward", "backward", "d", "g"} <= members["Variable"].keys()
+
+
+def test_docstrings_of_the_core_have_sections(documented):
+    """Lists of arguments and errors, rather than text with colons."""
+    package, _ = documented
+    for path in ("solver.Solver.update", "Variable.backward", "NdArray.cast"):
+        kinds = [section.kind.value for section in package[path].docstring.parsed]
+        assert kinds[:2] == ["text", "parameters"], path
+
+
+def test_missing_members_are_found(documented):
+    package, docstrings = documented
+    solver = package["solver.Solver"]
+    taken = solver.members.pop("update")
+    assert docstrings.lost(package) == ["solvers.Solver.update"]
+    solver.members["update"] = taken
+
+
+def test_solvers_lead_to_their_methods(documented):
+    package, _ = documented
+    assert "[`Solver`][kinnor.solvers.Solver]" in package["solvers.Adam"].docstring.value
 
 
 DECLARED = {name: (inputs, args) for name, _, inputs, args, _ in _core.declarations()}

@@ -5,6 +5,7 @@ MkDocs calls these functions by name, in this order.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 
+PROMPT = '<span class="gp">'
+"""The start of a line of a program in a session."""
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Lists the pages of the reference. Fails if a public name is on none of them."""
     if lost := reference.missing():
         raise SystemExit(f"tools/site/reference.py: expected a page for every public name, got none for {lost}")
     listed = next(each["Reference"] for each in config.nav if "Reference" in each)
     functions, others = reference.pages()[: len(reference.FAMILIES)], reference.pages()[len(reference.FAMILIES) :]
-    listed += [{"Functions": ["functions.md", *(page.path for page in functions)]}, *(page.path for page in others)]
+    listed[:0] = [{"Functions": ["functions.md", *(page.path for page in functions)]}, *(page.path for page in others)]
     return config
 
 
@@ -56,8 +61,24 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Adds the list of all functions to the page about functions."""
     if page.file.src_uri != "functions.md":
         return markdown
+    links = {
+        name.rpartition(".")[2]: (listed.title, f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})")
+        for listed in reference.pages()[: len(reference.FAMILIES)]
+        for name in listed.names
+    }
     parts = [markdown]
-    for listed in reference.pages()[: len(reference.FAMILIES)]:
-        names = (f"[{name.rpartition('.')[2]}]({listed.path}#kinnor.{name})" for name in sorted(listed.names))
-        parts.append(f"\n## {listed.title}\n\n{', '.join(names)}\n")
+    for title in ("All, from A to Z", *reference.FAMILIES):
+        of_family = [name for name in sorted(links, key=str.lower) if title in (links[name][0], "All, from A to Z")]
+        parts.append(f"\n## {title}\n\n{', '.join(links[name][1] for name in of_family)}\n")
     return "\n".join(parts)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Marks the output of sessions, so that copying a program leaves it out (see `docs/programs.css`)."""
+    return re.sub(rf"(?<=<code>)(?={PROMPT}).*?(?=</code>)", lambda session: marked(session[0]), html, flags=re.DOTALL)
+
+
+def marked(session: str) -> str:
+    """Returns the HTML of a session. Lines without a prompt are in elements of the class `output`."""
+    lines = session.splitlines(keepends=True)
+    return "".join(line if line.startswith(PROMPT) else f'<span class="output">{line}</span>' for line in lines)

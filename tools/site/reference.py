@@ -6,12 +6,13 @@ Reads the imported package. Independent of the site generator (see `hooks.py`).
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
+from types import GetSetDescriptorType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,13 +152,7 @@ SUBJECTS = {
             "data.data_source_loader",
             "data.download",
             "compat.utils.image_utils",
-            "compat.utils.image_utils.backend_manager",
-            "compat.utils.image_utils.backend_events.image_utils_backend",
-            "compat.utils.image_utils.backend_events.pil_backend",
-            "compat.utils.image_utils.backend_events.pypng_backend",
-            "compat.utils.image_utils.backend_events.common",
             "compat.utils.audio_utils",
-            "compat.utils.audio_utils.backend_manager",
             "compat.utils.rnn",
         ),
     ),
@@ -221,11 +216,23 @@ SUBJECTS = {
             "compat.testing",
         ),
     ),
-    "Training loops": ("Loops that others wrote.", ("compat.experimental.framework", "compat.utils.callback")),
-    "Random state": ("Seeds.", ("seed", "random")),
-    "Python itself": (
-        "What NNabla's programs use of its tools for Python.",
-        ("compat.utils.py23_compatible", "compat.utils.signature_utils"),
+    "Training loops": (
+        "A loop with callbacks, an update step and an evaluation step.",
+        ("compat.experimental.framework", "compat.utils.callback"),
+    ),
+    "Random state": ("Seeds and generators of random numbers.", ("seed", "random")),
+    "NNabla compatibility": (
+        "Modules that only NNabla's programs use.",
+        (
+            "compat.utils.py23_compatible",
+            "compat.utils.signature_utils",
+            "compat.utils.image_utils.backend_manager",
+            "compat.utils.image_utils.backend_events.image_utils_backend",
+            "compat.utils.image_utils.backend_events.pil_backend",
+            "compat.utils.image_utils.backend_events.pypng_backend",
+            "compat.utils.image_utils.backend_events.common",
+            "compat.utils.audio_utils.backend_manager",
+        ),
     ),
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
@@ -332,6 +339,39 @@ def public() -> dict[str, Any]:
         if not inner and not any(f"{outer}.".startswith(f"{each}.") for each in ("onnx", "compat.models.imagenet")):
             found |= {f"{name}.{each}": getattr(module, each) for each in getattr(module, "__all__", ())}
     return {name: each for name, each in found.items() if is_documented(each)}
+
+
+@cache
+def members_of_classes() -> dict[str, dict[str, type]]:
+    """Returns the members that each class on a page must show, and the classes that define them.
+
+    These are the documented public methods and properties. A member that an ancestor on a page shows is left out.
+    """
+    listed = {name: at(name) for page in pages() for name in page.names if isinstance(at(name), type)}
+    found: dict[str, dict[str, type]] = {}
+    for name, each in listed.items():
+        ancestors = [other for other in each.__mro__[1:] if other in listed.values()]
+        found[name] = {}
+        for member, owner in owners(each).items():
+            known = vars(owner)[member]
+            above = [other for other in ancestors if hasattr(other, member)]
+            is_shown = any(issubclass(other, owner) or not known.__doc__ for other in above)
+            is_own = owner.__module__.startswith("kinnor") and not member.isupper()  # no constants
+            if is_own and is_member(known) and not is_shown:
+                found[name][member] = owner
+    return found
+
+
+def owners(each: type) -> dict[str, type]:
+    """Returns the public members of a class, and the class that defines each."""
+    found = {member: owner for owner in reversed(each.__mro__) for member in vars(owner)}
+    return {member: owner for member, owner in found.items() if not member.startswith("_")}
+
+
+def is_member(what: Any) -> bool:
+    """True for documented methods and properties, false for constants and fields."""
+    kinds = (classmethod, staticmethod, property, cached_property, GetSetDescriptorType)
+    return (inspect.isroutine(what) or isinstance(what, kinds)) and bool(what.__doc__)
 
 
 def missing() -> list[str]:
