@@ -206,6 +206,8 @@ LAZY = (
 LAZY_NAMES = {
     "Model": "model",
     "Module": "core",
+    "ModuleDict": "core",
+    "ModuleList": "core",
     "ProtoVariable": "nnp",
     "Sequential": "core",
     "grad": "symbolic",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._core import IndexRangeError
 from .module import Module, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Sequential"]
 
 
 class Sequential(Module):
-    """Modules of which each takes what the one before it gave.
+    """Modules that run one after another: each takes the output of the one before it.
 
     Args:
         *args: Modules, or tuples of a name and a module. Without a name it is that of the module with its place.
@@ -41,17 +45,26 @@ class Sequential(Module):
             self.submodules[name] = module
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the modules, each with what the one before it gave.
+        """Call the modules, each with the output of the one before it.
 
         Args:
             *args: For the first one.
             **kwargs: For each of them.
 
         Returns:
-            What the last one gave.
+            The output of the last one.
         """
         found: Any = args[0] if len(args) == 1 else args
         for module in self.submodules.values():
             found = module(*args, **kwargs)
             args = found if isinstance(found, tuple) else () if found is None else (found,)
         return found
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(list(self.submodules.values()))
+
+    def __getitem__(self, index: int) -> Module:
+        modules = list(self.submodules.values())
+        if not -len(modules) <= index < len(modules):
+            raise IndexRangeError(f"Sequential: expected an index within {len(modules)} modules, got {index!r}")
+        return modules[index]
