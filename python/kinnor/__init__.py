@@ -187,6 +187,7 @@ LAZY = (
     "functions",
     "graph_def",
     "initializer",
+    "layers",
     "logger",
     "model",
     "models",

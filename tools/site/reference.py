@@ -129,6 +129,10 @@ SUBJECTS = {
         "Parameters live in a tree under their names; modules keep their own.",
         ("parameter", "core", "compat.experimental.parametric_function_class", "initializer"),
     ),
+    "Layers": (
+        "Modules that make their parameters when they are built. They follow the training and evaluation modes.",
+        ("layers",),
+    ),
     "Parametric functions": (
         "Functions with parameters, which they find or make in the current parameter scope.",
         ("parametric_functions",),

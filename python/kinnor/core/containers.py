@@ -118,7 +118,7 @@ class ModuleDict(Module, scoped=False):
         self.update(modules or {})
 
     def update(self, modules: Mapping[str, Module]) -> None:
-        """Add modules, in place of those of the same names.
+        """Add modules, and replace modules of the same names.
 
         Args:
             modules: Modules by name.

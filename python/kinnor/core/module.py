@@ -64,11 +64,11 @@ _called = _Called()
 
 
 listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
-"""Who is told of a method of a module that no other called, when it is done: module, arguments, and what it gave."""
+"""Callbacks that run after each outermost call of a method of a module: `f(module, arguments, result)`."""
 
 
 def called() -> tuple[Module, ...]:
-    """The modules that this thread is in a method of.
+    """The modules whose methods this thread runs.
 
     Returns:
         The outermost first.
@@ -195,7 +195,7 @@ class Module:
 
     @property
     def name(self) -> str:
-        """The name that it has in the module around it; by default that of its class, in small letters."""
+        """Its name in the module around it; by default the name of its class in small letters."""
         given: str | None = self.__dict__.get("_name")
         return given or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
@@ -213,7 +213,7 @@ class Module:
         return self.parent is None
 
     def get_path_name(self) -> str:
-        """Its name after those of the modules around it.
+        """The names of the modules around it and its own name.
 
         Returns:
             Names with an `@` before and slashes between.
@@ -258,10 +258,10 @@ class Module:
 
         Args:
             memo: Modules to leave out, to which the ones that are found are added.
-            prefix: The name of this module.
+            prefix: The name of this module; empty by default.
 
         Yields:
-            Name and module. Names of nested modules are joined by dots; that of this module is empty by default.
+            Name and module. Names of nested modules are joined by dots.
 
         Examples:
             >>> import kinnor as nn, kinnor.layers as L
@@ -328,10 +328,10 @@ class Module:
     def get_parameters(
         self, recursive: bool = True, grad_only: bool = False, memo: set[Variable] | None = None
     ) -> Parameters:
-        """Its parameters, each once: those of submodules first.
+        """Its parameters, each once. Parameters of submodules come first.
 
         Args:
-            recursive: Whether to list those of submodules.
+            recursive: Whether to list the parameters of submodules.
             grad_only: Whether to leave out parameters that need no gradient.
             memo: Variables to leave out, to which the ones that are found are added.
 
@@ -364,9 +364,9 @@ class Module:
                         yield key, variable
 
     def parameters(self) -> Iterator[Variable]:
-        """Its parameters and those of submodules, each once: those that are learned, frozen or not.
+        """The learned parameters of the module and of submodules, each once, frozen parameters included.
 
-        Running statistics are not among them; `get_parameters` and `state_dict` have them.
+        Running statistics are left out; `get_parameters` and `state_dict` have them.
 
         Yields:
             Variables in the order of `get_parameters`.
@@ -401,7 +401,7 @@ class Module:
         return self
 
     def state_dict(self) -> Parameters:
-        """Its parameters and running statistics with those of submodules, by path.
+        """All parameters and running statistics of the module and of submodules, by path.
 
         These are the variables themselves: they change as the training goes on. `nn.save_parameters` saves them.
 
@@ -425,7 +425,7 @@ class Module:
             strict: Whether a name that is missing or unexpected is an error.
 
         Returns:
-            The names that were missing and those that were unexpected.
+            The missing and the unexpected names.
 
         Raises:
             ParameterError: If a shape differs or, with `strict`, if names are missing or unexpected. Nothing is
@@ -500,7 +500,7 @@ class Module:
         self.set_parameters(self.get_parameters())
 
     def load_parameters(self, path: PathOrFile, extension: str | None = ".h5", raise_if_missing: bool = True) -> None:
-        """Load parameters from a file that `save_parameters` wrote: into those that are there, or as new ones.
+        """Load parameters from a file that `save_parameters` wrote: into existing parameters, or as new ones.
 
         Args:
             path: Path, or a file open for reading bytes.
@@ -526,7 +526,7 @@ class Module:
                 own[key].d, own[key].need_grad = variable.d, variable.need_grad
 
     def save_parameters(self, path: PathOrFile, extension: str | None = ".h5") -> None:
-        """Save its parameters and those of submodules.
+        """Save all parameters of the module and of submodules.
 
         Args:
             path: Path, or a file open for writing bytes.
@@ -578,7 +578,7 @@ class Module:
             super().__delattr__(name)
 
     def __getattr__(self, name: str) -> Any:
-        # Not by `submodules`, which is slower: attributes are those that were set one by one.
+        # `submodules` would be slower, and modules in lists are no attributes.
         found = self.__dict__.get("_submodules", {})
         if name in found:
             return found[name]
@@ -589,11 +589,11 @@ class Module:
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes: subclasses define it, or `forward`.
+        """Compute the output: subclasses define this method, or `forward`.
 
         Args:
-            *args: What it takes.
-            **kwargs: What it takes.
+            *args: Arguments of the subclass.
+            **kwargs: Arguments of the subclass.
 
         Raises:
             NotImplementedError: If a subclass does not.
@@ -650,7 +650,7 @@ def _values(op: str, name: str, given: Any) -> NDArray[Any]:
 
 
 def _lines(module: Module, name: str, seen: set[int]) -> list[str]:
-    """The lines of `repr`: class, own parameters with shapes, and those of submodules, indented."""
+    """The lines of `repr`: the class, shapes of own parameters, then submodules with indentation."""
     head = f"({name}): " if name else ""
     kind = type(module).__name__
     if id(module) in seen:

@@ -17,7 +17,7 @@ class Sequential(Module):
     """Modules that run one after another: each takes the output of the one before it.
 
     Args:
-        *args: Modules, or tuples of a name and a module. Without a name it is that of the module with its place.
+        *args: Modules, or tuples of a name and a module. The default name is the name of the module and its index.
 
     Raises:
         TypeError: If one of them is no module.
