@@ -18,7 +18,7 @@ ORDER = [
     # Files and data
     *["files", "datasets", "data"],
     # Training
-    *["parameter", "_python_functions.graph", "parametric_functions", "core", "layers", "solvers", "learning_rate_scheduler"],
+    *["parameter", "_python_functions.graph", "parametric_functions", "core", "layers", "parameter_groups", "solvers", "learning_rate_scheduler"],
     # Networks
     *["nnp", "rewrite", "model", "onnx.read", "onnx.run", "onnx.write", "onnx", "distributed", "checkpoint"],
     # Watching

@@ -242,6 +242,7 @@ INSIDE = {
     "cli",
     "display",
     "launch",
+    "parameter_groups",
     "placement",
     "report",
     "symbolic",
