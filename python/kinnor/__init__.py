@@ -199,6 +199,7 @@ LAZY = (
     "solver",
     "solvers",
     "testing",
+    "training",
     "utils",
 )
 """Submodules that are loaded when they are first named, so that importing Kinnor stays quick."""

@@ -225,7 +225,7 @@ SUBJECTS = {
             "compat.testing",
         ),
     ),
-    "Training loops": ("Loops that others wrote.", ("compat.experimental.framework", "compat.utils.callback")),
+    "Training loops": ("Loops that others wrote.", ("training", "compat.utils.callback")),
     "Random state": ("Seeds.", ("seed", "random")),
     "Python itself": (
         "What NNabla's programs use of its tools for Python.",
