@@ -212,6 +212,7 @@ LAZY_NAMES = {
     "ModuleList": "core",
     "ProtoVariable": "nnp",
     "Sequential": "core",
+    "fit": "training",
     "grad": "symbolic",
     "load": "model",
     "load_checkpoint": "checkpoint",

@@ -48,6 +48,6 @@ class Trainer:
         """A summary.
 
         Returns:
-            That of the worker.
+            The result of the worker's `brief`.
         """
         return self.worker.brief()
