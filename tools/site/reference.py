@@ -151,6 +151,8 @@ SUBJECTS = {
             "data.data_source_implements",
             "data.cache_data_source",
             "data.csv_data_source",
+            "data.image_folder",
+            "data.workers",
             "compat.utils.create_cache",
             "data.data_source_loader",
             "data.download",
