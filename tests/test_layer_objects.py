@@ -266,3 +266,9 @@ def test_networks_of_layers_are_saved(tmp_path):
     network.apply(lambda module: [v.data.zero() for v in module.parameters()])
     network.load_state_dict(loaded)
     np.testing.assert_array_equal(network(values(2, 1, 8, 8)).d, expected)
+
+
+@pytest.mark.parametrize(("name", "other"), [("Dense", "Linear"), ("Conv2D", "Conv2d"), ("Relu", "ReLU")])
+def test_names_of_other_libraries_are_explained(name, other):
+    with pytest.raises(AttributeError, match=f"'kinnor.layers' has no attribute '{name}'; did you mean '{other}'"):
+        getattr(L, name)

@@ -257,3 +257,26 @@ def test_lists_and_dicts_of_modules():
     assert (network[-1].n, [module.n for module in network]) == (2, [1, 2])
     with pytest.raises(IndexError, match="expected an index within 2 modules"):
         _ = network[2]
+
+
+def test_names_of_pytorch_are_explained():
+    module = PC.Affine(3, 2)
+    with pytest.raises(AttributeError, match="has no attribute 'weight'; did you mean 'W'"):
+        _ = module.weight
+    with pytest.raises(AttributeError, match="'Dense' has no attribute 'cuda': Kinnor computes on CPUs"):
+        Dense(2).cuda()
+    with pytest.raises(AttributeError, match=r"'Dense' has no attribute 'weight'$"):
+        _ = Dense(2).weight
+    with pytest.raises(TypeError, match=r"got builtin_function_or_method: kinnor\.layers\.Activation"):
+        nn.Sequential(F.relu)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Dense", "dense"), ("ResUnit", "res_unit"), ("GELU", "gelu"), ("LeakyReLU", "leaky_relu"),
+        ("BlockA", "block_a"), ("LSTMCell", "lstm_cell"), ("BatchNorm1d", "batch_norm1d"), ("ResNetV2", "res_net_v2"),
+    ],
+)  # fmt: skip
+def test_names_of_classes_are_split_into_words(name, expected):
+    assert type(name, (nn.Module,), {})().name == expected

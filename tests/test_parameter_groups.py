@@ -219,3 +219,14 @@ def test_hooks_are_called_for_each_parameter():
     seen.clear()
     solver.update(update_pre_hook=lambda: seen.append("before"), update_post_hook=lambda: seen.append("after"))
     assert seen == ["before", "after"] * 4
+
+
+def test_ways_of_pytorch_are_explained():
+    with pytest.raises(TypeError, match="Adam: expected numbers as arguments, got generator: set_parameters"):
+        S.Adam(network().parameters())
+    with pytest.raises(TypeError, match="got Sequential: set_parameters"):
+        S.Sgd(network())
+    with pytest.raises(AttributeError, match="'Adam' object has no attribute 'step'; did you mean 'update'"):
+        S.Adam().step()
+    with pytest.raises(AttributeError, match=r"'Adam' object has no attribute 'nothing'$"):
+        _ = S.Adam().nothing

@@ -157,6 +157,13 @@ class Solver(_core.Solver):
         """The groups that were added, in order."""
         return list(self.__dict__.get("_groups", ()))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            other = _ELSEWHERE.get(name)
+            hint = "" if other is None else f"; did you mean {other!r}?"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     def setup(self, params: Any) -> None:
         """Refuse: `set_parameters` took its place.
 
@@ -272,6 +279,22 @@ class Solver(_core.Solver):
         self._set_states(arrays)
 
 
+_ELSEWHERE = {
+    "add_param_group": "add_group",
+    "load_state_dict": "set_states",
+    "param_groups": "groups",
+    "state_dict": "get_states",
+    "step": "update",
+}
+"""Names that PyTorch's optimizers have for the same method."""
+
+
+def _holds_parameters(x: Any) -> bool:
+    """True for a module or a collection, which a user may take for the first argument as in PyTorch."""
+    is_value = isinstance(x, str) or hasattr(x, "dtype")
+    return not is_value and (hasattr(x, "named_parameters") or hasattr(x, "__iter__"))
+
+
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
     variables = {}
     for name, array in arrays.items():
@@ -289,6 +312,11 @@ def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver
             nearest = question(unknown[0], signature.parameters)
             known = ", ".join(signature.parameters)
             raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
+        if args and _holds_parameters(args[0]):
+            got = type(args[0]).__name__
+            raise CallError(
+                f"{name}: expected numbers as arguments, got {got}: set_parameters of the solver takes parameters"
+            )
         _core.Solver.__init__(self, name, *args, **kwargs)
         self._arguments = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
 

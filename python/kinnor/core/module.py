@@ -44,6 +44,25 @@ _INTERNAL = frozenset({"_in_lists", "_name", "_order", "_parameter_scope", "_par
 """Attributes of the class itself, which hold no submodules or parameters of the user's."""
 
 
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z](?![A-Z]))|(?<=[A-Z])(?=[A-Z][a-z])")
+"""The places between words of the name of a class: `LeakyReLU` is `leaky_relu`."""
+
+_WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+_ELSEWHERE = {
+    "bias": "b",
+    "buffers": "state_dict",
+    "in_proj_weight": "q_weight",
+    "named_buffers": "state_dict",
+    "register_parameter": "set_parameter",
+    "running_mean": "mean",
+    "running_var": "var",
+    "weight": "W",
+}
+"""Names that PyTorch's modules have for the same attribute."""
+
+
 class LoadedNames(NamedTuple):
     """The result of `Module.load_state_dict`: the names that were not loaded."""
 
@@ -197,7 +216,8 @@ class Module:
     def name(self) -> str:
         """Its name in the module around it; by default the name of its class in small letters."""
         given: str | None = self.__dict__.get("_name")
-        return given or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        words = _WORDS_OF_NNABLA if _core.unwary() else _WORDS
+        return given or words.sub("_", type(self).__name__).lower()
 
     @property
     def parent(self) -> Module | None:
@@ -582,7 +602,14 @@ class Module:
         found = self.__dict__.get("_submodules", {})
         if name in found:
             return found[name]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        """The end of an error about an attribute that PyTorch's modules have and this one has not."""
+        if name in ("cpu", "cuda", "to"):
+            return ": Kinnor computes on CPUs"
+        other = _ELSEWHERE.get(name)
+        return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As `call`."""
@@ -607,7 +634,8 @@ class Module:
 def checked(op: str, module: Any) -> Module:
     """Refuse what is no module."""
     if not isinstance(module, Module):
-        raise CallError(f"{op}: expected Modules, got {type(module).__name__}")
+        hint = ": kinnor.layers.Activation makes a module of a function" if callable(module) else ""
+        raise CallError(f"{op}: expected Modules, got {type(module).__name__}{hint}")
     return module
 
 

@@ -27,7 +27,7 @@ class ImageFolderDataSource(DrawingDataSource):
 
     An example is an image `x`, shape (channels, height, width), from 0 to 1, and the number of its class `y`, shape
     (1,). Classes are the names of the folders in alphabetical order. Images in folders below those belong to the class,
-    too. Files with other endings than those of images are left out.
+    too. Files that do not end as images do are left out.
 
     Args:
         folder: Path of the folder with the folders of the classes.

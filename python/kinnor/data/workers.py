@@ -23,8 +23,8 @@ class DataSourceWithWorkers(DataSource):
     for images. The threads start with the first example.
 
     Args:
-        data_source: The source, which is closed with this one. Its examples are read in several threads at once.
-        n_workers: Number of threads; by default that of the library.
+        data_source: The source, which is closed with this one. Several threads read its examples in parallel.
+        n_workers: Number of threads; by default `kinnor.get_num_threads()`.
 
     Raises:
         DataError: If the source is shuffled and cannot tell epochs apart, or if `n_workers` is less than 1.

@@ -11,6 +11,11 @@ layers. Dropout and batch normalization follow `train` and `eval` of the modules
     4
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from .._suggest import absence
 from ..core import Module, ModuleDict, ModuleList, Sequential
 from .activations import (
     ELU,
@@ -114,3 +119,21 @@ __all__ = [
     "Swish",
     "Tanh",
 ]
+
+ELSEWHERE = {
+    "AdaptiveAvgPool2d": "GlobalAvgPool",
+    "Conv2DTranspose": "ConvTranspose2d",
+    "Dense": "Linear",
+    "Embed": "Embedding",
+    "GlobalAveragePooling2D": "GlobalAvgPool",
+    "MaxPooling2D": "MaxPool2d",
+}
+"""Names that other libraries have for the same layer."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        known = [ELSEWHERE[name]] if name in ELSEWHERE else __all__
+        text = absence(f"{__name__}.{name}", known)
+        hint = f"; did you mean {ELSEWHERE[name]!r}?" if name in ELSEWHERE and "did you mean" not in text else ""
+        raise AttributeError(text + hint)
