@@ -148,6 +148,15 @@ def test_variables_that_need_gradients_are_parameters():
     assert network.scale.need_grad and network.rows[0].need_grad
 
 
+def test_frozen_parameters_stay_frozen_when_functions_run_again():
+    network = ran(Dense(2))
+    network.requires_grad_(False)
+    y = network(nn.Variable((1, 3)))
+    assert not y.need_grad and list(network.get_parameters(grad_only=True)) == []
+    network.requires_grad_(True)
+    assert network(nn.Variable((1, 3))).need_grad and len(network.get_parameters(grad_only=True)) == 2
+
+
 def test_statistics_are_in_the_state_and_are_not_parameters():
     class Normalized(nn.Module):
         """Batch normalization alone."""

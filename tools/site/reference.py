@@ -227,7 +227,10 @@ SUBJECTS = {
             "compat.testing",
         ),
     ),
-    "Training loops": ("Loops that others wrote.", ("training", "compat.utils.callback")),
+    "Training loops": (
+        "`fit` trains a model in one call. The other classes are its parts.",
+        ("training", "compat.utils.callback"),
+    ),
     "Random state": ("Seeds.", ("seed", "random")),
     "Python itself": (
         "What NNabla's programs use of its tools for Python.",

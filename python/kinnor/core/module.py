@@ -407,8 +407,7 @@ class Module:
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Freeze or unfreeze: set `need_grad` of all `parameters` of the module.
 
-        It affects graphs that are built afterwards. A parametric function that is called again sets `need_grad` anew:
-        there use its argument `fix_parameters`.
+        It affects graphs that are built afterwards.
 
         Args:
             requires_grad: False to freeze, True to unfreeze.
@@ -417,7 +416,8 @@ class Module:
             The module.
         """
         for variable in list(self.parameters()):
-            _learned(variable).need_grad = requires_grad
+            info = _learned(variable).info
+            variable.info, variable.need_grad = info._replace(is_frozen=not requires_grad), bool(requires_grad)
         return self
 
     def state_dict(self) -> Parameters:

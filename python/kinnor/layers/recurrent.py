@@ -67,11 +67,10 @@ class _Recurrent(Module):
     def _ordered_back(self, y: Variable) -> Variable:
         return F.transpose(y, (1, 0, 2)) if self.batch_first else y
 
-    def _zeros(self, batch: int) -> Variable:
-        return F.constant(0, (self.num_layers * self.directions, batch, self.hidden_size))
-
-    def _split(self, state: Variable, batch: int) -> Variable:
-        """A state with separate axes for layers and directions, as the functions take it."""
+    def _split(self, state: Variable | None, batch: int) -> Variable:
+        """A state with separate axes for layers and directions, as the functions take it; zeros by default."""
+        if state is None:
+            return F.constant(0, (self.num_layers, self.directions, batch, self.hidden_size))
         expected = (self.num_layers * self.directions, batch, self.hidden_size)
         if state.shape != expected:
             raise ShapeError(f"{self._op}: expected a state of shape {expected}, got shape {state.shape}")
@@ -131,8 +130,8 @@ class LSTM(_Recurrent):
         """
         x = self._ordered(x)
         batch = x.shape[1]
-        h, c = (self._zeros(batch), self._zeros(batch)) if state is None else state
-        y, h, c = F.lstm(
+        h, c = (None, None) if state is None else state
+        y, last_h, last_c = F.lstm(
             x,
             self._split(h, batch),
             self._split(c, batch),
@@ -144,7 +143,7 @@ class LSTM(_Recurrent):
             self.bidirectional,
             True,
         )
-        return self._ordered_back(y), (self._joined(h), self._joined(c))
+        return self._ordered_back(y), (self._joined(last_h), self._joined(last_c))
 
 
 class GRU(_Recurrent):
@@ -195,10 +194,9 @@ class GRU(_Recurrent):
         """
         x = self._ordered(x)
         batch = x.shape[1]
-        h = self._zeros(batch) if state is None else state
-        y, h = F.gru(
+        y, last = F.gru(
             x,
-            self._split(h, batch),
+            self._split(state, batch),
             self.weight_l0,
             self.weight,
             self.bias,
@@ -207,4 +205,4 @@ class GRU(_Recurrent):
             self.bidirectional,
             True,
         )
-        return self._ordered_back(y), self._joined(h)
+        return self._ordered_back(y), self._joined(last)

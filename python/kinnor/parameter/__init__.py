@@ -56,6 +56,8 @@ class ParameterInfo(NamedTuple):
     initializer: Initializer | None
     is_learned: bool = True
     """False for running statistics and the like, which were made without need of a gradient."""
+    is_frozen: bool = False
+    """True after `Module.requires_grad_(False)`: parametric functions use the parameter without a gradient."""
 
 
 def is_learned(variable: Variable) -> bool:
@@ -239,7 +241,10 @@ def get_parameter_or_create(
                 "clear_parameters() forgets all parameters"
             )
         elif parameter.need_grad != need_grad:
-            parameter.need_grad = need_grad
+            if isinstance(parameter.info, ParameterInfo) and parameter.info.is_frozen:
+                wanted = False
+            else:
+                parameter.need_grad = need_grad
     return _core.use_parameter(parameter, wanted, last)
 
 

@@ -2,7 +2,7 @@
 
 from .callbacks import Callback, EarlyStopping, Run
 from .evaluator import Evaluator
-from .fit import fit
+from .fitting import fit
 from .history import History
 from .trainer import Trainer
 from .updater import Updater

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _core
+from .. import _core, solvers
 from .. import functions as F
 from .._core import CallError, ParameterError, Variable
 from ..checkpoint import load_checkpoint, save_checkpoint
@@ -17,7 +17,6 @@ from ..core import Module
 from ..grad_mode import no_grad
 from ..learning_rate_scheduler import PlateauScheduler
 from ..parameter import get_parameters
-from ..solvers import Adam
 from .batches import batches
 from .callbacks import Callback, Run, monitored
 from .evaluator import Evaluator
@@ -101,12 +100,13 @@ def fit(
         ParameterError: If a checkpoint does not fit.
 
     Examples:
-        >>> import kinnor as nn, kinnor.layers as L
+        >>> import kinnor as nn, kinnor.layers as L, kinnor.solvers as S
         >>> from kinnor.datasets import digits
+        >>> nn.seed(0)
         >>> images, labels = digits()
         >>> network = L.Sequential(L.Flatten(), L.Linear(64, 32), L.ReLU(), L.Linear(32, 10))
         >>> history = nn.fit(
-        ...     network, (images[:1500], labels[:1500]), "cross_entropy",
+        ...     network, (images[:1500], labels[:1500]), "cross_entropy", solver=S.Adam(alpha=0.01),
         ...     validation=(images[1500:], labels[1500:]), metrics="accuracy", epochs=3, verbose=False,
         ... )
         >>> list(history[-1])
@@ -121,7 +121,7 @@ def fit(
         graphs,
         batches(data, batch_size, True, shuffle),
         None if validation is None else batches(validation, batch_size, False),
-        Run(model, Adam() if solver is None else solver, History()),
+        Run(model, solvers.Adam() if solver is None else solver, History()),
         [each if isinstance(each, Callback) else _Function(each) for each in callbacks],
         _Settings(
             epochs, schedule, monitor, weight_decay, clip_norm, accumulate, checkpoint, resume, parameters, verbose
