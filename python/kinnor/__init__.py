@@ -95,6 +95,8 @@ if TYPE_CHECKING:
 
     from .checkpoint import load_checkpoint as load_checkpoint
     from .checkpoint import save_checkpoint as save_checkpoint
+    from .core import ModuleDict as ModuleDict
+    from .core import ModuleList as ModuleList
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
     from .profiling import profile as profile
     from .report import plan_report as plan_report
     from .symbolic import grad as grad
+    from .training import fit as fit
 
 __all__ = [
     "ArgumentError",
@@ -187,6 +190,7 @@ LAZY = (
     "functions",
     "graph_def",
     "initializer",
+    "layers",
     "logger",
     "model",
     "models",
@@ -198,6 +202,7 @@ LAZY = (
     "solver",
     "solvers",
     "testing",
+    "training",
     "utils",
 )
 """Submodules that are imported on first access, so that importing Kinnor stays fast."""
@@ -206,8 +211,11 @@ LAZY = (
 LAZY_NAMES = {
     "Model": "model",
     "Module": "core",
+    "ModuleDict": "core",
+    "ModuleList": "core",
     "ProtoVariable": "nnp",
     "Sequential": "core",
+    "fit": "training",
     "grad": "symbolic",
     "load": "model",
     "load_checkpoint": "checkpoint",

@@ -16,6 +16,7 @@ __all__ = [
     "CosineScheduler",
     "ExponentialScheduler",
     "LinearWarmupScheduler",
+    "PlateauScheduler",
     "PolynomialScheduler",
     "StepScheduler",
 ]
@@ -158,6 +159,97 @@ class LinearWarmupScheduler(BaseLearningRateScheduler):
         """The learning rate of iteration `iter`, which counts from 0."""
         rate = self.scheduler.get_learning_rate(iter)
         return rate * (iter + 1) / self.warmup_iter if iter < self.warmup_iter else rate
+
+
+class PlateauScheduler(BaseLearningRateScheduler):
+    """Is multiplied by a factor when a value, such as the loss of a validation, stops improving.
+
+    It does not depend on the iteration: `update` is called with the value, once an epoch for example. `kinnor.fit` does
+    so.
+
+    Args:
+        init_lr: The learning rate at the start.
+        factor: The number to multiply by, between 0 and 1.
+        patience: Number of values without improvement that are passed over; the next one lowers the rate.
+        threshold: Smallest relative improvement.
+        min_lr: The lowest learning rate.
+        mode: `"min"` if smaller values are better, `"max"` if larger ones are.
+
+    Raises:
+        TypeError: If an argument is no number.
+        ValueError: If `factor` is not between 0 and 1, `patience` or `min_lr` is below zero, or `mode` is another one.
+
+    Examples:
+        >>> schedule = PlateauScheduler(0.1, factor=0.5, patience=1)
+        >>> [schedule.update(loss) for loss in (3.0, 2.0, 2.0, 2.0, 1.0)]
+        [0.1, 0.1, 0.1, 0.05, 0.05]
+    """
+
+    def __init__(
+        self,
+        init_lr: float,
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        min_lr: float = 0.0,
+        mode: str = "min",
+    ) -> None:
+        op = "PlateauScheduler"
+        self.init_lr: float = _check.number(op, "init_lr", init_lr)
+        self.factor: float = _check.number(op, "factor", factor)
+        if not 0 < self.factor < 1:
+            raise RangeError(f"{op}: expected `factor` to be between 0 and 1, got {factor}")
+        self.patience: int = _at_least(op, "patience", patience, 0)
+        self.threshold: float = _at_least(op, "threshold", threshold, 0)
+        self.min_lr: float = _at_least(op, "min_lr", min_lr, 0)
+        if mode not in ("min", "max"):
+            raise RangeError(f"{op}: expected `mode` to be 'min' or 'max', got {mode!r}")
+        self.mode = mode
+        self._rate: float = self.init_lr
+        self._best: float | None = None
+        self._waited = 0
+
+    def get_learning_rate(self, iter: int = 0) -> float:
+        """The current learning rate; `iter` has no effect."""
+        return self._rate
+
+    def update(self, value: float) -> float:
+        """Take a new value into account.
+
+        Args:
+            value: The value that is to improve.
+
+        Returns:
+            The learning rate from now on.
+        """
+        value = float(value)
+        if self._best is None or self._is_better(value, self._best):
+            self._best, self._waited = value, 0
+        else:
+            self._waited += 1
+        if self._waited > self.patience:
+            self._rate, self._waited = float(max(self._rate * self.factor, self.min_lr)), 0
+        return self._rate
+
+    def _is_better(self, value: float, best: float) -> bool:
+        margin = self.threshold * abs(best)
+        return value < best - margin if self.mode == "min" else value > best + margin
+
+    def state(self) -> dict[str, Any]:
+        """The state, for a checkpoint.
+
+        Returns:
+            A dict for `set_state`, which JSON can hold.
+        """
+        return {"rate": self._rate, "best": self._best, "waited": self._waited}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on where another schedule was.
+
+        Args:
+            state: The result of its `state`.
+        """
+        self._rate, self._best, self._waited = state["rate"], state["best"], state["waited"]
 
 
 def _at_least(op: str, name: str, value: Any, least: int) -> Any:

@@ -18,15 +18,16 @@ The classes, with signatures and docstrings, are generated from the registry of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _check, _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
 from ._suggest import absence, question
 
 if TYPE_CHECKING:
+    from .core import Module
     from .files.solver_file import State
 
 
@@ -53,6 +54,115 @@ class SolverState:
 
 class Solver(_core.Solver):
     """A solver: its rule, and the parameters that follow it with their states."""
+
+    _arguments: dict[str, Any]
+
+    def set_parameters(
+        self,
+        param_dict: Mapping[str, Variable] | Module | Iterable[Variable] | Iterable[tuple[str, Variable]],
+        reset: bool = True,
+        retain_state: bool = False,
+    ) -> None:
+        """Take parameters to update.
+
+        Args:
+            param_dict: Variables by name, a module, variables, or pairs of a name and a variable. Of a module those
+                parameters are taken that need a gradient.
+            reset: True to forget all parameters and states of before.
+            retain_state: True to let a parameter whose name was there take over its states, without `reset`.
+
+        Raises:
+            CallError: If `param_dict` is something else.
+            ParameterError: If a module has no parameters, as before the first call of one without layers.
+            ShapeError: If states to take over have another shape. Nothing is changed then.
+
+        Examples:
+            >>> import kinnor.layers as L, kinnor.solvers as S
+            >>> solver = S.Adam()
+            >>> solver.set_parameters(L.Linear(3, 2))
+            >>> list(solver.get_parameters())
+            ['W', 'b']
+        """
+        if not isinstance(param_dict, dict):
+            from .parameter_groups import named
+
+            param_dict = named(f"{self.name}.set_parameters", param_dict)
+        super().set_parameters(param_dict, reset, retain_state)
+
+    def add_group(
+        self,
+        params: Mapping[str, Variable] | Module | Iterable[Variable] | Iterable[tuple[str, Variable]],
+        *,
+        weight_decay: float | None = None,
+        **arguments: Any,
+    ) -> Solver:
+        """Give parameters a learning rate, a weight decay or other arguments of their own.
+
+        Parameters that the solver has move to the group with their states; others are added. All methods of the solver
+        cover its groups. `set_learning_rate` keeps the ratio of rates, so that schedules hold for all groups.
+        `set_parameters` removes the groups, unless it is called with `reset=False`.
+
+        Args:
+            params: Parameters, as `set_parameters` takes them.
+            weight_decay: Rate that each update of the group applies in the way of the method `weight_decay`; 0 for no
+                decay. By default the group follows calls of that method.
+            **arguments: Arguments of the class, such as the learning rate, in place of the solver's.
+
+        Returns:
+            The group, a solver of the same rule: to set its rate alone, for example.
+
+        Raises:
+            CallError: If the class has no such argument.
+            ParameterError: If there are no parameters, or if a new one has the name of another one.
+
+        Examples:
+            >>> import kinnor.layers as L, kinnor.solvers as S
+            >>> network = L.Sequential(("body", L.Linear(3, 4)), ("head", L.Linear(4, 2)))
+            >>> solver = S.Adam(alpha=1e-4)
+            >>> solver.set_parameters(network)
+            >>> head = solver.add_group(network[1], alpha=1e-3, weight_decay=0.01)
+            >>> list(head.get_parameters())
+            ['@head/W', '@head/b']
+            >>> solver.set_learning_rate(5e-5)
+            >>> round(head.learning_rate(), 6)
+            0.0005
+        """
+        from .parameter_groups import Groups, check_group
+
+        own = next(cls for cls in type(self).__mro__ if _classes.get(cls.__name__) is cls)
+        rate = next(iter(own.__signature__.parameters))  # type: ignore[attr-defined]
+        given = {**self._arguments, rate: self.learning_rate(), **arguments}
+        if weight_decay is not None:
+            weight_decay = _check.number(f"{self.name}.add_group", "weight_decay", weight_decay)
+        group: Solver = own(**given)
+        found, moving = check_group(self, params)
+        states = {key: state for key, state in self._states().items() if key in moving}
+        group.set_parameters(found)
+        group._set_states(states)
+        if not isinstance(self, Groups):
+            kind = type(self)
+            self.__class__ = type(
+                kind.__name__, (Groups, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__}
+            )
+            self.__dict__.update(_groups=[], _decays=[], _ratios=[])
+        self.remove_parameters(moving)
+        held: Any = self
+        held._groups.append(group)
+        held._decays.append(weight_decay)
+        held._ratios.append(group.learning_rate() / self.learning_rate() if self.learning_rate() else None)
+        return group
+
+    @property
+    def groups(self) -> list[Solver]:
+        """The groups that were added, in order."""
+        return list(self.__dict__.get("_groups", ()))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            other = _ELSEWHERE.get(name)
+            hint = "" if other is None else f"; did you mean {other!r}?"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def setup(self, params: Any) -> None:
         """Refuse: `set_parameters` took its place.
@@ -169,6 +279,22 @@ class Solver(_core.Solver):
         self._set_states(arrays)
 
 
+_ELSEWHERE = {
+    "add_param_group": "add_group",
+    "load_state_dict": "set_states",
+    "param_groups": "groups",
+    "state_dict": "get_states",
+    "step": "update",
+}
+"""Names that PyTorch's optimizers have for the same method."""
+
+
+def _holds_parameters(x: Any) -> bool:
+    """True for a module or a collection, which a user may take for the first argument as in PyTorch."""
+    is_value = isinstance(x, str) or hasattr(x, "dtype")
+    return not is_value and (hasattr(x, "named_parameters") or hasattr(x, "__iter__"))
+
+
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
     variables = {}
     for name, array in arrays.items():
@@ -187,7 +313,13 @@ def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver
             nearest = question(unknown[0], signature.parameters)
             known = ", ".join(signature.parameters)
             raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
+        if args and _holds_parameters(args[0]):
+            got = type(args[0]).__name__
+            raise CallError(
+                f"{name}: expected numbers as arguments, got {got}: set_parameters of the solver takes parameters"
+            )
         _core.Solver.__init__(self, name, *args, **kwargs)
+        self._arguments = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
 
     parameters = [Parameter(a, Parameter.POSITIONAL_OR_KEYWORD, default=d, annotation=t) for a, t, d in args]
     signature = Signature(parameters)

@@ -18,9 +18,29 @@ ORDER = [
     # Files and data
     *["files", "datasets", "data"],
     # Training
-    *["parameter", "_python_functions.graph", "parametric_functions", "core", "solvers", "learning_rate_scheduler"],
+    *[
+        "parameter",
+        "_python_functions.graph",
+        "parametric_functions",
+        "core",
+        "layers",
+        "parameter_groups",
+        "solvers",
+        "learning_rate_scheduler",
+    ],
     # Networks
-    *["nnp", "rewrite", "model", "onnx.read", "onnx.run", "onnx.write", "onnx", "distributed", "checkpoint"],
+    *[
+        "nnp",
+        "rewrite",
+        "model",
+        "onnx.read",
+        "onnx.run",
+        "onnx.write",
+        "onnx",
+        "distributed",
+        "checkpoint",
+        "training",
+    ],
     # Watching
     *["profiling", "tensorboard", "monitor", "pictures", "report"],
     # Commands, NNabla's names, and the package itself

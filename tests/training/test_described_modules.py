@@ -123,7 +123,7 @@ def test_modules_of_other_variables_are_not_kept():
 
 
 class Row(nn.Module):
-    """Layers in a list, which are not parameters of the module, and a constant."""
+    """Layers in a list, and a constant."""
 
     def __init__(self):
         self.layers = [One(n) for n in (4, 5)]

@@ -130,6 +130,10 @@ SUBJECTS = {
         "Parameters live in a tree under their names; modules keep their own.",
         ("parameter", "core", "compat.experimental.parametric_function_class", "initializer"),
     ),
+    "Layers": (
+        "Modules that make their parameters when they are built. They follow the training and evaluation modes.",
+        ("layers",),
+    ),
     "Parametric functions": (
         "Functions with parameters, which they find or make in the current parameter scope.",
         ("parametric_functions",),
@@ -148,6 +152,8 @@ SUBJECTS = {
             "data.data_source_implements",
             "data.cache_data_source",
             "data.csv_data_source",
+            "data.image_folder",
+            "data.workers",
             "compat.utils.create_cache",
             "data.data_source_loader",
             "data.download",
@@ -217,22 +223,13 @@ SUBJECTS = {
         ),
     ),
     "Training loops": (
-        "A loop with callbacks, an update step and an evaluation step.",
-        ("compat.experimental.framework", "compat.utils.callback"),
+        "`fit` trains a model in one call. The other classes are its parts.",
+        ("training", "compat.utils.callback"),
     ),
-    "Random state": ("Seeds and generators of random numbers.", ("seed", "random")),
-    "NNabla compatibility": (
-        "Modules that only NNabla's programs use.",
-        (
-            "compat.utils.py23_compatible",
-            "compat.utils.signature_utils",
-            "compat.utils.image_utils.backend_manager",
-            "compat.utils.image_utils.backend_events.image_utils_backend",
-            "compat.utils.image_utils.backend_events.pil_backend",
-            "compat.utils.image_utils.backend_events.pypng_backend",
-            "compat.utils.image_utils.backend_events.common",
-            "compat.utils.audio_utils.backend_manager",
-        ),
+    "Random state": ("Seeds.", ("seed", "random")),
+    "Python itself": (
+        "What NNabla's programs use of its tools for Python.",
+        ("compat.utils.py23_compatible", "compat.utils.signature_utils"),
     ),
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
@@ -245,6 +242,7 @@ INSIDE = {
     "cli",
     "display",
     "launch",
+    "parameter_groups",
     "placement",
     "report",
     "symbolic",

@@ -25,6 +25,7 @@ MODULES = {
     "contrib": "kinnor.compat.contrib",
     "cpu": "kinnor.compat.cpu",
     "experimental": "kinnor.compat.experimental",
+    "experimental.framework": "kinnor.training",
     "experimental.graph_converters.layers": "kinnor.rewrite.patterns",
     "experimental.tb_graph_writer": "kinnor.tensorboard",
     "ext_utils": "kinnor.compat.ext_utils",

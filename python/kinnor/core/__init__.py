@@ -1,6 +1,7 @@
 """Modules: networks as objects with their own parameters."""
 
-from .module import Module
+from .containers import ModuleDict, ModuleList
+from .module import LoadedNames, Module
 from .sequential import Sequential
 
-__all__ = ["Module", "Sequential"]
+__all__ = ["LoadedNames", "Module", "ModuleDict", "ModuleList", "Sequential"]

@@ -9,23 +9,66 @@ import re
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core import CallError, ParameterError
-from ..display import Parameters
-from ..parameter import get_parameters, load_parameters, parameter_scope, save_parameters, set_parameter
+import numpy as np
+
+from .. import _core
+from .._core import CallError, ParameterError, Variable
+from ..display import Parameters, counted
+from ..parameter import (
+    ParameterInfo,
+    get_parameters,
+    is_learned,
+    load_parameters,
+    parameter_scope,
+    save_parameters,
+    set_parameter,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from .._core import Variable
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
     from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
 
-__all__ = ["Module", "called", "listeners"]
+__all__ = ["LoadedNames", "Module", "called", "listeners"]
 
-_RECURSIVE = ("training",)
-"""Attributes that are also set on all submodules."""
+_INTERNAL = frozenset(
+    {"_submodules_in_lists", "_name", "_submodule_order", "_parameter_scope", "_parent", "_submodules"}
+)
+"""Attributes of the class itself, which hold no submodules or parameters of the user's."""
+
+
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z](?![A-Z]))|(?<=[A-Z])(?=[A-Z][a-z])")
+"""The places between words of the name of a class: `LeakyReLU` is `leaky_relu`."""
+
+_WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+_ELSEWHERE = {
+    "bias": "b",
+    "buffers": "state_dict",
+    "in_proj_weight": "q_weight",
+    "named_buffers": "state_dict",
+    "register_parameter": "set_parameter",
+    "running_mean": "mean",
+    "running_var": "var",
+    "weight": "W",
+}
+"""Names that PyTorch's modules have for the same attribute."""
+
+
+class LoadedNames(NamedTuple):
+    """The result of `Module.load_state_dict`: the names that were not loaded."""
+
+    missing_keys: list[str]
+    """Names of the module that the given values lack."""
+    unexpected_keys: list[str]
+    """Names of the given values that the module lacks."""
 
 
 class _Called(threading.local):
@@ -43,7 +86,7 @@ listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
 
 
 def called() -> tuple[Module, ...]:
-    """The modules whose methods are running on this thread.
+    """The modules whose methods this thread runs.
 
     Returns:
         The modules, outermost first.
@@ -98,19 +141,41 @@ class Module:
         ['@first/affine/W', '@first/affine/b', 'affine/W', 'affine/b']
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, scoped: bool = True, **kwargs: Any) -> None:
+        """Make parametric functions that the methods of the class call register their parameters in the module.
+
+        Args:
+            scoped: False for a class whose own methods call no parametric functions.
+            **kwargs: For other base classes.
+        """
         super().__init_subclass__(**kwargs)
-        for name, member in list(vars(cls).items()):
+        for name, member in list(vars(cls).items()) if scoped else ():
             if inspect.isfunction(member):
                 setattr(cls, name, _scoped(member))
 
     def __repr__(self) -> str:
-        return type(self).__name__
+        parameters = self._module_parameters(True, False, set())
+        size = counted(sum(v.size for v in parameters.values()), "element")
+        return "\n".join([*_lines(self, "", set()), f"{size} in {counted(len(parameters), 'parameter')}"])
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows after the name of the class; subclasses may define it.
+
+        Returns:
+            Text without parentheses; empty by default.
+        """
+        return ""
 
     @property
     def training(self) -> bool:
         """True in training mode."""
         return bool(self.__dict__.setdefault("training", True))
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self.__dict__["training"] = mode
+        for module in self.submodules.values():
+            module.training = mode
 
     @property
     def parameter_scope(self) -> Scope:
@@ -122,13 +187,34 @@ class Module:
     def submodules(self) -> dict[str, Module]:
         """The direct submodules by name."""
         found: dict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
+        listed = {} if _core.unwary() else dict(self._listed_modules())
+        before: dict[str, Module] = self.__dict__.get("_submodules_in_lists", {})
+        if listed != before:
+            for name in before:
+                found.pop(name, None)
+            found.update(listed)
+            self.__dict__["_submodules_in_lists"] = listed
+            order = {name: place for place, name in enumerate(self.__dict__.get("_submodule_order", ()))}
+            rows = sorted(found.items(), key=lambda row: order.get(row[0].partition(".")[0], len(order)))
+            found.clear()
+            found.update(rows)
         return found
+
+    def _listed_modules(self) -> Iterator[tuple[str, Module]]:
+        """The modules in lists, tuples and dicts among the attributes, by name."""
+        for name, value in list(vars(self).items()):
+            if name not in _INTERNAL and isinstance(value, (list, tuple, dict)):
+                for key, module in _within(name, value, Module):
+                    if module.parent is None:
+                        module.__dict__.update(_name=key, _parent=self)
+                    yield key, module
 
     @property
     def name(self) -> str:
         """The attribute's name in the parent module; by default the class name in snake case."""
         given: str | None = self.__dict__.get("_name")
-        return given or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        words = _WORDS_OF_NNABLA if _core.unwary() else _WORDS
+        return given or words.sub("_", type(self).__name__).lower()
 
     @property
     def parent(self) -> Module | None:
@@ -151,6 +237,100 @@ class Module:
         """
         around = "" if self.parent is None else f"{self.parent.get_path_name()}/"
         return f"{around}@{self.name}"
+
+    # --- Submodules
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly in it, each once.
+
+        Yields:
+            Modules in the order in which they were set.
+        """
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly in it with their names, each once.
+
+        Yields:
+            Name and module.
+        """
+        seen: set[int] = set()
+        for name, module in self.submodules.items():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def modules(self) -> Iterator[Module]:
+        """The module and all modules below it, each once.
+
+        Yields:
+            Modules, each before those in it.
+        """
+        for _, module in self.named_modules():
+            yield module
+
+    def named_modules(self, memo: set[Module] | None = None, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """The module and all modules below it with their names, each once.
+
+        Args:
+            memo: Modules to leave out, to which the ones that are found are added.
+            prefix: The name of this module; empty by default.
+
+        Yields:
+            Name and module. Names of nested modules are joined by dots.
+
+        Examples:
+            >>> import kinnor as nn, kinnor.layers as L
+            >>> network = nn.Sequential(("first", L.Linear(3, 4)), ("last", L.Linear(4, 2)))
+            >>> [name for name, module in network.named_modules()]
+            ['', 'first', 'last']
+        """
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        memo.add(self)
+        yield prefix, self
+        for name, module in list(self.submodules.items()):
+            yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name)
+
+    def apply(self, fn: Callable[[Module], object]) -> Self:
+        """Call a function with each module below it, and then with the module itself.
+
+        Args:
+            fn: The function. Its result is ignored.
+
+        Returns:
+            The module.
+        """
+        for module in reversed(list(self.modules())):
+            fn(module)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode in the module and all modules below it.
+
+        Dropout and batch normalization of `kinnor.layers` follow it in graphs that are built afterwards. A static graph
+        keeps the mode in which it was built: build one graph for training and another one for evaluation.
+
+        Args:
+            mode: True for training, False for evaluation.
+
+        Returns:
+            The module.
+        """
+        self.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Set evaluation mode, as `train(False)`.
+
+        Returns:
+            The module.
+        """
+        return self.train(False)
+
+    # --- Parameters
 
     def get_scope_name(self) -> str:
         """The path to the first submodule, its first submodule, and so on.
@@ -175,16 +355,127 @@ class Module:
         Returns:
             Variables by path.
         """
-        memo = set() if memo is None else memo
+        return self._module_parameters(recursive, grad_only, set() if memo is None else memo)
+
+    def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
+        """As `get_parameters`, which derived classes may define with other arguments."""
         found = Parameters()
         for name, module in self.submodules.items() if recursive else ():
-            own = module.get_parameters(recursive, grad_only, memo)
+            own = module._module_parameters(recursive, grad_only, memo)
             found.update({f"@{name}/{key}": variable for key, variable in own.items()})
-        for key, variable in get_parameters(self.parameter_scope, grad_only=grad_only).items():
-            if variable not in memo:
+        for key, variable in self._own_parameters():
+            if variable not in memo and (variable.need_grad or not grad_only):
                 memo.add(variable)
                 found[key] = variable
         return found
+
+    def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """Its own parameters: those in its scope, then those among its attributes."""
+        yield from get_parameters(self.parameter_scope, grad_only=False).items()
+        if _core.unwary():
+            return
+        for name, value in list(vars(self).items()):
+            if name not in _INTERNAL and isinstance(value, (Variable, list, tuple, dict)):
+                for key, variable in _within(name, value, Variable):
+                    if variable.parent is None and is_learned(variable):
+                        yield key, variable
+
+    def parameters(self) -> Iterator[Variable]:
+        """The learned parameters of the module and of submodules, each once, frozen parameters included.
+
+        Running statistics are left out; `get_parameters` and `state_dict` have them.
+
+        Yields:
+            Variables in the order of `get_parameters`.
+        """
+        for _, variable in self.named_parameters():
+            yield variable
+
+    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """The `parameters` with their paths.
+
+        Yields:
+            Path, as of `get_parameters`, and variable.
+        """
+        for name, variable in self.state_dict().items():
+            if is_learned(variable):
+                yield name, variable
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Freeze or unfreeze: set `need_grad` of all `parameters` of the module.
+
+        It affects graphs that are built afterwards.
+
+        Args:
+            requires_grad: False to freeze, True to unfreeze.
+
+        Returns:
+            The module.
+        """
+        for variable in list(self.parameters()):
+            info = _learned(variable).info
+            variable.info, variable.need_grad = info._replace(is_frozen=not requires_grad), bool(requires_grad)
+        return self
+
+    def state_dict(self) -> Parameters:
+        """All parameters and running statistics of the module and of submodules, by path.
+
+        These are the variables themselves: they change as the training goes on. `nn.save_parameters` saves them.
+
+        Returns:
+            Variables by path, as of `get_parameters(grad_only=False)`.
+
+        Examples:
+            >>> import kinnor.layers as L
+            >>> list(L.Linear(3, 2).state_dict())
+            ['W', 'b']
+        """
+        return self._module_parameters(True, False, set())
+
+    def load_state_dict(self, state_dict: Mapping[str, Variable | NDArray[Any]], strict: bool = True) -> LoadedNames:
+        """Copy values into the parameters and running statistics.
+
+        Modules that call parametric functions have their parameters after the first call only.
+
+        Args:
+            state_dict: Variables or arrays by path, as of `state_dict`.
+            strict: Whether a name that is missing or unexpected is an error.
+
+        Returns:
+            The missing and the unexpected names.
+
+        Raises:
+            ParameterError: If a shape differs or, with `strict`, if names are missing or unexpected. Nothing is
+                changed then.
+
+        Examples:
+            >>> import kinnor.layers as L
+            >>> one, other = L.Linear(3, 2), L.Linear(3, 2)
+            >>> other.load_state_dict(one.state_dict())
+            LoadedNames(missing_keys=[], unexpected_keys=[])
+            >>> bool((other.W.d == one.W.d).all())
+            True
+        """
+        op = "Module.load_state_dict"
+        if not hasattr(state_dict, "items"):
+            raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}")
+        own = self.state_dict()
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        values = {name: _values(op, name, given) for name, given in state_dict.items() if name in own}
+        wrong = [
+            f"{name!r} of shape {own[name].shape}, got {array.shape}"
+            for name, array in values.items()
+            if array.shape != own[name].shape
+        ]
+        wrong += [f"missing names {missing}"] * bool(strict and missing)
+        wrong += [f"unexpected names {unexpected}"] * bool(strict and unexpected)
+        if wrong:
+            text = "; ".join(wrong) if own else f"a module that has parameters, got {type(self).__name__} without any"
+            hint = "" if own else ": call it once, or build it of layers, before values are loaded"
+            raise ParameterError(f"{op}: expected the parameters of {type(self).__name__}: {text}{hint}")
+        _core.assign_together([(own[name].data, array) for name, array in values.items()])
+        return LoadedNames(missing, unexpected)
 
     def set_parameter(self, key: str, param: Variable, raise_if_missing: bool = False) -> None:
         """Register a variable as a parameter.
@@ -207,7 +498,9 @@ class Module:
         if name in self.submodules:
             self.submodules[name].set_parameter(rest, param, raise_if_missing)
         elif raise_if_missing:
-            raise ParameterError(f"Module.set_parameter: expected a submodule of {self!r}, got the name {name!r}")
+            raise ParameterError(
+                f"Module.set_parameter: expected a submodule of {type(self).__name__}, got the name {name!r}"
+            )
 
     def set_parameters(self, params: Mapping[str, Variable], raise_if_missing: bool = False) -> None:
         """Register variables as parameters.
@@ -237,7 +530,7 @@ class Module:
         scope: Scope = OrderedDict()
         with parameter_scope("", scope):
             load_parameters(path, extension=_needed(path, extension))
-        loaded, own = get_parameters(scope, grad_only=False), self.get_parameters()
+        loaded, own = get_parameters(scope, grad_only=False), self.state_dict()
         for key, variable in loaded.items():
             if key in own and own[key].shape != variable.shape:
                 raise ParameterError(
@@ -256,11 +549,11 @@ class Module:
             path: Path, or a file open for writing bytes.
             extension: The format, if `path` has no extension.
         """
-        save_parameters(path, self.get_parameters(grad_only=False), _needed(path, extension))
+        save_parameters(path, self.state_dict(), _needed(path, extension))
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        for parameter in self.get_parameters().values():
+        for parameter in self.state_dict().values():
             parameter.grad.zero()
 
     def __len__(self) -> int:
@@ -270,18 +563,50 @@ class Module:
         return True
 
     def __setattr__(self, name: str, value: Any) -> None:
+        found = self.__dict__.setdefault("_submodules", OrderedDict())
+        if isinstance(value, (Module, list, tuple, dict)):
+            order = self.__dict__.setdefault("_submodule_order", {})
+            order.setdefault(name)
         if isinstance(value, Module):
-            self.submodules[name] = value
+            self.__dict__.pop(name, None)
+            found[name] = value
             value.__dict__.update(_name=name, _parent=self)
             return
-        self.__dict__[name] = value
-        for module in self.submodules.values() if name in _RECURSIVE else ():
-            setattr(module, name, value)
+        found.pop(name, None)
+        if isinstance(value, Variable):
+            self._set_parameter_variable(name, value)
+        if name == "training":
+            super().__setattr__(name, value)
+        else:
+            self.__dict__[name] = value
+
+    def _set_parameter_variable(self, name: str, value: Variable) -> None:
+        """Keep the parameters up to date with a variable that becomes an attribute."""
+        if value.parent is not None or _core.unwary():
+            return
+        if value.need_grad:
+            _learned(value)  # It stays a parameter when it is frozen.
+        registered = self.parameter_scope.get(name)
+        if isinstance(registered, Variable) and registered != value:
+            self.parameter_scope[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if self.__dict__.get("_submodules", {}).pop(name, None) is None:
+            super().__delattr__(name)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.submodules:
-            return self.submodules[name]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        # `submodules` would be slower, and modules in lists are no attributes.
+        found = self.__dict__.get("_submodules", {})
+        if name in found:
+            return found[name]
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{self._missing_hint(name)}")
+
+    def _missing_hint(self, name: str) -> str:
+        """The end of an error about an attribute that PyTorch's modules have and this one has not."""
+        if name in ("cpu", "cuda", "to"):
+            return ": Kinnor computes on CPUs"
+        other = _ELSEWHERE.get(name)
+        return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls `call`."""
@@ -297,14 +622,71 @@ class Module:
         Raises:
             NotImplementedError: If a subclass does not define it.
         """
+        forward = getattr(type(self), "forward", None)
+        if forward is not None:
+            return forward(self, *args, **kwargs)
         raise NotImplementedError(f"{type(self).__name__}: expected a method call(...), got none")
 
 
 def checked(op: str, module: Any) -> Module:
     """The argument, unchanged. Raises CallError unless it is a Module."""
     if not isinstance(module, Module):
-        raise CallError(f"{op}: expected Modules, got {type(module).__name__}")
+        hint = ": kinnor.layers.Activation makes a module of a function" if callable(module) else ""
+        raise CallError(f"{op}: expected Modules, got {type(module).__name__}{hint}")
     return module
+
+
+def _within(name: str, value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    """The objects of a kind in nested lists, tuples and dicts, with names joined by dots.
+
+    Raises:
+        ParameterError: If the key of one has a slash, which separates the names of a path.
+    """
+    if isinstance(value, kind):
+        if "/" in name:
+            raise ParameterError(f"Module: expected keys of submodules and parameters without '/', got {name!r}")
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for place, each in enumerate(value):
+            if isinstance(each, (kind, list, tuple, dict)):
+                yield from _within(f"{name}.{place}", each, kind)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if isinstance(each, (kind, list, tuple, dict)):
+                yield from _within(f"{name}.{key}", each, kind)
+
+
+def _learned(variable: Variable) -> Variable:
+    """The variable, marked as a parameter that stays one when it is frozen."""
+    if not isinstance(variable.info, ParameterInfo):
+        variable.info = ParameterInfo(None)
+    return variable
+
+
+def _values(op: str, name: str, given: Any) -> NDArray[Any]:
+    """The values of a variable or an array."""
+    if isinstance(given, Variable):
+        values: NDArray[Any] = given.data.get_data("r")
+        return values
+    try:
+        return np.asarray(given, dtype=None if isinstance(given, np.ndarray) else np.float32)
+    except (TypeError, ValueError):
+        raise CallError(f"{op}: expected a Variable or an array for {name!r}, got {given!r}") from None
+
+
+def _lines(module: Module, name: str, seen: set[int]) -> list[str]:
+    """The lines of `repr`: the class, shapes of own parameters, then submodules with indentation."""
+    head = f"({name}): " if name else ""
+    kind = type(module).__name__
+    if id(module) in seen:
+        return [f"{head}{kind}, as above"]
+    seen.add(id(module))
+    own = module._module_parameters(False, False, set())
+    shapes = ", ".join(f"{key} {variable.shape}" for key, variable in own.items())
+    arguments = module.extra_repr()
+    first = f"{head}{kind}({arguments})" + (f": {shapes}" if shapes else "")
+    inner = [f"  {line}" for key, each in module.submodules.items() for line in _lines(each, key, seen)]
+    return [first, *inner]
 
 
 def _needed(path: PathOrFile, extension: str | None) -> str | None:

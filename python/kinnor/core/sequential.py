@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._core import IndexRangeError
 from .module import Module, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Sequential"]
 
@@ -48,10 +52,19 @@ class Sequential(Module):
             **kwargs: Further arguments of all modules.
 
         Returns:
-            The outputs of the last module.
+            The output of the last one.
         """
         found: Any = args[0] if len(args) == 1 else args
         for module in self.submodules.values():
             found = module(*args, **kwargs)
             args = found if isinstance(found, tuple) else () if found is None else (found,)
         return found
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(list(self.submodules.values()))
+
+    def __getitem__(self, index: int) -> Module:
+        modules = list(self.submodules.values())
+        if not -len(modules) <= index < len(modules):
+            raise IndexRangeError(f"Sequential: expected an index within {len(modules)} modules, got {index!r}")
+        return modules[index]

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
 from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
+from .image_folder import ImageFolderDataSource
+from .workers import DataSourceWithWorkers
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
     from numpy.random import RandomState
+    from numpy.typing import NDArray
 
 __all__ = [
     "DataIterator",
@@ -24,6 +27,7 @@ __all__ = [
     "data_iterator_cache",
     "data_iterator_concat_datasets",
     "data_iterator_csv_dataset",
+    "data_iterator_image_folder",
     "data_iterator_simple",
 ]
 
@@ -39,6 +43,7 @@ def data_iterator(
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
+    n_workers: int | None = None,
 ) -> DataIterator:
     """Iterate over the batches of a data source.
 
@@ -55,11 +60,14 @@ def data_iterator(
         epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
         epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
+        n_workers: Number of threads that read examples, as by `DataSourceWithWorkers`; one by default.
 
     Returns:
         The iterator.
     """
     check_source("data_iterator", data_source)
+    if n_workers is not None:
+        data_source = DataSourceWithWorkers(data_source, n_workers)
     if with_file_cache or cache_dir is not None:
         data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
     if with_memory_cache:
@@ -189,6 +197,7 @@ def data_iterator_csv_dataset(
     epoch_begin_callbacks: Sequence[Callable[[int], object]] = (),
     epoch_end_callbacks: Sequence[Callable[[int], object]] = (),
     stop_exhausted: bool = False,
+    n_workers: int | None = None,
 ) -> DataIterator:
     """Iterate over the batches of a data set in a CSV file.
 
@@ -207,6 +216,7 @@ def data_iterator_csv_dataset(
         epoch_begin_callbacks: Functions called at the start of each epoch, with its number.
         epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch.
+        n_workers: Number of threads that read examples; one by default.
 
     Returns:
         The iterator.
@@ -225,6 +235,63 @@ def data_iterator_csv_dataset(
         epoch_begin_callbacks=epoch_begin_callbacks,
         epoch_end_callbacks=epoch_end_callbacks,
         stop_exhausted=stop_exhausted,
+        n_workers=n_workers,
+    )
+
+
+def data_iterator_image_folder(
+    folder: str | os.PathLike[str],
+    batch_size: int,
+    shape: Sequence[int] | None = None,
+    shuffle: bool = False,
+    rng: RandomState | None = None,
+    transform: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    n_workers: int | None = None,
+    with_memory_cache: bool = False,
+    stop_exhausted: bool = False,
+) -> DataIterator:
+    """Batches of images in folders, one folder for each class, which several threads read.
+
+    Args:
+        folder: Path of the folder, as `ImageFolderDataSource` takes it.
+        batch_size: Examples in a batch.
+        shape: Channels, height and width of the images; by default three channels and their own size.
+        shuffle: True for a random order, a new one in each epoch.
+        rng: Generator of the orders; `RandomState(313)` if it is None.
+        transform: Function of each image, such as a random crop. It is called in several threads.
+        n_workers: Number of threads; by default that of the library.
+        with_memory_cache: True to keep the images after `transform` in memory if they fit.
+        stop_exhausted: True to stop after one epoch.
+
+    Returns:
+        The iterator, whose batches are images, shape (batch_size, channels, height, width), and numbers of classes,
+        shape (batch_size, 1).
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from kinnor.files.images import write_image
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("cat", "dog"):
+        ...     (folder / name).mkdir()
+        ...     write_image(folder / name / "1.png", np.zeros((8, 6, 3), np.uint8))
+        >>> with data_iterator_image_folder(folder, 2, shape=(3, 4, 4)) as batches:
+        ...     x, y = batches.next()
+        >>> x.shape, y.tolist()
+        ((2, 3, 4, 4), [[0], [1]])
+    """
+    source: DataSource = ImageFolderDataSource(folder, shape, shuffle, rng)
+    if transform is not None:
+        function = _check.callee("data_iterator_image_folder", "transform", transform)
+        source = source.map(lambda x, y: (function(x), y))
+    return data_iterator(
+        source,
+        batch_size,
+        rng,
+        with_memory_cache=with_memory_cache,
+        stop_exhausted=stop_exhausted,
+        n_workers=_core.get_num_threads() if n_workers is None else n_workers,
     )
 
 

@@ -21,7 +21,7 @@ from .._core import CallError, Error
 from ..config import nnabla_config
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from numpy.random import RandomState
@@ -33,6 +33,7 @@ __all__ = [
     "DataSource",
     "DataSourceWithMemoryCache",
     "InterleavedDataSource",
+    "MappedDataSource",
     "Orders",
     "SlicedDataSource",
 ]
@@ -243,6 +244,25 @@ class DataSource:
     def _generate_order(self, generation: int) -> None:
         """Draw the order of an epoch, in sources that distinguish epochs. Slices call it under NNabla's names."""
 
+    def map(self, function: Callable[..., Sequence[Any]]) -> MappedDataSource:
+        """A source with the examples that a function makes of the examples of this one.
+
+        Args:
+            function: Takes the arrays of an example, and returns a tuple of arrays.
+
+        Returns:
+            The source.
+
+        Examples:
+            >>> from kinnor.data.data_iterator import data_iterator
+            >>> from kinnor.data.data_source_implements import SimpleDataSource
+            >>> source = SimpleDataSource(lambda i: (i, i**2), 10).map(lambda x, y: (x, y + 1))
+            >>> with data_iterator(source, batch_size=4) as batches:
+            ...     batches.next()
+            (array([0, 1, 2, 3]), array([ 1,  2,  5, 10]))
+        """
+        return MappedDataSource(self, function)
+
     def seek(self, generation: int, position: int) -> None:
         """Move to a position in the order of an epoch, to resume a program.
 
@@ -294,6 +314,66 @@ def check_source(op: str, source: Any) -> None:
     """Raise CallError if `source` is not a data source."""
     if not isinstance(source, DataSource):
         raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
+
+
+class MappedDataSource(DataSource):
+    """The examples that a function makes of the examples of another source, in the same order; see `DataSource.map`.
+
+    Args:
+        data_source: The source, which is closed with this one.
+        function: Takes the arrays of an example, and returns a tuple of arrays.
+
+    Raises:
+        DataError: If the function returns no tuple.
+    """
+
+    def __init__(self, data_source: DataSource, function: Callable[..., Sequence[Any]]) -> None:
+        check_source("MappedDataSource", data_source)
+        super().__init__(data_source.shuffle)
+        self._data_source, self._function = data_source, function
+        self._size, self._generation = data_source.size, data_source._generation
+        first = self._mapped(data_source._get_data(0))
+        names = data_source.variables
+        self._variables = names if len(first) == len(names) else [f"x{i}" for i in range(len(first))]
+
+    def _mapped(self, example: Sequence[Any]) -> Sequence[Any]:
+        made = self._function(*example)
+        if not isinstance(made, (tuple, list)):
+            raise DataError(f"MappedDataSource: expected a tuple of arrays, got {type(made).__name__}")
+        return made
+
+    def _get_data(self, position: int) -> Sequence[Any]:
+        return self._mapped(self._data_source._get_data(position))
+
+    def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        return self._mapped(self._data_source._get_data_of_generation(position, generation))
+
+    def close(self) -> None:
+        """Close the other source."""
+        if not self._closed:
+            self._data_source.close()
+        super().close()
+
+    def reset(self) -> None:
+        """Go back to the first position."""
+        self._data_source.reset()
+        self._generation = self._data_source._generation
+        super().reset()
+
+    def apply_order(self) -> None:
+        """Go on to the order of the next epoch."""
+        self._data_source.apply_order()
+        self._generation = self._data_source._generation
+
+    def seek(self, generation: int, position: int) -> None:
+        """Go to a position in the order of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            position: How many of its examples have been read.
+        """
+        self._data_source.seek(generation, position)
+        super().seek(generation, position)
 
 
 class DataSourceWithMemoryCache(DataSource):

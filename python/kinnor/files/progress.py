@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,18 +24,20 @@ SHORT = 0.5
 class Progress:
     """A progress bar for a `with` block, shown once the block has lasted half a second.
 
-    No bar is shown if standard error is not a terminal, or `tqdm` (the extra `progress`) is not installed.
+    In a notebook it is a part of the page. Elsewhere it needs a terminal as standard error, and `tqdm`, the extra
+    `progress`.
 
     Args:
-        total: Number of steps.
-        text: Text before the bar.
+        total: How many steps there are.
+        text: The text before the bar.
     """
 
     def __init__(self, total: int, text: str) -> None:
         self._total, self._text = total, text
         self._start = monotonic()
         self._bar: Any = None
-        self._is_wanted = sys.stderr is not None and sys.stderr.isatty()
+        self._is_in_notebook = is_notebook()
+        self._is_wanted = self._is_in_notebook or (sys.stderr is not None and sys.stderr.isatty())
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +67,10 @@ class Progress:
 
     def _show(self, n: int) -> None:
         """Creates the bar, with `n` completed steps."""
+        if self._is_in_notebook:
+            self._bar = _PageBar(self._total, self._text, self._start)
+            self._bar.update(n)
+            return
         try:
             from tqdm import tqdm
         except ImportError:
@@ -74,12 +81,55 @@ class Progress:
         self._bar.update(n)
 
 
+class _PageBar:
+    """A bar in a page of a notebook, with the methods of tqdm's that `Progress` uses."""
+
+    def __init__(self, total: int, text: str, start: float) -> None:
+        page: Any = import_module("IPython.display")
+        self.n, self._total, self._text, self._start = 0, total, text, start
+        self._html, self._shown = page.HTML, monotonic()
+        self._handle: Any = page.display(self._content(), display_id=True)
+
+    def set_description(self, text: str, refresh: bool = False) -> None:
+        """Set the text."""
+        self._text = text
+
+    def update(self, n: int) -> None:
+        """Count further steps; the page is changed ten times a second at most."""
+        self.n += n
+        if monotonic() - self._shown >= 0.1:
+            self._shown = monotonic()
+            self._handle.update(self._content())
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._handle.update(self._html(""))
+
+    def _content(self) -> Any:
+        from html import escape
+
+        seconds = monotonic() - self._start
+        rate = self.n / seconds if seconds > 0 else 0.0
+        size = f' max="{self._total}" value="{self.n}"' if self._total else ""
+        count = f"{self.n}/{self._total}" if self._total else str(self.n)
+        return self._html(
+            f"{escape(self._text)}: <progress{size}></progress> {count} [{seconds:.0f} s, {rate:.1f} steps/s]"
+        )
+
+
+def is_notebook() -> bool:
+    """True if the program runs in the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")  # A notebook has imported it.
+    shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
 def each(items: Sequence[T], text: str) -> Iterator[T]:
     """Iterates over items with a progress bar.
 
     Args:
-        items: The items.
-        text: Text before the bar.
+        items: The items, which the caller handles one after the other.
+        text: The text before the bar.
     """
     with Progress(len(items), text) as bar:
         for n, item in enumerate(items):

@@ -53,6 +53,16 @@ class ParameterInfo(NamedTuple):
     """The origin of a registered parameter, stored as its `info`."""
 
     initializer: Initializer | None
+    is_learned: bool = True
+    """False for running statistics and the like, which were made without need of a gradient."""
+    is_frozen: bool = False
+    """True after `Module.requires_grad_(False)`: parametric functions use the parameter without a gradient."""
+
+
+def is_learned(variable: Variable) -> bool:
+    """True for a parameter that a solver may change, even if it is frozen now; False for running statistics."""
+    info = variable.info
+    return variable.need_grad or (isinstance(info, ParameterInfo) and info.is_learned)
 
 
 # --- Scopes
@@ -230,7 +240,10 @@ def get_parameter_or_create(
                 "clear_parameters() forgets all parameters"
             )
         elif parameter.need_grad != need_grad:
-            parameter.need_grad = need_grad
+            if isinstance(parameter.info, ParameterInfo) and parameter.info.is_frozen:
+                wanted = False
+            else:
+                parameter.need_grad = need_grad
     return _core.use_parameter(parameter, wanted, last)
 
 
@@ -335,7 +348,7 @@ def put(entries: list[Entry], op: str) -> None:
         _core.assign_together([(variable.data, entry.values) for variable, entry in found if variable is not None])
         for (known, entry), variable in zip(found, made, strict=True):
             if known is None:
-                variable.info = ParameterInfo(None)
+                variable.info = ParameterInfo(None, entry.need_grad)
                 tree.register(op, entry.name, variable)
             variable.need_grad = entry.need_grad
 
@@ -355,7 +368,7 @@ def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | N
         variable = Variable(tuple(shape or ()) if values is None else values.shape, need_grad)
     else:
         variable = Variable.from_numpy_array(values, need_grad=need_grad)
-    variable.info = ParameterInfo(initializer)
+    variable.info = ParameterInfo(initializer, need_grad)
     return variable
 
 

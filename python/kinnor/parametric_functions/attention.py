@@ -15,7 +15,7 @@ from .layers import affine
 from .normalizations import layer_normalization
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.random import RandomState
 
@@ -164,6 +164,35 @@ def _heads(
     (e,) = sizes(op, "k_embed_dim", query.shape[2] if k_embed_dim is None else k_embed_dim, single=True)
     (v,) = sizes(op, "v_embed_dim", value.shape[2] if v_embed_dim is None else v_embed_dim, single=True)
     (out,) = sizes(op, "out_dim", v if out_dim is None else out_dim, single=True)
+    shapes = [(query.shape[2], e), (key.shape[2], e), (value.shape[2], v), (v, out)]
+    weights, rest = parameters_of_heads(op, shapes, rng, with_bias, add_attn_bias, fix_parameters, param_init)
+    masks = {"additive_mask": additive_mask, "key_padding_mask": key_padding_mask}
+    return attend(query, key, value, num_heads, *weights, dropout=dropout, **masks, **rest)
+
+
+def parameters_of_heads(
+    op: str,
+    shapes: Sequence[tuple[int, int]],
+    rng: RandomState | None,
+    with_bias: bool,
+    add_attn_bias: bool,
+    fix_parameters: bool,
+    param_init: Mapping[str, Initializer] | None,
+) -> tuple[list[Variable], dict[str, Variable]]:
+    """The parameters of an attention of several heads, which are registered in the current scope.
+
+    Args:
+        op: The function or layer, for errors.
+        shapes: Shapes of the weights of queries, keys, values and output.
+        rng: Generator for the default initial values.
+        with_bias: True to have biases.
+        add_attn_bias: True to have a key and a value to add.
+        fix_parameters: True to use the parameters without a gradient.
+        param_init: Initial values by the names of parameters.
+
+    Returns:
+        The four weights, and the others by name.
+    """
     init = dict(param_init or {})
     known = [f"{n}_{what}" for what in ("weight", "bias") for n in _NAMES] + ["attn_bias_k", "attn_bias_v"]
     unknown = [name for name in init if name not in known]
@@ -178,17 +207,15 @@ def _heads(
         """The default initializer for a number of inputs and outputs."""
         return UniformInitializer(calc_uniform_lim_glorot(*fans), rng)
 
-    shapes = [(query.shape[2], e), (key.shape[2], e), (value.shape[2], v), (v, out)]
     weights = [parameter(f"{n}_weight", s, uniform(s)) for n, s in zip(_NAMES, shapes, strict=True)]
-    rest: dict[str, Variable | None] = {"additive_mask": additive_mask, "key_padding_mask": key_padding_mask}
+    rest: dict[str, Variable] = {}
     if with_bias:
         for n, s in zip(_NAMES, shapes, strict=True):
             rest[f"{n}_bias"] = parameter(f"{n}_bias", s[1:], ConstantInitializer())
     if add_attn_bias:
-        for n, size in (("k", e), ("v", v)):
+        for n, size in (("k", shapes[1][1]), ("v", shapes[2][1])):
             rest[f"attn_bias_{n}"] = parameter(f"attn_bias_{n}", (1, 1, size), uniform((size, 1)))
-    q_weight, k_weight, v_weight, out_weight = weights
-    return attend(query, key, value, num_heads, q_weight, k_weight, v_weight, out_weight, dropout=dropout, **rest)
+    return weights, rest
 
 
 @parametric_function_api(

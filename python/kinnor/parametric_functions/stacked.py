@@ -69,7 +69,7 @@ def rnn(
     Returns:
         Output, shape (steps, batch, D * H), and last states, shape of `h`.
     """
-    stack = _Stack("rnn", x, h, bidirectional, gates=None)
+    stack = Stack("rnn", x, h, bidirectional, gates=None)
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters)
     found: tuple[Variable, Variable] = F.rnn(
         x, h, w0, w, b, stack.layers, nonlinearity, dropout, bidirectional, training
@@ -125,7 +125,7 @@ def lstm(
     Source:
         Hochreiter, Schmidhuber: Long short-term memory, 1997; with the forget gate of Gers et al., 2000.
     """
-    stack = _Stack("lstm", x, h, bidirectional, gates=4)
+    stack = Stack("lstm", x, h, bidirectional, gates=4)
     if c.shape != h.shape:
         raise ShapeError(f"lstm: expected `c` of the shape {h.shape} of `h`, got shape {c.shape}")
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters)
@@ -181,14 +181,14 @@ def gru(
     Source:
         Cho et al.: Learning phrase representations using RNN encoder-decoder, 2014.
     """
-    stack = _Stack("gru", x, h, bidirectional, gates=3)
+    stack = Stack("gru", x, h, bidirectional, gates=3)
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters, bias_gates=4)
     found: tuple[Variable, Variable] = F.gru(x, h, w0, w, b, stack.layers, dropout, bidirectional, training)
     return found
 
 
-class _Stack:
-    """Shapes and initial values of the parameters of stacked recurrent layers."""
+class Stack:
+    """Shapes and first values of the parameters of stacked layers, each of one gate or several."""
 
     def __init__(self, op: str, x: Variable, h: Variable, bidirectional: bool, gates: int | None) -> None:
         check_input(op, x, min_ndim=3)

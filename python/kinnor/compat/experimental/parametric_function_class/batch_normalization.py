@@ -63,14 +63,15 @@ class BatchNormalization(Module):
         """Apply the layer.
 
         Args:
-            inp: Input with `n_dims` axes.
-            test: Whether to use the running statistics.
+            inp: Input, `n_dims` axes.
+            test: Whether to use the running statistics, as in evaluation mode.
 
         Returns:
             Array of the shape of the input; with `output_stat` a tuple with mean and variance.
         """
         own = (self.beta, self.gamma, self.mean, self.var)
-        return F.batch_normalization(inp, *own, self.axes, self.decay_rate, self.eps, not test, self.output_stat)
+        batch_stat = self.training and not test
+        return F.batch_normalization(inp, *own, self.axes, self.decay_rate, self.eps, batch_stat, self.output_stat)
 
 
 _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}

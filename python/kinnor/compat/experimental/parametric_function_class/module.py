@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .... import core
 from ...._core import ParameterError, Variable
 from ....display import Parameters
 from ....parameter import get_parameters, load_parameters, parameter_scope, save_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from ....files.parameter_file import PathOrFile
     from ....parameter.tree import Scope
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["Module", "parameter"]
 
 
-class Module:
-    """A layer or model. Attributes that are variables are its parameters, attributes that are modules its submodules.
+class Module(core.Module, scoped=False):
+    """A module of NNabla's second kind: variables among its attributes are its parameters, with names without `@`.
+
+    It is a `kinnor.Module`, so that both kinds may be parts of each other. Parametric functions that its methods call
+    register their parameters in the current scope, not in the module.
 
     >>> import kinnor as nn
     >>> from kinnor.experimental.parametric_function_classes import Affine, Module
@@ -35,8 +38,16 @@ class Module:
     ['hidden/W', 'hidden/b', 'out/W', 'out/b']
     """
 
-    def get_parameters(self, grad_only: bool = True) -> Parameters:
-        """The parameters of the module and its submodules.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(scoped=False, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, core.Module):
+            self.__dict__[name] = value  # As in NNabla, whose programs look there.
+
+    def get_parameters(self, grad_only: bool = True) -> Parameters:  # type: ignore[override]
+        """Its parameters and those of its parts.
 
         Args:
             grad_only: Whether to leave out parameters that need no gradient.
@@ -44,15 +55,26 @@ class Module:
         Returns:
             Variables by path.
         """
+        return self._module_parameters(True, bool(grad_only), set())
+
+    def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
         found = Parameters()
-        for prefix, module in self.get_modules():
-            for name, value in vars(module).items():
-                if isinstance(value, Variable) and (value.need_grad or not grad_only):
-                    found[f"{prefix}/{name}" if prefix else name] = value
+        for key, variable in self._own_parameters():
+            if variable not in memo and (variable.need_grad or not grad_only):
+                memo.add(variable)
+                found[key] = variable
+        for name, module in self.submodules.items() if recursive else ():
+            own = module._module_parameters(recursive, grad_only, memo)
+            found.update({f"{name.replace('.', '/')}/{key}": variable for key, variable in own.items()})
         return found
 
-    def get_modules(self, memo: set[Module] | None = None, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """The module and its submodules, each once.
+    def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, Variable):
+                yield name, value
+
+    def get_modules(self, memo: set[core.Module] | None = None, prefix: str = "") -> Iterator[tuple[str, core.Module]]:
+        """It and its parts, each once.
 
         Args:
             memo: Modules to leave out. Modules that are found are added to it.
@@ -66,12 +88,17 @@ class Module:
             return
         memo.add(self)
         yield prefix, self
-        for name, value in list(vars(self).items()):
-            if isinstance(value, Module):
-                yield from value.get_modules(memo, f"{prefix}/{name}" if prefix else name)
+        for name, module in list(self.submodules.items()):
+            path = name.replace(".", "/")
+            path = f"{prefix}/{path}" if prefix else path
+            if isinstance(module, Module):
+                yield from module.get_modules(memo, path)
+            elif module not in memo:
+                memo.add(module)
+                yield path, module
 
-    def save_parameters(self, path: PathOrFile, grad_only: bool = False) -> None:
-        """Save the parameters of the module and its submodules.
+    def save_parameters(self, path: PathOrFile, grad_only: bool = False) -> None:  # type: ignore[override]
+        """Save its parameters.
 
         Args:
             path: Path whose extension is the format, or a file open for writing bytes.
@@ -79,8 +106,8 @@ class Module:
         """
         save_parameters(path, self.get_parameters(grad_only))
 
-    def load_parameters(self, path: PathOrFile) -> None:
-        """Load the parameters from a file that `save_parameters` wrote. Nothing changes if a parameter does not match.
+    def load_parameters(self, path: PathOrFile) -> None:  # type: ignore[override]
+        """Load its parameters from a file that `save_parameters` wrote; nothing changes if it does not fit.
 
         Args:
             path: Path whose extension is the format, or a file open for reading bytes.

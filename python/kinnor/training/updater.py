@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from ...._core import NdArray
+    from .._core import NdArray
 
 __all__ = ["Callbacks", "Updater", "each"]
 

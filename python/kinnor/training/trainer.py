@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....files.progress import each
+from ..files.progress import each
 
 __all__ = ["Trainer"]
 

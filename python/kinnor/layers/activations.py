@@ -1,0 +1,485 @@
+"""Activations as layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import functions as F
+from ..core import Module
+from ..initializer import ConstantInitializer
+from ..parameter import get_parameter_or_create
+from .arguments import check_axis, registered, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._core import Variable
+    from ..initializer import Initializer
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "SELU",
+    "Activation",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyReLU",
+    "LogSoftmax",
+    "Mish",
+    "PReLU",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Swish",
+    "Tanh",
+]
+
+
+class Activation(Module):
+    """Any function of one variable as a layer, for use in `Sequential`.
+
+    Args:
+        function: The function, such as one of `kinnor.functions`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.layers as L
+        >>> L.Sequential(L.Linear(3, 2), L.Activation(F.softsign))(nn.Variable((5, 3))).shape
+        (5, 2)
+    """
+
+    def __init__(self, function: Callable[[Variable], Variable]) -> None:
+        self.function = function
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return getattr(self.function, "__name__", repr(self.function))
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input.
+
+        Returns:
+            The result of the function.
+        """
+        return self.function(x)
+
+
+class ELU(Module):
+    """Exponential linear unit: `x` if `x > 0`, else `alpha (exp(x) - 1)`.
+
+    Args:
+        alpha: The value that is approached far to the left, negated.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.ELU()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.alpha}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.elu(x, self.alpha)
+
+
+class GELU(Module):
+    """Gaussian error linear unit, in its approximation by `tanh`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.GELU()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.gelu(x)
+
+
+class HardSigmoid(Module):
+    """Sigmoid made of three lines: `min(max(0.2 x + 0.5, 0), 1)`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.HardSigmoid()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.hard_sigmoid(x)
+
+
+class HardSwish(Module):
+    """Swish with a gate made of three lines: `x min(max(x + 3, 0), 6) / 6`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.HardSwish()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.hard_swish(x)
+
+
+class LeakyReLU(Module):
+    """Leaky rectified linear unit: `x` if `x > 0`, else `alpha x`.
+
+    Args:
+        alpha: Slope of the negative side; PyTorch's default is 0.01.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.LeakyReLU()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def __init__(self, alpha: float = 0.1) -> None:
+        self.alpha = alpha
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.alpha}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.leaky_relu(x, self.alpha)
+
+
+class LogSoftmax(Module):
+    """Logarithm of the softmax along an axis.
+
+    Args:
+        axis: The axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.LogSoftmax()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.axis}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, at least one axis.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.log_softmax(x, self.axis)
+
+
+class Mish(Module):
+    """Mish: `x tanh(log(1 + exp(x)))`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Mish()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.mish(x)
+
+
+class ReLU(Module):
+    """Rectified linear unit: `max(x, 0)`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.ReLU()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.relu(x)
+
+
+class ReLU6(Module):
+    """Rectified linear unit that stops at 6: `min(max(x, 0), 6)`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.ReLU6()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.relu6(x)
+
+
+class SELU(Module):
+    """Scaled exponential linear unit.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.SELU()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.selu(x)
+
+
+class Sigmoid(Module):
+    """Logistic function: `1 / (1 + exp(-x))`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Sigmoid()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.sigmoid(x)
+
+
+class Softmax(Module):
+    """Softmax along an axis: `exp(x) / sum(exp(x))`.
+
+    Args:
+        axis: The axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Softmax()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.axis}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, at least one axis.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.softmax(x, self.axis)
+
+
+class Softplus(Module):
+    """Softplus: `log(1 + exp(beta x)) / beta`.
+
+    Args:
+        beta: Sharpness: the larger, the closer to `ReLU`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Softplus()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def __init__(self, beta: float = 1.0) -> None:
+        self.beta = beta
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.beta}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.softplus(x, self.beta)
+
+
+class Swish(Module):
+    """Swish, also called SiLU: `x sigmoid(x)`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Swish()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.swish(x)
+
+
+SiLU = Swish
+
+
+class Tanh(Module):
+    """Hyperbolic tangent.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Tanh()(nn.Variable((2, 3))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        return F.tanh(x)
+
+
+class PReLU(Module):
+    """Rectified linear unit with a learned slope: `max(x, 0) + slope min(x, 0)`. The parametric function is `prelu`.
+
+    Args:
+        num_parameters: 1 for a slope that all channels share, or the number of channels.
+        slope_init: Initial slope; by default 0.25.
+
+    Attributes:
+        slope: The slope, shape () or (num_parameters,).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.PReLU(3)(nn.Variable((2, 3, 4))).shape
+        (2, 3, 4)
+
+    Source:
+        He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
+    """
+
+    slope: Variable
+
+    def __init__(self, num_parameters: int = 1, *, slope_init: Initializer | None = None) -> None:
+        self.num_parameters = whole("PReLU", "num_parameters", num_parameters)
+        init = ConstantInitializer(0.25) if slope_init is None else slope_init
+        get_parameter_or_create("slope", () if self.num_parameters == 1 else (self.num_parameters,), init)
+        self.slope = registered(self, "slope")
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.num_parameters}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, ...).
+
+        Returns:
+            Array of the shape of the input.
+
+        Raises:
+            ShapeError: If the input has another number of channels.
+        """
+        if self.num_parameters > 1:
+            check_axis("PReLU", x, 1, self.num_parameters)
+        return F.prelu(x, self.slope, 1)

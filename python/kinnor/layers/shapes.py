@@ -1,0 +1,356 @@
+"""Layers without parameters that change shapes or drop elements."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+from .. import functions as F
+from .._core import ShapeError
+from ..core import Module
+from .arguments import each_axis, probability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .._core import Variable
+
+__all__ = [
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "Dropout",
+    "Flatten",
+    "GlobalAvgPool",
+    "Identity",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
+
+
+class Dropout(Module):
+    """Sets elements to zero at random in training mode, and scales the others by `1 / (1 - p)`; otherwise does nothing.
+
+    Args:
+        p: Probability of zero, from 0 up to but not including 1.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> x = nn.Variable((2, 3))
+        >>> L.Dropout(0.5).eval()(x) is x
+        True
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = probability("Dropout", p)
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.p}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of the shape of the input; in evaluation mode the input itself.
+        """
+        return F.dropout(x, self.p) if self.training and self.p else x
+
+
+class Identity(Module):
+    """Returns its input.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> x = nn.Variable((2, 3))
+        >>> L.Identity()(x) is x
+        True
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The input.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            The input itself.
+        """
+        return x
+
+
+class Flatten(Module):
+    """Joins all axes from one on.
+
+    Args:
+        start_axis: The first axis that is joined.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.Flatten()(nn.Variable((2, 3, 4, 4))).shape
+        (2, 48)
+    """
+
+    def __init__(self, start_axis: int = 1) -> None:
+        self.start_axis = start_axis
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"{self.start_axis}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape.
+
+        Returns:
+            Array of shape (*x.shape[:start_axis], product of the others).
+        """
+        kept = x.shape[: self.start_axis]
+        # The first axis is left open, so that networks take batches of any size.
+        sizes = (-1, *kept[1:]) if kept else ()
+        return F.reshape(x, (*sizes, prod(x.shape[self.start_axis :])))
+
+
+class GlobalAvgPool(Module):
+    """Average over all axes but the first two.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.GlobalAvgPool()(nn.Variable((2, 3, 4, 4))).shape
+        (2, 3)
+    """
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, ...).
+
+        Returns:
+            Array of shape (n, channels).
+        """
+        return F.mean(x, axis=tuple(range(2, x.ndim)))
+
+
+class _Pool(Module):
+    """Arguments that pooling layers have in common."""
+
+    N_AXES: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] = 0,
+    ) -> None:
+        op, n_axes = type(self).__name__, type(self).N_AXES
+        self.kernel_size = each_axis(op, "kernel_size", kernel_size, n_axes, least=1)
+        self.stride = each_axis(op, "stride", self.kernel_size if stride is None else stride, n_axes, least=1)
+        self.padding = each_axis(op, "padding", padding, n_axes)
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+
+    def _check(self, x: Variable) -> None:
+        if x.ndim != 2 + self.N_AXES:
+            expected = f"an input of {2 + self.N_AXES} axes"
+            raise ShapeError(f"{type(self).__name__}: expected {expected}, got shape {x.shape}")
+
+
+class MaxPool1d(_Pool):
+    """Maximum over windows of 1 spatial axis. The function is `max_pooling`.
+
+    Args:
+        kernel_size: Size of the windows.
+        stride: Distance of neighbouring windows; by default `kernel_size`.
+        padding: Number of elements to add at both ends.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.MaxPool1d(2)(nn.Variable((1, 3, 8))).shape
+        (1, 3, 4)
+    """
+
+    N_AXES = 1
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, length).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+
+
+class MaxPool2d(_Pool):
+    """Maximum over windows of 2 spatial axes. The function is `max_pooling`.
+
+    Args:
+        kernel_size: Size of the windows, for all axes or each.
+        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
+        padding: Number of elements to add at both ends, for all axes or each.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.MaxPool2d(2)(nn.Variable((1, 3, 8, 8))).shape
+        (1, 3, 4, 4)
+    """
+
+    N_AXES = 2
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, height, width).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+
+
+class MaxPool3d(_Pool):
+    """Maximum over windows of 3 spatial axes. The function is `max_pooling`.
+
+    Args:
+        kernel_size: Size of the windows, for all axes or each.
+        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
+        padding: Number of elements to add at both ends, for all axes or each.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.MaxPool3d(2)(nn.Variable((1, 3, 8, 8, 8))).shape
+        (1, 3, 4, 4, 4)
+    """
+
+    N_AXES = 3
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, depth, height, width).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+
+
+class AvgPool1d(_Pool):
+    """Average over windows of 1 spatial axis. The function is `average_pooling`.
+
+    Args:
+        kernel_size: Size of the windows.
+        stride: Distance of neighbouring windows; by default `kernel_size`.
+        padding: Number of elements to add at both ends.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.AvgPool1d(2)(nn.Variable((1, 3, 8))).shape
+        (1, 3, 4)
+    """
+
+    N_AXES = 1
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, length).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+
+
+class AvgPool2d(_Pool):
+    """Average over windows of 2 spatial axes. The function is `average_pooling`.
+
+    Args:
+        kernel_size: Size of the windows, for all axes or each.
+        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
+        padding: Number of elements to add at both ends, for all axes or each.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.AvgPool2d(2)(nn.Variable((1, 3, 8, 8))).shape
+        (1, 3, 4, 4)
+    """
+
+    N_AXES = 2
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, height, width).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+
+
+class AvgPool3d(_Pool):
+    """Average over windows of 3 spatial axes. The function is `average_pooling`.
+
+    Args:
+        kernel_size: Size of the windows, for all axes or each.
+        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
+        padding: Number of elements to add at both ends, for all axes or each.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.AvgPool3d(2)(nn.Variable((1, 3, 8, 8, 8))).shape
+        (1, 3, 4, 4, 4)
+    """
+
+    N_AXES = 3
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, depth, height, width).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
+        self._check(x)
+        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)

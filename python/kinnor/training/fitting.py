@@ -1,0 +1,494 @@
+"""`fit`: a training run with validation, metrics, callbacks and checkpoints in one call."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _core, solvers
+from .. import functions as F
+from .._core import CallError, ParameterError, Variable
+from ..checkpoint import load_checkpoint, save_checkpoint
+from ..core import Module
+from ..grad_mode import no_grad
+from ..learning_rate_scheduler import PlateauScheduler
+from ..parameter import get_parameters
+from .batches import batches
+from .callbacks import Callback, Run, monitored
+from .evaluator import Evaluator
+from .history import History, shown
+from .losses import loss_of, metrics_of
+from .trainer import Trainer
+from .updater import Updater
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ..learning_rate_scheduler import BaseLearningRateScheduler
+    from ..solvers import Solver
+    from .batches import Batch, Batches
+    from .losses import Measure
+
+__all__ = ["fit"]
+
+MOST_GRAPHS = 8
+"""The number of shapes of batches that static graphs are kept for."""
+
+
+def fit(
+    model: Module | Callable[..., Any],
+    data: Any,
+    loss: Measure | str | None = None,
+    *,
+    solver: Solver | None = None,
+    epochs: int = 10,
+    batch_size: int = 32,
+    validation: Any = None,
+    metrics: Mapping[str, Measure | str] | Iterable[Measure | str] | str = (),
+    callbacks: Iterable[Callback | Callable[[Run], object]] = (),
+    schedule: BaseLearningRateScheduler | None = None,
+    monitor: str | None = None,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+    accumulate: int = 1,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    parameters: Module | Mapping[str, Variable] | None = None,
+    shuffle: bool = True,
+    verbose: bool = True,
+) -> History:
+    """Train a model: epochs over batches, with validation, metrics, callbacks and a checkpoint after each epoch.
+
+    Graphs are static and kept for each shape of a batch; with `auto_forward` they are built anew in each step. A module
+    is in training mode in graphs for training, and in evaluation mode in graphs for validation.
+
+    Args:
+        model: A module, or a function of the arrays of a batch as variables. With `loss`, the last array of a batch is
+            the target, and the model gets the others. Without, the model returns the loss, or a tuple of the loss and a
+            dict of further values. A function gets `training=` if it has such an argument.
+        data: A tuple of arrays with a row for each example, a `DataIterator`, or a list of batches.
+        loss: A function of output and target, or one of "cross_entropy", "binary_cross_entropy" and "mse".
+        solver: The solver; `Adam` by default. A solver without parameters gets the parameters of the model.
+        epochs: Number of epochs in all, those before a resumed checkpoint included.
+        batch_size: Rows of a batch, of arrays.
+        validation: Data of the same kind, which each epoch is followed by.
+        metrics: Functions of output and target by name, functions, or names such as "accuracy".
+        callbacks: `Callback` objects such as `EarlyStopping`, or functions that are called with the `Run` after each
+            epoch.
+        schedule: A schedule of learning rates. It counts updates; a `PlateauScheduler` follows `monitor`.
+        monitor: Name of the value that a `PlateauScheduler` follows; `val_loss` by default, `loss` without validation.
+        weight_decay: Rate of the solver's weight decay; 0 for none.
+        clip_norm: Largest common norm of all gradients; 0 for no limit.
+        accumulate: Number of batches whose mean gradient makes an update.
+        checkpoint: Path of a checkpoint that is written after each epoch.
+        resume: True to go on from the checkpoint if the file exists.
+        parameters: A module or parameters by name, if `model` is a function that has them elsewhere than in the current
+            parameter scope.
+        shuffle: True to train on arrays in random order.
+        verbose: True to print a line for each epoch. Progress bars appear on terminals and in notebooks only.
+
+    Returns:
+        A row of values for each epoch.
+
+    Raises:
+        CallError: If data, loss or metrics are none.
+        ParameterError: If a checkpoint does not fit.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L, kinnor.solvers as S
+        >>> from kinnor.datasets import digits
+        >>> nn.seed(0)
+        >>> images, labels = digits()
+        >>> network = L.Sequential(L.Flatten(), L.Linear(64, 32), L.ReLU(), L.Linear(32, 10))
+        >>> history = nn.fit(
+        ...     network, (images[:1500], labels[:1500]), "cross_entropy", solver=S.Adam(alpha=0.01),
+        ...     validation=(images[1500:], labels[1500:]), metrics="accuracy", epochs=3, verbose=False,
+        ... )
+        >>> list(history[-1])
+        ['epoch', 'loss', 'accuracy', 'val_loss', 'val_accuracy', 'learning_rate', 'seconds']
+        >>> history[-1]["val_accuracy"] > 0.7
+        True
+    """
+    if not callable(model):
+        raise CallError(f"fit: expected `model` to be a module or a function, got {type(model).__name__}")
+    graphs = _Graphs(model, loss_of(loss), metrics_of(metrics))
+    worker = _Worker(
+        graphs,
+        batches(data, batch_size, True, shuffle),
+        None if validation is None else batches(validation, batch_size, False),
+        Run(model, solvers.Adam() if solver is None else solver, History()),
+        [each if isinstance(each, Callback) else _Function(each) for each in callbacks],
+        _Settings(
+            epochs, schedule, monitor, weight_decay, clip_norm, accumulate, checkpoint, resume, parameters, verbose
+        ),
+    )
+    with graphs.modes_kept():
+        try:
+            Trainer(worker).train()
+        except _Stopped:
+            worker.training_complete()
+    return worker.run.history
+
+
+class _Settings(NamedTuple):
+    """Arguments of `fit` as they were given."""
+
+    epochs: int
+    schedule: BaseLearningRateScheduler | None
+    monitor: str | None
+    weight_decay: float
+    clip_norm: float
+    accumulate: int
+    checkpoint: str | os.PathLike[str] | None
+    resume: bool
+    parameters: Module | Mapping[str, Variable] | None
+    verbose: bool
+
+
+class _Stopped(Exception):
+    """Ends the loop of the trainer."""
+
+
+class _Function(Callback):
+    """A function as a callback."""
+
+    def __init__(self, function: Callable[[Run], object]) -> None:
+        self.on_epoch_end = function  # type: ignore[assignment,method-assign]
+
+
+class _Graph(NamedTuple):
+    """The graph of a batch: its inputs, the loss, and further values by name."""
+
+    inputs: list[Variable]
+    loss: Variable
+    values: dict[str, Variable]
+
+
+class _Graphs:
+    """Builds graphs of batches, for training and for validation."""
+
+    def __init__(self, model: Any, loss: Measure | None, metrics: dict[str, Measure]) -> None:
+        if metrics and loss is None:
+            raise CallError(
+                "fit: expected `loss` with `metrics`, got metrics alone; the model may return values itself"
+            )
+        self.model, self.loss, self.metrics = model, loss, metrics
+        self.kept: dict[Any, _Graph] = {}
+        self.modes: dict[Module, bool] = {}
+        self.takes_training = not isinstance(model, Module) and "training" in _arguments(model)
+
+    @contextmanager
+    def modes_kept(self) -> Iterator[None]:
+        """Put all modules back into their modes when the block ends."""
+        if isinstance(self.model, Module):
+            self.modes = {module: module.training for module in self.model.modules()}
+        try:
+            yield
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        for module, mode in self.modes.items():
+            module.__dict__["training"] = mode
+
+    def of(self, batch: Batch, training: bool) -> _Graph:
+        """The graph of a batch, with the values of the batch in its inputs; computed in dynamic mode only."""
+        if _core.auto_forward_mode():
+            return self._build([Variable.from_numpy_array(each) for each in batch], training)
+        key = (training, *(each.shape for each in batch))
+        if key not in self.kept:
+            if len(self.kept) >= MOST_GRAPHS:
+                del self.kept[next(iter(self.kept))]
+            self.kept[key] = self._build([Variable(each.shape) for each in batch], training)
+        graph = self.kept[key]
+        for x, each in zip(graph.inputs, batch, strict=True):
+            x.d = each
+        return graph
+
+    def _build(self, inputs: list[Variable], training: bool) -> _Graph:
+        if isinstance(self.model, Module):
+            self._restore()
+            if not training or not self.model.training:
+                self.model.train(training)
+        if training:
+            return self._computed(inputs, training)
+        with no_grad():
+            return self._computed(inputs, training)
+
+    def _computed(self, inputs: list[Variable], training: bool) -> _Graph:
+        more = {"training": training} if self.takes_training else {}
+        if self.loss is None:
+            made = self.model(*inputs, **more)
+            loss, values = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
+        else:
+            if len(inputs) < 2:
+                raise CallError("fit: expected batches of inputs and a target for `loss`, got one array")
+            y, target = self.model(*inputs[:-1], **more), inputs[-1]
+            loss = self.loss(y, target)
+            values = {name: metric(y, target) for name, metric in self.metrics.items()}
+        if not isinstance(loss, Variable):
+            raise CallError(f"fit: expected a Variable as the loss, got {type(loss).__name__}")
+        means = {name: _mean("metrics", name, value) for name, value in dict(values).items()}
+        return _Graph(inputs, _mean("loss", "loss", loss), means)
+
+
+class _Worker:
+    """The methods that a `Trainer` calls."""
+
+    def __init__(
+        self,
+        graphs: _Graphs,
+        data: Batches,
+        validation: Batches | None,
+        run: Run,
+        callbacks: Sequence[Callback],
+        settings: _Settings,
+    ) -> None:
+        self.graphs, self.data, self.validation = graphs, data, validation
+        self.run, self.callbacks, self.settings = run, callbacks, settings
+        self.start = 0
+        self.graph: _Graph | None = None
+        self.means = _Means()
+        self.source: Iterator[Batch] = iter(())
+        self.first: Batch | None = None
+        self.updater = Updater(
+            self._feed,
+            lambda i, e: self.run.solver.zero_grad(),
+            lambda i, e: self.run.solver.update(),
+            self._forward,
+            self._backward,
+            solver_update_callback_on_start=self._prepare_update,
+            accum_grad=settings.accumulate,
+        )
+        n_evaluations = 0 if validation is None else len(validation)
+        self.evaluator = Evaluator(self._feed_validation, self._forward, val_iter=n_evaluations)
+
+    # --- The loop
+
+    def load_checkpoint(self) -> int:
+        """Build the first graph, which makes parameters, and read the checkpoint. Returns the first epoch."""
+        iterator = self.data.iterator
+        self.first = next(self.data.epoch(0))
+        if not _core.auto_forward_mode() or not self._found():
+            self.graphs.of(self.first, True)
+        run, settings = self.run, self.settings
+        run.parameters = self._parameters()
+        if not run.solver.get_parameters():
+            run.solver.set_parameters({name: v for name, v in run.parameters.items() if v.need_grad})
+        for callback in self.callbacks:
+            callback.on_train_begin(run)
+        path = settings.checkpoint
+        if path is not None and settings.resume and Path(path).exists():
+            held: dict[str, Any] = {"solvers": {"solver": run.solver}, "iterators": _named(iterator)}
+            values = load_checkpoint(path, parameters=run.parameters, **held)
+            self._set_values(values)
+            more = self._variables()
+            if more:
+                load_checkpoint(path, parameters=more)
+            self.first = None
+            self.start = settings.epochs if values["stopped"] else values["epoch"]
+        return self.start
+
+    def max_epoch(self) -> int:
+        """Returns the number of epochs that are left."""
+        return max(0, self.settings.epochs - self.start)
+
+    def iter_per_epoch(self) -> int:
+        """Returns the number of updates of an epoch."""
+        return max(1, len(self.data) // self.settings.accumulate)
+
+    def training_prepare(self) -> None:
+        """Does nothing."""
+
+    save_model_at_start = evaluate_at_training_end = save_model_at_end = training_prepare
+
+    def epoch_loop_start(self, e: int) -> None:
+        """Begin an epoch."""
+        self.run.epoch, self.run.logs, self.begun = e, {"epoch": e}, monotonic()
+        self.means = _Means()
+        self.source = self._following(e)
+        for callback in self.callbacks:
+            callback.on_epoch_begin(self.run)
+
+    def _following(self, e: int) -> Iterator[Batch]:
+        """The batches of an epoch, the one that the first graph was built for included."""
+        if self.first is not None and self.data.iterator is not None:
+            yield self.first
+        self.first = None
+        yield from self.data.epoch(e)
+
+    def evaluate_at_epoch_start(self, e: int) -> None:
+        """Does nothing."""
+
+    def iter_loop_start(self, i: int, e: int) -> None:
+        """Does nothing."""
+
+    def update_in_iteration(self, i: int, e: int) -> None:
+        """Make an update."""
+        self.updater.update(i, e)
+        self.run.step += 1
+
+    def epoch_loop_end(self, e: int) -> None:
+        """Validate, set the learning rate, and call the callbacks."""
+        run, settings = self.run, self.settings
+        run.logs.update(self.means.found())
+        if self.validation is not None:
+            self.means = _Means()
+            self.source = self.validation.epoch(e)
+            self.evaluator.evaluate(e)
+            run.logs.update({f"val_{name}": value for name, value in self.means.found().items()})
+        run.logs["learning_rate"] = run.solver.learning_rate()
+        run.logs["seconds"] = monotonic() - self.begun
+        if isinstance(settings.schedule, PlateauScheduler):
+            name = settings.monitor or ("loss" if self.validation is None else "val_loss")
+            settings.schedule.update(monitored("fit", name, run.logs))
+        for callback in self.callbacks:
+            callback.on_epoch_end(run)
+        run.history.append(run.logs)
+        if settings.verbose:
+            texts = [f"{name} {shown(value)}" for name, value in run.logs.items() if name != "epoch"]
+            sys.stdout.write(f"epoch {e + 1} of {settings.epochs}: {', '.join(texts)}\n")
+
+    def save_checkpoint_at_epoch_end(self, e: int) -> None:
+        """Write the checkpoint, and end the training if a callback asked for it."""
+        run, path = self.run, self.settings.checkpoint
+        if path is not None:
+            save_checkpoint(
+                path,
+                parameters={**run.parameters, **self._variables()},
+                solvers={"solver": run.solver},
+                iterators=_named(self.data.iterator),
+                values=self._values(e + 1),
+            )
+        if run.stopped:
+            raise _Stopped
+
+    def training_complete(self) -> None:
+        """Call the callbacks."""
+        for callback in self.callbacks:
+            callback.on_train_end(self.run)
+
+    # --- A step
+
+    def iter_loop_end(self, i: int, e: int) -> None:
+        """Call the callbacks, and end the training if one of them asks for it."""
+        for callback in self.callbacks:
+            callback.on_step_end(self.run)
+        if self.run.stopped:
+            raise _Stopped
+
+    def _feed(self, i: int, e: int, run: int) -> None:
+        self.graph = self.graphs.of(next(self.source), True)
+
+    def _feed_validation(self, e: int, i: int) -> None:
+        self.graph = self.graphs.of(next(self.source), False)
+
+    def _forward(self, *place: int) -> None:
+        graph = self._graph()
+        if not _core.auto_forward_mode():
+            _core.forward_all([graph.loss, *graph.values.values()], clear_no_need_grad=True)
+        self.means.add(graph)
+
+    def _backward(self, *place: int) -> None:
+        self._graph().loss.backward(clear_buffer=True)
+
+    def _prepare_update(self, i: int, e: int) -> None:
+        solver, settings = self.run.solver, self.settings
+        if settings.accumulate > 1:
+            solver.scale_grad(1 / settings.accumulate)
+        if settings.schedule is not None:
+            solver.set_learning_rate(settings.schedule.get_learning_rate(self.run.step))
+        if settings.clip_norm:
+            solver.clip_grad_by_global_norm(settings.clip_norm)
+        if settings.weight_decay:
+            solver.weight_decay(settings.weight_decay)
+
+    def _graph(self) -> _Graph:
+        assert self.graph is not None
+        return self.graph
+
+    # --- Parameters and checkpoints
+
+    def _found(self) -> dict[str, Variable]:
+        given = self.settings.parameters
+        source = self.graphs.model if given is None and isinstance(self.graphs.model, Module) else given
+        found = get_parameters(grad_only=False) if source is None else source
+        return dict(found.state_dict() if isinstance(found, Module) else found)
+
+    def _parameters(self) -> dict[str, Variable]:
+        named = self._found()
+        if not any(v.need_grad for v in named.values()):
+            raise ParameterError(
+                "fit: expected a model with parameters to train, got none; `parameters=` says where they are"
+            )
+        return named
+
+    def _variables(self) -> dict[str, Variable]:
+        return {
+            f"callbacks/{place}/{name}": v
+            for place, callback in enumerate(self.callbacks)
+            for name, v in callback.variables().items()
+        }
+
+    def _values(self, epoch: int) -> dict[str, Any]:
+        schedule = self.settings.schedule
+        return {
+            "epoch": epoch,
+            "step": self.run.step,
+            "stopped": self.run.stopped,
+            "history": list(self.run.history),
+            "learning_rate": self.run.solver.learning_rate(),
+            "schedule": schedule.state() if isinstance(schedule, PlateauScheduler) else None,
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+
+    def _set_values(self, values: Any) -> None:
+        self.run.step = values["step"]
+        self.run.history[:] = values["history"]
+        self.run.solver.set_learning_rate(values["learning_rate"])
+        if isinstance(self.settings.schedule, PlateauScheduler) and values["schedule"] is not None:
+            self.settings.schedule.set_state(values["schedule"])
+        for callback, state in zip(self.callbacks, values["callbacks"], strict=False):
+            if state is not None:
+                callback.set_state(state)
+
+
+class _Means:
+    """Means of values over batches, each with the weight of its number of rows."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.size = 0
+
+    def add(self, graph: _Graph) -> None:
+        """Add the values of a batch."""
+        rows = graph.inputs[0].shape[0] if graph.inputs and graph.inputs[0].ndim else 1
+        self.size += rows
+        for name, value in {"loss": graph.loss, **graph.values}.items():
+            self.sums[name] = self.sums.get(name, 0.0) + rows * float(value.item())
+
+    def found(self) -> dict[str, float]:
+        """Returns the means."""
+        return {name: value / max(self.size, 1) for name, value in self.sums.items()}
+
+
+def _arguments(function: Any) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def _mean(what: str, name: str, value: Any) -> Variable:
+    if not isinstance(value, Variable):
+        raise CallError(f"fit: expected `{what}` to give Variables, got {type(value).__name__} for {name!r}")
+    return value if value.size == 1 else F.mean(value)
+
+
+def _named(iterator: Any) -> dict[str, Any]:
+    return {} if iterator is None else {"data": iterator}

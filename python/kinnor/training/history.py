@@ -1,0 +1,51 @@
+"""The record of a training run: means of each epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..display import html_table, text_table
+
+__all__ = ["History"]
+
+
+class History(list[dict[str, Any]]):
+    """A row for each epoch, by name: `epoch`, `loss`, metrics, the same of the validation with `val_` before, and more.
+
+    Examples:
+        >>> history = History([{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 0.5}])
+        >>> history.series("loss")
+        [2.0, 0.5]
+        >>> print(history)
+        epoch  loss
+        0         2
+        1       0.5
+    """
+
+    def series(self, name: str) -> list[float]:
+        """The values of one name, epoch by epoch.
+
+        Args:
+            name: The name, such as `val_loss`.
+
+        Returns:
+            The values of all epochs that have one.
+        """
+        return [row[name] for row in self if name in row]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        return "\n".join(text_table(rows, right=range(1, len(rows[0])))) if rows[0] else "no epochs"
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        return html_table(rows, right=range(1, len(rows[0])))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        names = list(dict.fromkeys(name for row in self for name in row))
+        return [tuple(names), *(tuple(shown(row.get(name, "")) for name in names) for row in self)]
+
+
+def shown(value: Any) -> str:
+    """A value in four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

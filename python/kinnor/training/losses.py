@@ -1,0 +1,75 @@
+"""Losses and metrics that `fit` knows by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .. import functions as F
+from .._core import RangeError
+from .._suggest import question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from .._core import Variable
+
+__all__ = ["LOSSES", "METRICS", "loss_of", "metrics_of"]
+
+Measure: TypeAlias = "Callable[..., Variable]"
+
+
+def _aligned(y: Variable, t: Variable) -> Variable:
+    """Targets with the number of axes of the outputs: labels get a last axis of size 1."""
+    return F.reshape(t, (*t.shape, 1)) if t.ndim == y.ndim - 1 else t
+
+
+def cross_entropy(y: Variable, t: Variable) -> Variable:
+    """Mean of softmax and cross entropy of logits (..., classes) and labels (...) or (..., 1)."""
+    return F.mean(F.softmax_cross_entropy(y, _aligned(y, t), axis=y.ndim - 1))
+
+
+def binary_cross_entropy(y: Variable, t: Variable) -> Variable:
+    """Mean of sigmoid and cross entropy of logits and targets from 0 to 1."""
+    return F.mean(F.sigmoid_cross_entropy(y, _aligned(y, t)))
+
+
+def mse(y: Variable, t: Variable) -> Variable:
+    """Mean squared error."""
+    return F.mean(F.squared_error(y, _aligned(y, t)))
+
+
+def accuracy(y: Variable, t: Variable) -> Variable:
+    """Share of rows whose largest output is at the label."""
+    return 1 - F.mean(F.top_n_error(y, _aligned(y, t), axis=y.ndim - 1))
+
+
+LOSSES: dict[str, Measure] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mse": mse,
+}
+METRICS: dict[str, Measure] = {"accuracy": accuracy, **LOSSES}
+
+
+def _named(what: str, name: str, known: Mapping[str, Measure]) -> Measure:
+    if name not in known:
+        raise RangeError(
+            f"fit: expected `{what}` to be a function or one of {', '.join(known)}, got {name!r}{question(name, known)}"
+        )
+    return known[name]
+
+
+def loss_of(loss: Measure | str | None) -> Measure | None:
+    """The function of a loss that may be given by its name."""
+    return _named("loss", loss, LOSSES) if isinstance(loss, str) else loss
+
+
+def metrics_of(metrics: Mapping[str, Measure | str] | Iterable[Measure | str] | str) -> dict[str, Measure]:
+    """Functions by name, of names, functions or both."""
+    if isinstance(metrics, str):
+        metrics = [metrics]
+    if hasattr(metrics, "items"):
+        pairs: list[tuple[str, Any]] = list(metrics.items())
+    else:
+        pairs = [(each if isinstance(each, str) else getattr(each, "__name__", repr(each)), each) for each in metrics]
+    return {name: _named("metrics", each, METRICS) if isinstance(each, str) else each for name, each in pairs}

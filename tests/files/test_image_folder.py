@@ -1,0 +1,162 @@
+"""Images in folders, examples that a function maps, and threads that read ahead."""
+
+import threading
+from time import sleep
+
+import numpy as np
+import pytest
+
+from kinnor.data.csv_data_source import CsvDataSource
+from kinnor.data.data_iterator import data_iterator, data_iterator_csv_dataset, data_iterator_image_folder
+from kinnor.data.data_source import DataError, DataSource
+from kinnor.data.data_source_implements import SimpleDataSource
+from kinnor.data.image_folder import ImageFolderDataSource
+from kinnor.data.workers import DataSourceWithWorkers
+from kinnor.files.images import write_image
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Returns a folder with three images of cats, two of dogs, and other files."""
+    for name, count in (("dog", 2), ("cat", 3), (".hidden", 1)):
+        (tmp_path / name / "more").mkdir(parents=True)
+        for i in range(count):
+            path = tmp_path / name / ("more" if i == 1 else ".") / f"{i}.PNG"
+            write_image(path, np.full((6, 8, 3), 10 * i + (name == "dog"), np.uint8))
+    (tmp_path / "cat" / "notes.txt").write_text("no image")
+    (tmp_path / "readme.txt").write_text("no class")
+    return tmp_path
+
+
+def test_a_folder_is_a_class(folder):
+    source = ImageFolderDataSource(folder)
+    assert (source.size, source.classes, source.labels.tolist()) == (5, ["cat", "dog"], [0, 0, 0, 1, 1])
+    image, label = source.read(3)
+    assert (image.shape, image.dtype, label.tolist()) == ((3, 6, 8), np.float32, [1])
+    np.testing.assert_allclose(image, 1 / 255)
+    grey = ImageFolderDataSource(folder, shape=(1, 3, 4)).read(0)[0]
+    assert (grey.shape, grey.dtype) == ((1, 3, 4), np.float32)
+
+
+def test_batches_of_a_folder(folder):
+    with data_iterator_image_folder(folder, 5, shape=(3, 4, 4), shuffle=True, n_workers=3) as batches:
+        epochs = [batches.next() for _ in range(4)]
+    assert all(x.shape == (5, 3, 4, 4) and sorted(y.ravel()) == [0, 0, 0, 1, 1] for x, y in epochs)
+    orders = {tuple(np.round(x[:, 0, 0, 0] * 255).astype(int)) for x, _ in epochs}
+    assert len(orders) > 1, "each epoch has an order of its own"
+    plain = ImageFolderDataSource(folder, shape=(3, 4, 4), shuffle=True)
+    np.testing.assert_array_equal(epochs[0][0], [plain.next()[0] for _ in range(5)])
+
+
+def test_images_are_transformed(folder):
+    with data_iterator_image_folder(folder, 2, transform=lambda x: x[:1, ::-1] + 1) as batches:
+        x, y = batches.next()
+    assert x.shape == (2, 1, 6, 8) and x.min() >= 1 and y.shape == (2, 1)
+    with pytest.raises(TypeError, match="transform"):
+        data_iterator_image_folder(folder, 2, transform=3)
+
+
+def test_folders_without_images_are_refused(tmp_path):
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(DataError, match=r"expected folders of images in .*, one for each class"):
+        ImageFolderDataSource(tmp_path)
+    with pytest.raises(OSError, match="nowhere"):
+        ImageFolderDataSource(tmp_path / "nowhere")
+    (tmp_path / "cat" / "1.png").write_text("no image")
+    with pytest.raises(ValueError, match="expected an image"):
+        ImageFolderDataSource(tmp_path).next()
+
+
+def numbers(n=40, delay=0.0, seen=None, shuffle=False):
+    """Returns a source of numbers that notes the threads it is read in."""
+
+    def read(i):
+        if seen is not None:
+            seen.append((i, threading.get_ident()))
+        sleep(delay)
+        return i, i * i
+
+    return SimpleDataSource(read, n, shuffle)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_workers_keep_the_order(shuffle):
+    seen = []
+    with (
+        data_iterator(numbers(shuffle=shuffle), 7, with_memory_cache=False) as one,
+        data_iterator(numbers(40, 0.001, seen, shuffle), 7, with_memory_cache=False, n_workers=4) as other,
+    ):
+        for _ in range(15):
+            for x, y in zip(one.next(), other.next(), strict=True):
+                np.testing.assert_array_equal(x, y)
+            assert (one.epoch, one.position) == (other.epoch, other.position)
+    assert len({thread for _, thread in seen}) > 2
+
+
+def test_workers_go_on_where_another_iterator_was():
+    def iterator():
+        return data_iterator(numbers(shuffle=True), 7, with_memory_cache=False, n_workers=2)
+
+    with iterator() as one, iterator() as other:
+        for _ in range(8):
+            one.next()
+        other.set_state(one.state())
+        np.testing.assert_array_equal(one.next(), other.next())
+    with iterator() as batches, batches.shard(0, 2) as one, batches.shard(1, 2) as other:
+        found = np.concatenate([share.next()[0] for share in (one, other) for _ in range(2)])
+        assert len(set(found)) == 28
+
+
+def test_what_fails_in_a_worker_is_raised_at_its_example():
+    fails = [True]
+
+    def read(i):
+        if i == 5 and fails[0]:
+            raise OSError("gone")
+        return (i,)
+
+    with DataSourceWithWorkers(SimpleDataSource(read, 10), 2) as source:
+        assert [source.next()[0] for _ in range(5)] == [0, 1, 2, 3, 4]
+        with pytest.raises(OSError, match="gone"):
+            source.next()
+        fails[0] = False
+        assert [source.next()[0] for _ in range(5)] == [5, 6, 7, 8, 9]
+    source.close()
+    with pytest.raises(DataError, match="got a closed one"):
+        source.next()
+
+
+def test_sources_that_workers_cannot_read_are_refused():
+    class Own(DataSource):
+        """A shuffled source that does not tell epochs apart."""
+
+        def _get_data(self, position):
+            return (position,)
+
+    with pytest.raises(DataError, match="expected a source that defines _get_data_of_generation"):
+        DataSourceWithWorkers(Own(shuffle=True), 2)
+    with pytest.raises(DataError, match="n_workers"):
+        DataSourceWithWorkers(numbers(), 0)
+
+
+def test_examples_are_mapped():
+    source = numbers(10, shuffle=True).map(lambda x, y: (x, y, x + y))
+    assert (source.size, list(source.variables), source.shuffle) == (10, ["x0", "x1", "x2"], True)
+    with data_iterator(source, 5, with_memory_cache=False, n_workers=2) as batches:
+        epochs = [np.concatenate([batches.next()[2] for _ in range(2)]) for _ in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == [i + i * i for i in range(10)]
+    assert (epochs[0] != epochs[1]).any()
+    with pytest.raises(DataError, match="expected a tuple of arrays, got int"):
+        numbers().map(lambda x, y: x)
+    assert list(numbers().map(lambda x, y: (y, x)).variables) == ["x0", "x1"]
+
+
+def test_csv_files_are_read_by_workers(folder):
+    rows = [f"cat/{name},{i}" for i, name in enumerate(("0.PNG", "more/1.PNG", "2.PNG"))]
+    (folder / "list.csv").write_text("\n".join(["x:image,y", *rows]))
+    with data_iterator_csv_dataset(folder / "list.csv", 3, n_workers=2) as batches:
+        x, y = batches.next()
+    np.testing.assert_array_equal(y.ravel(), [0, 1, 2])
+    np.testing.assert_array_equal(
+        x, np.stack([CsvDataSource(folder / "list.csv", normalize=True).read(i)[0] for i in range(3)])
+    )

@@ -1,0 +1,323 @@
+"""`fit`: training runs in one call, their callbacks, and going on from checkpoints."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.layers as L
+import kinnor.parametric_functions as PF
+import kinnor.solvers as S
+from kinnor.data.data_iterator import data_iterator_simple
+from kinnor.datasets import digits
+from kinnor.files.progress import Progress, is_notebook
+from kinnor.learning_rate_scheduler import CosineScheduler, PlateauScheduler
+from kinnor.training import Callback, EarlyStopping, History
+
+IMAGES, LABELS = digits()
+TRAIN, TEST = (IMAGES[:600], LABELS[:600]), (IMAGES[1500:], LABELS[1500:])
+
+
+@pytest.fixture(autouse=True)
+def own_parameters():
+    """Runs the test in an empty parameter scope, from one seed."""
+    nn.seed(0)
+    with nn.parameter_scope("", {}):
+        yield
+
+
+def network(dropout=0.0):
+    """Returns a small network for digits."""
+    return L.Sequential(
+        L.Flatten(), L.Linear(64, 32), L.BatchNorm1d(32), L.ReLU(), L.Dropout(dropout), L.Linear(32, 10)
+    )
+
+
+def fitted(module, **arguments):
+    """Fits a module to digits without printing."""
+    known = {"epochs": 2, "validation": TEST, "metrics": "accuracy", "verbose": False, "solver": S.Adam(alpha=0.01)}
+    return nn.fit(module, TRAIN, "cross_entropy", **{**known, **arguments})
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_module_learns(dynamic):
+    module = network(0.2)
+    with nn.auto_forward(dynamic):
+        history = fitted(module, epochs=3)
+    assert history.series("epoch") == [0, 1, 2]
+    assert history[-1]["val_accuracy"] > 0.8 > history[0]["accuracy"] * 0.99
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert module.training and all(each.training for each in module)
+    assert repr(history).splitlines()[0].split() == list(history[0])
+
+
+def test_values_of_the_validation_are_those_of_all_rows():
+    module = network()
+    history = fitted(module, epochs=1, batch_size=64)
+    with nn.auto_forward():
+        y = module.eval()(nn.Variable.from_numpy_array(TEST[0])).d
+    assert history[-1]["val_accuracy"] == pytest.approx((y.argmax(1) == TEST[1]).mean(), abs=1e-6)
+    log = y - np.log(np.exp(y).sum(1, keepdims=True))
+    assert history[-1]["val_loss"] == pytest.approx(-log[np.arange(len(y)), TEST[1]].mean(), rel=1e-4)
+
+
+def test_modes_are_put_back():
+    module = network()
+    module[2].eval()
+    mean = module[2].mean.d.copy()
+    fitted(module, epochs=1)
+    assert [each.training for each in module] == [True, True, False, True, True, True]
+    np.testing.assert_array_equal(module[2].mean.d, mean)
+
+
+def test_a_function_of_a_batch_is_trained_too():
+    seen = set()
+
+    def step(x, t, training):
+        seen.add(training)
+        h = PF.batch_normalization(PF.affine(x, 32), batch_stat=training)
+        y = PF.affine(F.relu(h), 10, name="last")
+        return F.mean(F.softmax_cross_entropy(y, F.reshape(t, (-1, 1)))), {"size": F.mean(F.abs(y))}
+
+    batches = [(IMAGES[i : i + 50], LABELS[i : i + 50]) for i in range(0, 300, 50)]
+    history = nn.fit(step, batches, epochs=3, validation=batches[:2], solver=S.Sgd(lr=0.1), verbose=False)
+    assert seen == {True, False}
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert {"size", "val_size"} <= set(history[0])
+
+
+def test_data_iterators_are_taken():
+    with data_iterator_simple(lambda i: (IMAGES[i], LABELS[i]), 300, 50, shuffle=True) as data:
+        history = nn.fit(network(), data, "cross_entropy", epochs=2, verbose=False)
+        assert (data.epoch, data.position) in [(2, 0), (1, 300)]
+    assert len(history) == 2
+
+
+def test_a_step_is_what_the_loop_by_hand_does():
+    one, other = network(), network()
+    other.load_state_dict(one.state_dict())
+    rows = np.random.RandomState([313, 0]).permutation(600)[:600]
+    nn.fit(one, TRAIN, "cross_entropy", epochs=1, batch_size=100, solver=S.Momentum(lr=0.1), verbose=False)
+    solver = S.Momentum(lr=0.1)
+    solver.set_parameters(other)
+    x, t = nn.Variable((100, 1, 8, 8)), nn.Variable((100, 1))
+    loss = F.mean(F.softmax_cross_entropy(other(x), t))
+    for i in range(0, 600, 100):
+        x.d, t.d = IMAGES[rows[i : i + 100]], LABELS[rows[i : i + 100], None]
+        loss.forward()
+        solver.zero_grad()
+        loss.backward()
+        solver.update()
+    for name, v in one.state_dict().items():
+        np.testing.assert_allclose(v.d, other.state_dict()[name].d, rtol=1e-5, atol=1e-6)
+
+
+def test_accumulated_batches_are_one_large_batch():
+    def trained(**arguments):
+        nn.seed(3)
+        module = L.Sequential(L.Flatten(), L.Linear(64, 10))
+        nn.fit(module, TRAIN, "cross_entropy", epochs=1, solver=S.Sgd(lr=0.5), verbose=False, **arguments)
+        return module
+
+    one, other = trained(batch_size=100), trained(batch_size=50, accumulate=2)
+    np.testing.assert_allclose(one[1].W.d, other[1].W.d, rtol=1e-3, atol=1e-5)
+
+
+def test_schedules_clipping_and_decay():
+    rates, module = [], network()
+    solver = S.Sgd(lr=1.0)
+
+    class Rates(Callback):
+        """Records the learning rate of each step."""
+
+        def on_step_end(self, run):
+            rates.append(run.solver.learning_rate())
+
+    schedule = CosineScheduler(0.1, 12)
+    fitted(
+        module, solver=solver, batch_size=100, schedule=schedule, callbacks=[Rates()], clip_norm=0.1, weight_decay=0.1
+    )
+    assert rates == pytest.approx([schedule.get_learning_rate(i) for i in range(12)])
+
+
+def test_plateaus_lower_the_rate():
+    schedule = PlateauScheduler(0.1, factor=0.5, patience=0, min_lr=0.03)
+    assert [schedule.update(value) for value in (1.0, 1.0, 1.0, 1.0, 0.5)] == pytest.approx(
+        [0.1, 0.05, 0.03, 0.03, 0.03]
+    )
+    again = PlateauScheduler(0.1)
+    again.set_state(schedule.state())
+    assert again.get_learning_rate(7) == pytest.approx(0.03)
+    rising = PlateauScheduler(0.1, patience=0, mode="max")
+    assert [rising.update(value) for value in (1.0, 2.0, 1.5)] == pytest.approx([0.1, 0.1, 0.01])
+    with pytest.raises(ValueError, match="`factor` to be between 0 and 1"):
+        PlateauScheduler(0.1, factor=1)
+    schedule = PlateauScheduler(0.01, patience=0, threshold=1.0)
+    history = fitted(network(), epochs=3, schedule=schedule, monitor="accuracy")
+    assert history.series("learning_rate") == pytest.approx([0.01, 0.01, 0.001])
+
+
+def test_early_stopping_restores_the_best_parameters():
+    kept, values = [], iter([3.0, 1.0, 2.0, 2.0, 0.0])
+    module = network()
+
+    def note(run):
+        run.logs["mine"] = next(values)
+        kept.append({name: v.d.copy() for name, v in module.state_dict().items()})
+
+    stopping = EarlyStopping("mine", patience=2)
+    history = fitted(module, epochs=5, callbacks=[note, stopping])
+    assert (len(history), stopping.best, stopping.best_epoch) == (4, 1.0, 1)
+    for name, v in module.state_dict().items():
+        np.testing.assert_array_equal(v.d, kept[1][name])
+    with pytest.raises(ValueError, match=r"expected `monitor` to be one of \['epoch', 'loss', .* got 'val_los'"):
+        fitted(network(), callbacks=[EarlyStopping("val_los")])
+    with pytest.raises(ValueError, match="'min' or 'max'"):
+        EarlyStopping(mode="least")
+
+
+class Stop(Callback):
+    """Ends the training after an epoch, as if the program had been killed."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_begin(self, run):
+        if run.epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["arrays", "iterator"])
+def test_a_run_that_goes_on_ends_in_the_same_bits(tmp_path, kind):
+    def run(path, *callbacks, resume=True):
+        nn.seed(4)
+        module, stopping = network(0.3), EarlyStopping(patience=9)
+        data = TRAIN
+        if kind == "iterator":
+            data = data_iterator_simple(lambda i: (IMAGES[i], LABELS[i]), 300, 50, shuffle=True)
+        history = nn.fit(
+            module, data, "cross_entropy", epochs=4, validation=TEST, solver=S.Adam(), checkpoint=path, resume=resume,
+            schedule=PlateauScheduler(0.01, patience=0, threshold=0.9), callbacks=[stopping, *callbacks], verbose=False,
+        )  # fmt: skip
+        return history, {name: v.d.copy() for name, v in module.state_dict().items()}, stopping
+
+    whole, expected, one = run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", Stop(2))
+    history, found, other = run(tmp_path / "parts")
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert history.series("loss") == whole.series("loss")
+    assert history.series("learning_rate") == whole.series("learning_rate")
+    assert (one.best, one.best_epoch) == (other.best, other.best_epoch)
+    assert len(run(tmp_path / "parts")[0]) == 4, "nothing is left to do"
+
+
+def test_callbacks_are_called_in_order():
+    seen = []
+
+    class Notes(Callback):
+        """Records the names of the methods that are called."""
+
+        def on_train_begin(self, run):
+            seen.append("begin")
+
+        def on_epoch_begin(self, run):
+            seen.append(f"epoch {run.epoch}")
+
+        def on_step_end(self, run):
+            seen.append(f"step {run.step}")
+            if run.step == 5:
+                run.stop()
+
+        def on_epoch_end(self, run):
+            seen.append(f"end {run.epoch}")
+
+        def on_train_end(self, run):
+            seen.append("done")
+
+    history = fitted(network(), batch_size=200, callbacks=[Notes()])
+    assert seen == ["begin", "epoch 0", "step 1", "step 2", "step 3", "end 0", "epoch 1", "step 4", "step 5", "done"]
+    assert len(history) == 1
+
+
+def test_lines_are_printed(capsys):
+    fitted(network(), epochs=1, verbose=True)
+    text = capsys.readouterr().out
+    assert text.startswith("epoch 1 of 1: loss ") and "val_accuracy 0." in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((3, TRAIN), "expected `model` to be a module or a function, got int"),
+        ((network(), IMAGES), "expected a tuple of arrays, a DataIterator or a list of batches as data, got ndarray"),
+        ((network(), (IMAGES, LABELS[:5])), "one and the same number of rows"),
+        ((network(), TRAIN, "cross_entrpy"), "did you mean 'cross_entropy'"),
+        ((network(), (IMAGES,), "mse"), "batches of inputs and a target"),
+        ((lambda x, t: 3, TRAIN), "expected a Variable as the loss, got int"),
+        ((lambda x, t: F.mean(x), TRAIN), "expected a model with parameters to train"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(arguments, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        nn.fit(*arguments, verbose=False)
+    with pytest.raises(TypeError, match="expected `loss` with `metrics`"):
+        nn.fit(network(), TRAIN, metrics="accuracy")
+
+
+def test_labels_and_targets_are_aligned():
+    x, t = np.ones((8, 3), np.float32), np.zeros(8, np.float32)
+    for loss in ("mse", "binary_cross_entropy"):
+        nn.fit(L.Linear(3, 1), (x, t), loss, epochs=1, batch_size=4, verbose=False)
+    words = np.zeros((8, 5), int)
+    model = L.Sequential(L.Embedding(7, 4), L.Linear(4, 7))
+    history = nn.fit(
+        model,
+        (words, words),
+        "cross_entropy",
+        metrics=["accuracy"],
+        epochs=30,
+        batch_size=8,
+        solver=S.Adam(alpha=0.1),
+        verbose=False,
+    )
+    assert history[-1]["accuracy"] == 1.0
+
+
+def test_histories_are_tables():
+    history = History([{"epoch": 0, "loss": 0.5}])
+    assert repr(History()) == "no epochs"
+    assert "<table" in history._repr_html_() and "0.5" in history._repr_html_()
+
+
+def test_bars_in_notebooks(monkeypatch):
+    shown = []
+
+    class Handle:
+        """Records what a page shows."""
+
+        def update(self, content):
+            shown.append(content)
+
+    def display(content, display_id):
+        shown.append(content)
+        return Handle()
+
+    assert not is_notebook()
+    page = SimpleNamespace(HTML=str, display=display)
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell, display=page))
+    monkeypatch.setitem(sys.modules, "IPython.display", page)
+    monkeypatch.setattr("kinnor.files.progress.SHORT", -1)
+    assert is_notebook()
+    with Progress(4, "<epoch>") as bar:
+        bar.to(1)
+        bar._bar._shown = 0
+        bar.to(3, "epoch 2")
+    assert "&lt;epoch&gt;: <progress" in shown[0]
+    assert 'max="4" value="3"' in shown[1] and "epoch 2: " in shown[1] and "3/4 [" in shown[1]
+    assert shown[-1] == ""
