@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odd_arguments import Choose
 
 INNER = (
-    "cli", "compat.mlflow_save_load_model", "compat.models.imagenet.", "compat.names", "compat.nnabla",
+    "cli", "compat.mlflow_save_load_model", "compat.models.imagenet.", "compat.names", "compat.nnabla", "compat.onnxruntime",
     "compat.utils.network_passes", "compat.utils.nnabla_pb2", "files", "launch", "nnp.axes", "nnp.batch", "nnp.graph",
     "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages", "nnp.network", "nnp.nodes", "nnp.solvers",
     "nnp.tracing", "onnx.", "pictures.", "placement", "rewrite.affine",

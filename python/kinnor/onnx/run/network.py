@@ -5,6 +5,7 @@ Knows which graphs are kept, and for what inputs; knows no operators.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from pathlib import Path
 from queue import Empty
@@ -22,6 +23,7 @@ from ...rewrite.folding import Folding
 from ..read import reading
 from ..read.building import Builder, outputs_of
 from ..read.containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
+from ..read.described import described, metadata_of
 from ..read.message import TensorFile
 from ..read.originals import Originals
 from ..read.trained import Uses, constant_nodes
@@ -29,7 +31,6 @@ from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, keep, readable
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -66,6 +67,9 @@ class Model:
     Attributes:
         inputs: The names of the inputs, in the order of a call.
         outputs: The names of the outputs.
+        input_info: Names, element types and shapes of the inputs as the file says them, with the names of open axes.
+        output_info: The same of the outputs.
+        metadata: The producer of the file, its version, and the entries of its `metadata_props`.
 
     Raises:
         UnsupportedError: If operators or element types are missing.
@@ -100,6 +104,9 @@ class Model:
                 self._types[held.name] = input_type(held.type, held.name)
         self.inputs = list(self._types)
         self.outputs = [held.name for held in graph.output]
+        self.input_info = tuple(described(held) for held in graph.input if held.name in self._types)
+        self.output_info = tuple(map(described, graph.output))
+        self.metadata = metadata_of(proto)
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
         # The node before which variables had to be computed, since their values decide on shapes: a stage ends there.
@@ -360,11 +367,13 @@ def _variables(value: Value) -> Any:
     return None if isinstance(value, Absent) else value.variable
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | os.PathLike[str] | bytes | Any, folder: str | os.PathLike[str] | None = None) -> Model:
     """Read a network from an ONNX file.
 
     Args:
-        path: Path; files of tensors must be in its folder or below.
+        path: Path, the bytes of a file, or a `ModelProto`, which is not changed.
+        folder: The folder that files of tensors must be in or below. By default that of the file; bytes and messages
+            have none.
 
     Returns:
         The model: nothing of it is built before it is called.
@@ -373,16 +382,31 @@ def load(path: str | os.PathLike[str]) -> Model:
         UnsupportedError: If operators are missing: with their versions and nodes.
         OnnxError: If the file is malformed.
         OSError: If it cannot be read.
+        CallError: If it is neither a path nor bytes nor a `ModelProto`.
         ImportError: If the package `onnx` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> import kinnor as nn
+        >>> x = nn.Variable((2, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nn.onnx.save({"y": nn.functions.relu(x)}, f"{folder}/net.onnx", inputs={"x": x})
+        ...     content = Path(f"{folder}/net.onnx").read_bytes()
+        >>> model = nn.onnx.load(content)
+        >>> model.input_info
+        (NodeArg(name='x', type='tensor(float)', shape=['batch', 3]),)
     """
+    where = None if folder is None else Path(folder)
 
     def read(path: Path) -> Model:
         proto, tensors = reading.read(path)
-        return Model(proto, path.parent, tensors)
+        return Model(proto, where or path.parent, tensors)
 
+    source = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     try:
-        return steadily("onnx.load", Path(path), read)
+        return Model(reading.held(path), where) if source is None else steadily("onnx.load", Path(source), read)
     except (Error, OSError, ImportError):
         raise
     except Exception as error:
-        raise OnnxError(f"onnx.load: expected a well-formed model in {path}, got {error}") from error
+        source = source or "memory"
+        raise OnnxError(f"onnx.load: expected a well-formed model in {source}, got {error}") from error
