@@ -135,6 +135,7 @@ FLOORS = {
     "Recurrent": 18,
     "Quantization": 26,
     "Images and detection": 35,
+    "Fused by ONNX Runtime": 0,
     "Transformers": 0,
     "Loops": 6,
     "Sequences and optional values": 16,

@@ -9,6 +9,7 @@ from .computed import COMPUTED
 from .convolutions import CONVOLUTIONS
 from .loops import LOOPS
 from .normalization import NORMALIZATION
+from .optimized import OPTIMIZED
 from .quantization import QUANTIZATION
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
@@ -31,6 +32,7 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Recurrent": RECURRENT,
     "Quantization": QUANTIZATION,
     "Images and detection": VISION,
+    "Fused by ONNX Runtime": OPTIMIZED,
     "Transformers": TRANSFORMERS,
     "Loops": LOOPS,
     "Sequences and optional values": SEQUENCES,

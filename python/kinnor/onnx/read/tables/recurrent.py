@@ -8,13 +8,14 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ..values import Row
+from ..array_function import computed_by_arrays
+from ..values import Node, OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..values import Node
+    from numpy.typing import NDArray
 
 __all__ = ["ORDER", "RECURRENT"]
 
@@ -86,15 +87,12 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
     def build(node: Node) -> list[Variable]:
         x, w, r = node.x(0), node.x(1), node.x(2)
         n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
-        given = node.get("activations")
-        known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
-        if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
-            raise node.unsupported("expected the usual activations without clip, got others")
+        _check_activations(node, usual, ["Relu"] if kind == "RNN" else usual, n_directions)
         if node.get("layout", 0):
             x = F.transpose(x, (1, 0, 2))
         length, batch, n_in = x.shape
         if node.has(4) and not np.all(node.static(4) == length):
-            raise node.unsupported("expected sequences as long as the input, got shorter ones")
+            return _by_length(node, build, length)[: 3 if kind == "LSTM" else 2]
         is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
         if is_usual and length:
             return _in_layout(node, _by_layer(node, kind, x, size))
@@ -128,6 +126,54 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         return _in_layout(node, [F.stack(*outputs, axis=1), *ends])[: 3 if kind == "LSTM" else 2]
 
     return build
+
+
+def _check_activations(node: Node, usual: list[str], other: list[str], n_directions: int) -> None:
+    """Refuses activations that are not the usual ones, and clipping."""
+    given = node.get("activations")
+    if (given and given not in (usual * n_directions, other * n_directions)) or node.get("clip") is not None:
+        raise node.unsupported("expected the usual activations without clip, got others")
+    if node.get("input_forget", 0):
+        raise node.unsupported("expected input_forget to be 0, got 1")
+
+
+def _by_length(node: Node, build: Callable[[Node], list[Variable]], length: int) -> list[Variable]:
+    """Returns the outputs for sequences of different lengths: those of one length are computed together."""
+    lengths = node.static(4).astype(np.int64).ravel()
+    if lengths.size and not 0 <= int(lengths.min()) <= int(lengths.max()) <= length:
+        raise OnnxError(f"{node.operator}: expected lengths from 0 to {length}, got {lengths.tolist()}")
+    batch_axis, time_axis, state_axis = (0, 1, 0) if node.get("layout", 0) else (1, 0, 1)
+    rows: list[NDArray[Any]] = []
+    parts: list[list[Variable]] = []
+    for steps in np.unique(lengths).tolist():
+        chosen = np.flatnonzero(lengths == steps)
+        rows.append(chosen)
+        x = F.slice(_taken(node.x(0), chosen, batch_axis), *_first(node.x(0), steps, time_axis, len(chosen)))
+        given = [Value(x), *node.inputs[1:4], None]
+        given += [Value(_taken(node.x(i), chosen, state_axis)) if node.has(i) else None for i in (5, 6)]
+        made = build(Node(node.proto, node.domain, node.attributes, [*given, *node.inputs[7:]], node.version))
+        axis = 1 if node.get("layout", 0) else 0
+        widths = [0] * (2 * made[0].ndim)
+        widths[2 * axis + 1] = length - steps
+        parts.append([F.pad(made[0], widths, "constant", 0.0), *made[1:]])
+    order = np.argsort(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+    outputs = []
+    for k, pieces in enumerate(zip(*parts, strict=True)):
+        axis = 0 if node.get("layout", 0) else 2 if k == 0 else 1
+        outputs.append(_taken(F.concatenate(*pieces, axis=axis), order, axis))
+    return outputs
+
+
+def _taken(x: Variable, places: NDArray[Any], axis: int) -> Variable:
+    """Returns places of an axis."""
+    return F.gather(x, Variable.from_numpy_array(places.astype(np.int64)), axis=axis)
+
+
+def _first(x: Variable, n: int, axis: int, n_rows: int) -> tuple[list[int], list[int], list[int]]:
+    """Returns what `slice` takes for the first places of an axis of an array with fewer rows."""
+    high = [n_rows] * 3
+    high[axis], high[2] = n, x.shape[2]
+    return [0] * 3, high, [1] * 3
 
 
 def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
@@ -182,7 +228,101 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
     return _direction(held, k)
 
 
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    return np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)
+
+
+def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], np.float32]:
+    """Returns 8-bit levels of numbers without their zero point, and the scale. The range includes zero."""
+    least, most = min(np.float32(x.min(initial=0)), np.float32(0)), max(np.float32(x.max(initial=0)), np.float32(0))
+    scale = np.float32((most - least) / np.float32(255)) if most > least else np.float32(1)
+    zero = np.rint(np.clip(-least / scale, 0, 255)).astype(np.float32)
+    return np.clip(np.rint(x / scale) + zero, 0, 255) - zero, scale
+
+
+class _QuantizedDirection:
+    """One direction of an LSTM whose weights are 8-bit levels. Inputs and states are quantized in each step.
+
+    Args:
+        node: The node.
+        k: The direction.
+        is_reverse: True if it goes from the last step to the first.
+    """
+
+    def __init__(self, node: Node, k: int, is_reverse: bool) -> None:
+        self.is_reverse = is_reverse
+        self.w, self.w_scale = self._weight(node, 1, 8, k)
+        self.r, self.r_scale = self._weight(node, 2, 10, k)
+        n = self.r.shape[1]
+        bias = node.static(3)[k] if node.has(3) else np.zeros(2 * n)
+        self.bias = (bias[:n] + bias[n:]).astype(np.float32)
+        self.peephole = np.split(node.static(7)[k].astype(np.float32), 3) if node.has(7) else None
+
+    @staticmethod
+    def _weight(node: Node, i: int, scale: int, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns a weight without its zero point, as real numbers, and its scale."""
+        zero = node.static(scale + 1)[k].astype(np.float32) if node.has(scale + 1) else np.float32(0)
+        return node.static(i)[k].astype(np.float32) - zero, node.static(scale)[k].astype(np.float32)
+
+    def run(
+        self, x: NDArray[Any], h: NDArray[Any], c: NDArray[Any], lengths: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Returns the outputs of all steps, and both states after the last."""
+        y = np.zeros((*x.shape[:2], h.shape[1]), np.float32)
+        n_steps = int(lengths.max(initial=0))
+        places = np.arange(len(x))[:, None]
+        if self.is_reverse:  # each sequence from its own end
+            places = np.where(places < lengths, lengths - 1 - places, places)
+            x = np.take_along_axis(x, places[:, :, None], 0)
+        levels, scale = _rounded_to_levels(x[:n_steps])
+        gates = (levels @ self.w) * (scale * self.w_scale)
+        last = h
+        for t in range(n_steps):
+            levels, scale = _rounded_to_levels(last)
+            i, o, f, g = np.split(gates[t] + (levels @ self.r) * (scale * self.r_scale) + self.bias, 4, axis=1)
+            if self.peephole is not None:
+                i, f = i + self.peephole[0] * c, f + self.peephole[2] * c
+            new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+            o = o if self.peephole is None else o + self.peephole[1] * new_c
+            new_h = _sigmoid(o) * np.tanh(new_c)
+            if t < int(lengths.min(initial=0)):
+                last = h = new_h
+                c = new_c
+            else:  # sequences that have ended are zero
+                goes_on = (t < lengths)[:, None]
+                h, c = np.where(goes_on, new_h, h), np.where(goes_on, new_c, c)
+                last = np.where(goes_on, new_h, 0)
+            y[t] = last
+        return (np.take_along_axis(y, places[:, :, None], 0) if self.is_reverse else y), h, c
+
+
+def _quantized_lstm(node: Node) -> list[Value]:
+    length, batch, _ = node.value(0).shape
+    n_directions, size = node.value(2).shape[:2]
+    _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n_directions)
+    is_reverse = node.get("direction", "forward") == "reverse"
+    directions = [_QuantizedDirection(node, k, is_reverse or k == 1) for k in range(n_directions)]
+    state = Value(np.zeros((n_directions, batch, size), np.float32))
+    inputs = [
+        node.value(0),
+        node.value(4) if node.has(4) else Value(np.full(batch, length, np.int32)),
+        *(node.value(i) if node.has(i) else state for i in (5, 6)),
+    ]
+
+    def compute(x: NDArray[Any], lengths: NDArray[Any], *states: NDArray[Any]) -> list[NDArray[Any]]:
+        given, steps = x.astype(np.float32, copy=False), lengths.astype(np.int64)
+        if steps.size and not 0 <= int(steps.min()) <= int(steps.max()) <= length:
+            raise OnnxError(f"DynamicQuantizeLSTM: expected lengths from 0 to {length}, got {steps.tolist()}")
+        made = [direction.run(given, states[0][k], states[1][k], steps) for k, direction in enumerate(directions)]
+        return [np.stack([part[i] for part in made], axis=i == 0) for i in range(3)]
+
+    ends = (n_directions, batch, size)
+    shapes = [(length, n_directions, batch, size), ends, ends]
+    return computed_by_arrays(node.operator, compute, inputs, shapes, [np.float32] * 3)
+
+
 RECURRENT: dict[tuple[str, str], Row] = {
+    ("com.microsoft", "DynamicQuantizeLSTM"): Row(_quantized_lstm),
     ("", "GRU"): Row(_recurrent("GRU", 3)),
     ("", "LSTM"): Row(_recurrent("LSTM", 4)),
     ("", "RNN"): Row(_recurrent("RNN", 1)),
