@@ -152,6 +152,10 @@ def test_what_is_refused_says_so():
     model = kinnor.onnx.load(model_of([made], {"x": real(1, 2, 4, 4)}, ["y"], {"w": real(1, 2, 1, 1)}))
     with pytest.raises(nn.UnsupportedError, match="expected an activation of"):
         model(real(1, 2, 4, 4))
+    made = node("MultiHeadAttention", "x", num_heads=2)
+    model = kinnor.onnx.load(model_of([made], {"x": real(1, 2, 2, 3, 4)}, ["y"]))
+    with pytest.raises(nn.UnsupportedError, match="got packed ones"):
+        model(real(1, 2, 2, 3, 4))
 
 
 LSTM = [
@@ -219,3 +223,141 @@ def test_sequences_of_several_lengths(kind, direction, states):
         return {**found, **({name: real(n, len(lengths), 4) for name in names.split()[5:]} if states else {})}
 
     compared([made], [feed(6, [6, 2, 4]), feed(3, [3, 3]), feed(6, [1, 6, 1])], outputs, held)
+
+
+MASKS = [None, "rows", "keys", "queries"]
+
+
+def mask(kind, batch, n_queries, n_keys):
+    """Returns a mask of a kind, as a feed."""
+    if kind is None:
+        return {}
+    if kind == "rows":
+        return {"m": RNG.integers(1, n_keys + 1, batch).astype(np.int32)}
+    shape = (batch, n_keys) if kind == "keys" else (batch, n_queries, n_keys)
+    found = RNG.integers(0, 2, shape).astype(np.int32)
+    found[..., 0] = 1
+    return {"m": found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_past"), [*((kind, False) for kind in MASKS), *((kind, True) for kind in MASKS[::2])]
+)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention(kind, has_past, causal):
+    names = f"x w b {'m' if kind else '-'} {'past' if has_past else '-'}"
+    made = node("Attention", names, "y present", num_heads=2, unidirectional=causal)
+
+    def feed(batch, time, past):
+        found = {"x": real(batch, time, 6), **mask(kind, batch, time, time + past)}
+        return {**found, **({"past": real(2, batch, 2, past, 4)} if has_past else {})}
+
+    feeds = [feed(2, 3, 2 * has_past), feed(1, 5, 4 * has_past)]
+    compared([made], feeds, ["y", "present"], {"w": real(6, 24), "b": real(24)}, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [None, "keys"])
+def test_attention_of_levels(kind):
+    made = node("QAttention", f"x w b xs ws {'m' if kind else '-'} xz wz", num_heads=2)
+    held = {"w": levels(np.int8, 6, 24), "b": real(24), "xs": np.float32(0.02), "ws": np.float32(0.01)}
+    held |= {"xz": np.uint8(120), "wz": np.int8(0)}
+    feeds = [{"x": levels(np.uint8, n, t, 6), **mask(kind, n, t, t)} for n, t in ((2, 3), (1, 4))]
+    compared([made], feeds, ["y"], held, atol=1e-4)
+
+
+# ONNX Runtime takes lengths and a bias in one of the layouts only.
+HEADS = [*(("three", kind, bias) for kind in MASKS[:3] for bias in (False, True))]
+HEADS += [(layout, kind, False) for layout in ("cross", "cached") for kind in (None, "keys")]
+
+
+@pytest.mark.parametrize(("layout", "kind", "has_bias"), HEADS)
+def test_multi_head_attention(layout, kind, has_bias):
+    def feed(batch, time, n_keys):
+        found = {"q": real(batch, time, 8)}
+        past = 3 if layout == "cached" else 0
+        if layout == "cross":
+            found |= {name: real(batch, 2, n_keys, 4) for name in "kv"}
+        else:
+            found |= {name: real(batch, n_keys if not past else time, 8) for name in "kv"}
+        found |= mask(kind, batch, time, (time if past else n_keys) + past)
+        found |= {name: real(batch, 2, past, 4) for name in ("pk", "pv")} if past else {}
+        return found
+
+    rest = f" {'b' if has_bias else '-'} {'m' if kind else '-'} -" + (" pk pv" if layout == "cached" else "")
+    outputs = ["y", "nk", "nv"] if layout == "cached" else ["y"]
+    made = node("MultiHeadAttention", "q k v" + rest, " ".join(outputs), num_heads=2)
+    compared([made], [feed(2, 3, 5), feed(1, 4, 2)], outputs, {"b": real(24)} if has_bias else {}, atol=1e-4)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("is_offset", [False, True])
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_rotary_positions(interleaved, is_offset, is_flat):
+    held = {"cos": real(20, 4), "sin": real(20, 4)}
+
+    def feed(batch, time):
+        x = real(batch, time, 16) if is_flat else real(batch, 2, time, 8)
+        return {"x": x, "p": np.array([3]) if is_offset else RNG.integers(0, 20, (batch, time))}
+
+    made = node("RotaryEmbedding", "x p cos sin", interleaved=interleaved)
+    compared([made], [feed(2, 3), feed(1, 5)], ["y"], held)
+
+
+@pytest.mark.parametrize("settings", [{}, {"rotary": True}, {"window": 3}, {"softcap": 2.0}, {"packed": True}])
+@pytest.mark.parametrize("stage", ["prompt", "step", "several rows"])
+def test_grouped_queries(settings, stage):
+    heads, groups, width = 4, 2, 16
+    attributes = {"num_heads": heads, "kv_num_heads": groups}
+    attributes |= {"do_rotary": 1} if settings.get("rotary") else {}
+    attributes |= {"local_window_size": settings["window"]} if "window" in settings else {}
+    attributes |= {"softcap": settings["softcap"]} if "softcap" in settings else {}
+    is_packed = settings.get("packed", False)
+    names = f"{'x - -' if is_packed else 'q k v'} pk pv ends total"
+    names += " cos sin" if settings.get("rotary") else ""
+    held = {"cos": real(30, width // 2), "sin": real(30, width // 2)} if settings.get("rotary") else {}
+
+    def feed(batch, time, past, total):
+        if is_packed:
+            found = {"x": real(batch, time, (heads + 2 * groups) * width)}
+        else:
+            found = {"q": real(batch, time, heads * width)}
+            found |= {name: real(batch, time, groups * width) for name in "kv"}
+        ends = np.full(batch, total - 1, np.int32)
+        if stage == "several rows":
+            ends[1:] -= 2
+        found |= {name: real(batch, groups, past, width) for name in ("pk", "pv")}
+        return {**found, "ends": ends, "total": np.array(total, np.int32)}
+
+    if stage == "prompt":
+        feeds = [feed(2, 5, 0, 5), feed(1, 3, 0, 3)]
+    elif stage == "step":
+        feeds = [feed(1, 1, 4, 5), feed(2, 1, 6, 7)]
+    else:
+        feeds = [feed(2, 1, 6, 7), feed(3, 1, 8, 9)]
+    made = node("GroupQueryAttention", names, "y nk nv", **attributes)
+    if stage == "several rows":  # ONNX Runtime leaves what is after the end of a sequence as it is
+        compared([made], feeds, ["y"], held, atol=1e-4)
+    else:
+        compared([made], feeds, ["y", "nk", "nv"], held, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("has_zero", [False, True])
+def test_products_of_few_bits(bits, has_zero):
+    n_in, n_out, block = 40, 6, 16
+    n_blocks = -(-n_in // block)
+    held = {"w": levels(np.uint8, n_out, n_blocks, block * bits // 8), "s": real(n_out * n_blocks) ** 2}
+    names = "x w s"
+    if has_zero:
+        held["z"] = levels(np.uint8, n_out * -(-n_blocks * bits // 8))
+        names += " z"
+    made = node("MatMulNBits", names, K=n_in, N=n_out, bits=bits, block_size=block)
+    compared([made], [{"x": real(n, 3, n_in)} for n in (1, 2)], ["y"], held, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_normalization_of_sums(name):
+    names = "x s g b c" if name == "SkipLayerNormalization" else "x s g c"
+    made = node(name, names, epsilon=1e-5)
+    feeds = [{"x": real(n, 3, 8), "s": real(n, 3, 8)} for n in (1, 2)]
+    compared([made], feeds, ["y"], {key: real(8) for key in names.split()[2:]})
