@@ -137,6 +137,8 @@ FLOORS = {
     "Images and detection": 35,
     "Fused by ONNX Runtime": 0,
     "Transformers": 0,
+    "Trees": 0,
+    "Classical models": 0,
     "Loops": 6,
     "Sequences and optional values": 16,
     "Computed while the graph is built": 86,

@@ -15,6 +15,7 @@ from ...context import Context, context_scope
 from ...files.progress import each
 from ...modes import auto_forward
 from . import reading
+from .containers import Words, words_of
 from .definitions import definition
 from .expansion import BUDGET, Budget
 from .tables import TABLE
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
 
     from .values import Row
 
-__all__ = ["Builder", "outputs_of"]
+__all__ = ["Builder", "constant", "outputs_of"]
+
+_MOVES = frozenset(
+    [
+        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze", "ArrayFeatureExtractor"),
+    ]
+)
+"""Operators that move elements and do not look at them: they take strings as well."""
 
 
 _DOUBLE = Context(["cpu:double"])
@@ -145,7 +154,7 @@ class Builder:
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
             for tensor in held.initializer:
-                inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+                inner[tensor.name] = constant(reading.array_of(tensor, self._folder))
             self._run(held, inner, versions)
             return [value for _, value in outputs_of(held, inner)]
 
@@ -239,8 +248,30 @@ def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str
     return [(held.name, found) for held in graph.output if (found := values[held.name]) is not None]
 
 
+def constant(array: Any) -> Value:
+    """Returns an array as a constant.
+
+    Args:
+        array: Numbers or strings.
+    """
+    return words_of(array) if array.dtype.kind == "O" else Value(array)
+
+
+def _moved_words(node: Node, row: Row) -> list[Value]:
+    """Returns the outputs of a node that moves strings: it moves their places."""
+    first = next(value for value in node.inputs if isinstance(value, Words))
+    inputs = [value.places if isinstance(value, Words) else value for value in node.inputs]
+    others = [value for value in node.inputs if isinstance(value, Words) and value.vocabulary != first.vocabulary]
+    if node.operator not in _MOVES or others:
+        raise node.unsupported("expected numbers, got strings")
+    inner = Node(node.proto, node.domain, node.attributes, inputs, node.version)
+    return [Words(value, first.vocabulary) for value in _apply(inner, row)]
+
+
 def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node."""
+    if not row.takes_words and any(isinstance(value, Words) for value in node.inputs):
+        return _moved_words(node, row)
     given = [value for value in node.inputs if value is not None]
     is_known = all(value.known for value in (*given, *node.captured))
     sources = frozenset[str]()
@@ -248,6 +279,8 @@ def _apply(node: Node, row: Row) -> list[Value]:
         sources |= held.sources
     with _precision(node, given):
         made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":
+        return [words_of(made)]
     if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
         return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)

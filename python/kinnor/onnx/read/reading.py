@@ -30,6 +30,7 @@ __all__ = [
     "names_read",
     "onnx_package",
     "read",
+    "strings_of",
     "versions_of",
     "without_arrays",
 ]
@@ -96,6 +97,25 @@ def inlined(model: Any) -> Any:
     onnx_package("onnx.load")
     expansion.refuse_calls(model)
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
+
+
+def strings_of(graph: Any) -> list[str]:
+    """Returns the strings that nodes and constants of a graph contain, in order and each once.
+
+    Args:
+        graph: A `GraphProto`.
+    """
+    found: set[bytes] = set()
+    for inner in graphs(graph):
+        for tensor in inner.initializer:
+            found.update(tensor.string_data)
+        for node in inner.node:
+            for held in node.attribute:
+                found.update(held.strings)
+                found.update(held.t.string_data)
+                if held.name in ("default_string", "value_string"):
+                    found.add(held.s)
+    return sorted(text.decode(errors="replace") for text in found)
 
 
 def without_arrays(model: Any, moved: Container[str]) -> Any:

@@ -391,8 +391,10 @@ class Row:
         fold: Computes it with NumPy where all inputs are constants; by default they become variables, and the graph is
             run.
         dtype: The element type of the outputs; by default that of the first input.
+        takes_words: True if it looks at strings.
     """
 
     build: Callable[[Node], Any]
     fold: Callable[[Node], Any] | None = None
     dtype: Any = None
+    takes_words: bool = False

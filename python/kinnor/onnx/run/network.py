@@ -21,8 +21,8 @@ from ...files.progress import each
 from ...files.steady import steadily
 from ...rewrite.folding import Folding
 from ..read import reading
-from ..read.building import Builder, outputs_of
-from ..read.containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
+from ..read.building import Builder, constant, outputs_of
+from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
 from ..read.described import described, metadata_of
 from ..read.message import TensorFile
 from ..read.originals import Originals
@@ -91,17 +91,18 @@ class Model:
                 array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
                 is_parameter = uses.is_parameter(tensor.name, array)
                 self._constants[tensor.name] = (
-                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else Value(array)
+                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else constant(array)
                 )
                 if place is not None and tensor.name in self._parameters:
                     self._originals.add(self._parameters[tensor.name], place, array)
         moved = constant_nodes(graph, uses, folder)
         for name, array in moved.items():
             self._constants[name] = self._parameter(name, array, True)
+        vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
         self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
-                self._types[held.name] = input_type(held.type, held.name)
+                self._types[held.name] = input_type(held.type, held.name, vocabulary)
         self.inputs = list(self._types)
         self.outputs = [held.name for held in graph.output]
         self.input_info = tuple(described(held) for held in graph.input if held.name in self._types)
@@ -213,7 +214,8 @@ class Model:
 
         Returns:
             The output, or a tuple of the outputs in the order of `outputs`: arrays of the element types of the file,
-            or variables if one of the inputs is one. Sequences are lists of these, absent values None.
+            or variables if one of the inputs is one. Sequences are lists of these, absent values None. Strings are
+            arrays of objects; as variables they are places in the list of labels. Tables of scores are dictionaries.
 
         Raises:
             CallError: If an input is missing.
@@ -330,8 +332,15 @@ class Model:
             if self._is_computed_at_once:
                 values.update((key, Value(self._constants[key].static())) for key in self._parameters)
             for name in self.inputs:
+                words = self._types[name].vocabulary
 
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
+                    if words is not None:  # noqa: B023
+                        places = np.dtype(np.int64)
+                        return Words(number(part, x, places), list(words))  # noqa: B023
+                    return number(part, x, dtype)
+
+                def number(part: str, x: Any, dtype: Any) -> Value:
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
                     variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
@@ -364,6 +373,8 @@ def _variables(value: Value) -> Any:
     """An output as variables."""
     if isinstance(value, Items):
         return [_variables(item) for item in value.items]
+    if isinstance(value, (Words, Maps)):
+        return leaves(value)[0].variable
     return None if isinstance(value, Absent) else value.variable
 
 

@@ -607,7 +607,7 @@ class InferenceSession:
         if x is None or name in self._sequences:
             return x
         wanted, array = self._dtypes[name], np.asarray(x)
-        if array.dtype == wanted:
+        if array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "STU"):
             return array
         if array.dtype.newbyteorder("=") == wanted or not isinstance(x, (np.ndarray, np.generic)):
             return array.astype(wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arithmetic import ARITHMETIC
+from .classical import CLASSICAL
 from .computed import COMPUTED
 from .convolutions import CONVOLUTIONS
 from .loops import LOOPS
@@ -16,6 +17,7 @@ from .reductions import REDUCTIONS
 from .sequences import SEQUENCES
 from .shapes import SHAPES
 from .transformers import TRANSFORMERS
+from .trees import TREES
 from .vision import VISION
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Images and detection": VISION,
     "Fused by ONNX Runtime": OPTIMIZED,
     "Transformers": TRANSFORMERS,
+    "Trees": TREES,
+    "Classical models": CLASSICAL,
     "Loops": LOOPS,
     "Sequences and optional values": SEQUENCES,
     "Computed while the graph is built": COMPUTED,

@@ -170,7 +170,7 @@ def _rotated(x: Variable, cos: Variable, sin: Variable, is_interleaved: bool) ->
     return turned if width == 2 * half else F.concatenate(turned, part(2 * half, width), axis=3)
 
 
-def _angles(cache: Variable, places: Variable, batch: int, time: int) -> Variable:
+def _angles(cache: Variable, places: Variable, time: int) -> Variable:
     """Returns rows of a table of cosines or sines for positions (batch or 1, time)."""
     found = F.embed(places, cache)
     return reshape(found, (found.shape[0], 1, time, cache.shape[1]))
@@ -184,12 +184,11 @@ def _rotary(node: Node) -> Variable:
     if is_flat:
         heads = node.get("num_heads", 0) if node.get("rotary_embedding_dim", 0) else 0
         x = _heads(x, heads or x.shape[2] // (2 * cos.shape[1]))
-    batch, _, time, _ = x.shape
-    places = node.x(1)
+    time, places = x.shape[2], node.x(1)
     if places.size == 1 and places.ndim == 1:
         places = reshape(places, (1, 1)) + _constant(np.arange(time)[None])
-    found = [_angles(node.x(i), places, batch, time) for i in (2, 3)]
-    y = _rotated(x, *found, bool(node.get("interleaved", 0)))
+    angles = (_angles(node.x(i), places, time) for i in (2, 3))
+    y = _rotated(x, next(angles), next(angles), bool(node.get("interleaved", 0)))
     return _joined(y) if is_flat else y
 
 
@@ -258,7 +257,7 @@ def _grouped(node: Node) -> list[Variable]:
     places = before[:, None] + np.arange(time)
     if node.get("do_rotary", 0):
         at = node.x(9) if node.has(9) else Variable.from_numpy_array(places)
-        cos, sin = (_angles(node.x(i), at, batch, time) for i in (7, 8))
+        cos, sin = (_angles(node.x(i), at, time) for i in (7, 8))
         q, k = (_rotated(x, cos, sin, bool(node.get("rotary_interleaved", 0))) for x in (q, k))
     k, v = (_cached(held if n_past else None, new, before, n_keys) for held, new in zip(past, (k, v), strict=True))
     keys = np.arange(n_keys)
@@ -270,7 +269,8 @@ def _grouped(node: Node) -> list[Variable]:
         bias = node.x(10)
         widths = [0] * 6 + [0, n_keys - bias.shape[3]]
         mask = mask + (F.pad(bias, widths, "constant", 0.0) if widths[-1] else bias)
-    y = _attended(node, q, *(_repeated(x, heads // kv_heads) for x in (k, v)), mask)
+    times = heads // kv_heads
+    y = _attended(node, q, _repeated(k, times), _repeated(v, times), mask)
     return [y, k, v][: node.n_outputs]
 
 

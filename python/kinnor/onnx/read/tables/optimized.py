@@ -142,7 +142,8 @@ def _matmul_to_float(node: Node) -> Value:
 
 def _qlinear_where(node: Node) -> Value:
     shape = np.broadcast_shapes(*(node.value(i).shape for i in (0, 1, 4)))
-    y = F.where(*(expand(x, shape) for x in (node.x(0), numbers(node, 1), numbers(node, 4))))
+    x, y = (expand(numbers(node, i), shape) for i in (1, 4))
+    y = F.where(expand(node.x(0), shape), x, y)
     return as_levels(node, y, 7, 1, 4)
 
 

@@ -229,7 +229,8 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
 
 
 def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    return np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)
+    found: NDArray[Any] = np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)
+    return found
 
 
 def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], np.float32]:
