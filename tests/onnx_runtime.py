@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import onnxruntime
 from onnx import helper, numpy_helper
+from onnx_harness import called_in_every_way
 
 import kinnor.onnx
 
@@ -46,6 +47,8 @@ def compared(nodes, feeds, outputs, constants=(), versions=None, rtol=1e-4, atol
         for y, wanted in zip(session.run(None, feeds[k]), expected[k], strict=True):
             same(y, wanted, rtol, atol, level)
 
+    inputs = list(feeds[0].values())
+    called_in_every_way(proto, kinnor.onnx.load(proto), inputs, kinnor.onnx.load(proto)(*inputs), 1e-4, 1e-5)
     turns = [*range(len(feeds)), *reversed(range(len(feeds)))]
     for k in turns:
         check(k)
