@@ -11,17 +11,17 @@ import kinnor.functions as F
 import kinnor.onnx
 
 REFUSED = (nn.Error, ValueError)
-"""What models raise for values and shapes that they do not take."""
+"""Errors of models for values and shapes that they do not take."""
 
 
 def called_in_every_way(proto, model, inputs, first, rtol=1e-6, atol=1e-6):
-    """Asserts that a model gives the same results in each kind of call, whatever was called before.
+    """Asserts that a model gives the same results in each kind of call, after any other.
 
     Args:
         proto: Its `ModelProto`.
         model: The model, which was called with `inputs` before.
         inputs: Its inputs.
-        first: What it gave.
+        first: The results of that call.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
     """

@@ -57,7 +57,7 @@ class Builder:
         self._graph = proto.graph
         self._folder = folder
         self._versions = reading.versions_of(proto)
-        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._attributes: dict[int, tuple[Any, dict[str, Any], dict[str, Any]]] = {}
         self.at = 0
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
@@ -92,12 +92,13 @@ class Builder:
         """Say that a call of the model begins, which may build so many nodes anew."""
         self._budget = Budget()
 
-    def _attributes_of(self, node: Any) -> dict[str, Any]:
+    def _attributes_of(self, node: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the attributes of a node, and what graphs have made of its constants."""
         # The message is kept beside them, so that its place in memory names it; in a copy that is another.
         found = self._attributes.get(id(node))
         if found is None or found[0] is not node:
-            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
-        return found[1]
+            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder), {}
+        return found[1:]
 
     def _run(
         self,
@@ -149,7 +150,10 @@ class Builder:
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of the definition of an operator, with what it takes."""
         known = self._versions if versions is None else versions
-        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+        if versions is None:
+            attributes, made = self._attributes_of(node)
+        else:
+            attributes, made = reading.attributes_of(node, self._folder), {}
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
@@ -163,9 +167,9 @@ class Builder:
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = known.get(domain, 1)
         if not has_graphs:
-            return Node(node, domain, attributes, inputs, version)
+            return Node(node, domain, attributes, inputs, version, made=made)
         captured = [held for name in reading.names_read([node]) if (held := values.get(name))]
-        return Node(node, domain, attributes, inputs, version, inside, captured, values)
+        return Node(node, domain, attributes, inputs, version, inside, captured, values, made)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node."""

@@ -258,6 +258,7 @@ class Node:
         run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
         captured: The values outside of the node that graphs inside of it read.
         scope: What graphs inside of it may take, by name.
+        made: What earlier graphs have made of its constants, by name.
     """
 
     def __init__(
@@ -270,7 +271,9 @@ class Node:
         run: Callable[..., list[Value]] | None = None,
         captured: Sequence[Value] = (),
         scope: Mapping[str, Value | None] = MappingProxyType({}),
+        made: dict[str, Any] | None = None,
     ) -> None:
+        self._made = {} if made is None else made
         self.proto = proto
         self.domain = domain
         self.operator: str = proto.op_type
@@ -281,6 +284,17 @@ class Node:
         self.run = run
         self.captured = captured
         self.scope = scope
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Returns an object that follows from attributes and constants alone: all graphs of a model share it.
+
+        Args:
+            name: Its name.
+            make: Makes it for the first graph.
+        """
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def has(self, i: int) -> bool:
         """Whether an input is given.

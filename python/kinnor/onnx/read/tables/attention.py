@@ -22,7 +22,7 @@ __all__ = ["ATTENTION"]
 
 
 def _added(a: Variable | None, b: Variable | None) -> Variable | None:
-    """Returns the sum of two masks, of which either may be missing."""
+    """Returns the sum of two masks. Either may be missing."""
     return b if a is None else a if b is None else a + b
 
 
@@ -202,12 +202,12 @@ def _repeated(x: Variable, times: int) -> Variable:
 
 
 def _ends(node: Node, batch: int, total: int) -> NDArray[Any]:
-    """Returns the number of keys of each sequence, those of this call included."""
+    """Returns the number of keys of each sequence, with the keys of this call."""
     return np.full(batch, total) if batch == 1 else node.static(5).astype(np.int64).ravel() + 1
 
 
 def _cached(past: Variable | None, new: Variable, before: NDArray[Any], n_keys: int) -> Variable:
-    """Returns a cache with new keys or values after those that are there."""
+    """Returns a cache with new keys or values after the old ones."""
     batch, time = new.shape[0], new.shape[2]
     held = new if past is None else F.concatenate(past, new, axis=2)
     offset = held.shape[2] - time

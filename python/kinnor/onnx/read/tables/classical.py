@@ -260,7 +260,7 @@ def _vector_regressor(node: Node) -> Value:
 
 
 def _coupled(pairs: NDArray[Any], n: int) -> NDArray[Any]:
-    """Returns probabilities of classes of those of pairs, by the method of Wu, Lin and Weng that LIBSVM uses."""
+    """Returns probabilities of classes of probabilities of pairs, by the method of Wu, Lin and Weng as in LIBSVM."""
     found = np.full((len(pairs), n), 1 / n)
     for row, p in enumerate(pairs):
         q = -p.T * p

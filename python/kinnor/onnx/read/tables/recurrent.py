@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..values import Node, OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -228,81 +229,121 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
     return _direction(held, k)
 
 
-def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-    found: NDArray[Any] = np.float32(0.5) * np.tanh(np.float32(0.5) * x) + np.float32(0.5)
-    return found
+def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns 8-bit levels of numbers without their zero point, and the scale, for each direction.
+
+    The range of the levels includes zero.
+
+    Args:
+        x: The numbers, shape (directions, rows, width).
+    """
+    least = np.minimum(x.min((1, 2), keepdims=True, initial=0), _ZERO)
+    scale = (np.maximum(x.max((1, 2), keepdims=True, initial=0), _ZERO) - least) / _HIGHEST
+    scale[scale == 0] = 1
+    zero = np.rint(np.minimum(np.maximum(-least / scale, _ZERO), _HIGHEST))
+    levels = x / scale
+    np.rint(levels, out=levels)
+    np.maximum(levels, -zero, out=levels)
+    np.minimum(levels, _HIGHEST - zero, out=levels)
+    return levels, scale
 
 
-def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], np.float32]:
-    """Returns 8-bit levels of numbers without their zero point, and the scale. The range includes zero."""
-    least, most = min(np.float32(x.min(initial=0)), np.float32(0)), max(np.float32(x.max(initial=0)), np.float32(0))
-    scale = np.float32((most - least) / np.float32(255)) if most > least else np.float32(1)
-    zero = np.rint(np.clip(-least / scale, 0, 255)).astype(np.float32)
-    return np.clip(np.rint(x / scale) + zero, 0, 255) - zero, scale
+_ZERO, _HALF, _HIGHEST = np.float32(0), np.float32(0.5), np.float32(255)
 
 
-class _QuantizedDirection:
-    """One direction of an LSTM whose weights are 8-bit levels. Inputs and states are quantized in each step.
+class _QuantizedLayer:
+    """An LSTM whose weights are 8-bit levels. Each step quantizes inputs and states, in both directions together.
 
     Args:
         node: The node.
-        k: The direction.
-        is_reverse: True if it goes from the last step to the first.
+        are_reverse: True for each direction that goes from the last step to the first.
     """
 
-    def __init__(self, node: Node, k: int, is_reverse: bool) -> None:
-        self.is_reverse = is_reverse
-        self.w, self.w_scale = self._weight(node, 1, 8, k)
-        self.r, self.r_scale = self._weight(node, 2, 10, k)
-        n = self.r.shape[1]
-        bias = node.static(3)[k] if node.has(3) else np.zeros(2 * n)
-        self.bias = (bias[:n] + bias[n:]).astype(np.float32)
-        self.peephole = np.split(node.static(7)[k].astype(np.float32), 3) if node.has(7) else None
+    def __init__(self, node: Node, are_reverse: Sequence[bool]) -> None:
+        self._are_reverse = are_reverse
+        self._w, self._w_scale = self._weight(node, 1, 8)
+        self._r, self._r_scale = self._weight(node, 2, 10)
+        n = self._r.shape[2]
+        bias = node.static(3) if node.has(3) else np.zeros((len(are_reverse), 2 * n))
+        self._bias = (bias[:, None, :n] + bias[:, None, n:]).astype(np.float32)
+        self._peephole = np.split(node.static(7)[:, None].astype(np.float32), 3, 2) if node.has(7) else None
 
     @staticmethod
-    def _weight(node: Node, i: int, scale: int, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _weight(node: Node, i: int, scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Returns a weight without its zero point, as real numbers, and its scale."""
-        zero = node.static(scale + 1)[k].astype(np.float32) if node.has(scale + 1) else np.float32(0)
-        return node.static(i)[k].astype(np.float32) - zero, node.static(scale)[k].astype(np.float32)
+        weight, factor = node.static(i).astype(np.float32), node.static(scale).astype(np.float32)
+        n = len(weight)
+        if node.has(scale + 1):
+            weight -= node.static(scale + 1).reshape(n, 1, -1)
+        return weight, factor.reshape(n, 1, -1)
 
     def run(
         self, x: NDArray[Any], h: NDArray[Any], c: NDArray[Any], lengths: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Returns the outputs of all steps, and both states after the last."""
-        y = np.zeros((*x.shape[:2], h.shape[1]), np.float32)
-        n_steps = int(lengths.max(initial=0))
-        places = np.arange(len(x))[:, None]
-        if self.is_reverse:  # each sequence from its own end
-            places = np.where(places < lengths, lengths - 1 - places, places)
-            x = np.take_along_axis(x, places[:, :, None], 0)
-        levels, scale = _rounded_to_levels(x[:n_steps])
-        gates = (levels @ self.w) * (scale * self.w_scale)
+        """Returns the outputs of all steps, shape (directions, steps, batch, size), and both states after the last."""
+        (n_steps, batch, _), (n, _, size) = x.shape, h.shape
+        y = np.zeros((n, n_steps, batch, size), np.float32)
+        n_run, n_full = int(lengths.max(initial=0)), int(lengths.min(initial=n_steps))
+        places = np.arange(n_steps)[:, None]
+        back = np.where(places < lengths, lengths - 1 - places, places)[:, :, None]  # from the end of each sequence
+        given = np.stack([np.take_along_axis(x, back, 0) if turned else x for turned in self._are_reverse])
+        levels, scale = _rounded_to_levels(given[:, :n_run].reshape(n, n_run * batch, -1))
+        gates = (levels @ self._w) * (scale * self._w_scale) + self._bias
+        gates = gates.reshape(n, n_run, batch, 4 * size)
         last = h
-        for t in range(n_steps):
+        for t in range(n_run):
             levels, scale = _rounded_to_levels(last)
-            i, o, f, g = np.split(gates[t] + (levels @ self.r) * (scale * self.r_scale) + self.bias, 4, axis=1)
-            if self.peephole is not None:
-                i, f = i + self.peephole[0] * c, f + self.peephole[2] * c
-            new_c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
-            o = o if self.peephole is None else o + self.peephole[1] * new_c
-            new_h = _sigmoid(o) * np.tanh(new_c)
-            if t < int(lengths.min(initial=0)):
+            total = levels @ self._r
+            total *= scale * self._r_scale
+            total += gates[:, t]
+            new_h, new_c = self._stepped(total, c, size)
+            if t < n_full:
                 last = h = new_h
                 c = new_c
             else:  # sequences that have ended are zero
                 goes_on = (t < lengths)[:, None]
                 h, c = np.where(goes_on, new_h, h), np.where(goes_on, new_c, c)
-                last = np.where(goes_on, new_h, 0)
-            y[t] = last
-        return (np.take_along_axis(y, places[:, :, None], 0) if self.is_reverse else y), h, c
+                last = np.where(goes_on, new_h, _ZERO)
+            y[:, t] = last
+        for k, turned in enumerate(self._are_reverse):
+            if turned:
+                y[k] = np.take_along_axis(y[k], back, 0)
+        return y, h, c
+
+    def _stepped(self, total: NDArray[Any], c: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns the states after a step. The gates are those of input, output, forgetting and cell."""
+        part = [slice(k * size, (k + 1) * size) for k in range(4)]
+        if self._peephole is not None:
+            total[..., part[0]] += self._peephole[0] * c
+            total[..., part[2]] += self._peephole[2] * c
+        opened = self._sigmoid(total[..., part[0]]), self._sigmoid(total[..., part[2]])
+        new_c = np.tanh(total[..., part[3]])
+        new_c *= opened[0]
+        new_c += opened[1] * c
+        if self._peephole is not None:
+            total[..., part[1]] += self._peephole[1] * new_c
+        new_h = np.tanh(new_c)
+        new_h *= self._sigmoid(total[..., part[1]])
+        return new_h, new_c
+
+    @staticmethod
+    def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+        """Returns the logistic function."""
+        y: NDArray[Any] = x * _HALF
+        np.tanh(y, out=y)
+        y *= _HALF
+        y += _HALF
+        return y
 
 
 def _quantized_lstm(node: Node) -> list[Value]:
     length, batch, _ = node.value(0).shape
     n_directions, size = node.value(2).shape[:2]
     _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n_directions)
-    is_reverse = node.get("direction", "forward") == "reverse"
-    directions = [_QuantizedDirection(node, k, is_reverse or k == 1) for k in range(n_directions)]
+    are_reverse = [node.get("direction", "forward") == "reverse", True][:n_directions]
+    is_constant = all(value is None or value.known for value in (*node.inputs[1:4], *node.inputs[7:]))
+    make = partial(_QuantizedLayer, node, are_reverse)
+    layer: _QuantizedLayer = node.once("layer", make) if is_constant else make()
     state = Value(np.zeros((n_directions, batch, size), np.float32))
     inputs = [
         node.value(0),
@@ -311,11 +352,12 @@ def _quantized_lstm(node: Node) -> list[Value]:
     ]
 
     def compute(x: NDArray[Any], lengths: NDArray[Any], *states: NDArray[Any]) -> list[NDArray[Any]]:
-        given, steps = x.astype(np.float32, copy=False), lengths.astype(np.int64)
+        steps = lengths.astype(np.int64)
         if steps.size and not 0 <= int(steps.min()) <= int(steps.max()) <= length:
             raise OnnxError(f"DynamicQuantizeLSTM: expected lengths from 0 to {length}, got {steps.tolist()}")
-        made = [direction.run(given, states[0][k], states[1][k], steps) for k, direction in enumerate(directions)]
-        return [np.stack([part[i] for part in made], axis=i == 0) for i in range(3)]
+        h, c = (held.astype(np.float32, copy=False) for held in states)
+        y, *ends = layer.run(x.astype(np.float32, copy=False), h, c, steps)
+        return [y.transpose(1, 0, 2, 3), *ends]
 
     ends = (n_directions, batch, size)
     shapes = [(length, n_directions, batch, size), ends, ends]

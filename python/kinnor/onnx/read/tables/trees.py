@@ -44,8 +44,8 @@ class _Trees:
         successors: The nodes after a comparison that is false, and true.
         takes_missing: True where a missing number counts as true.
         roots: The first node of each tree.
-        weights: What each leaf gives, for each target.
-        counts: True where a leaf gives something.
+        weights: The weight of each leaf for each target.
+        counts: True where a leaf has a weight.
         members: The sets of nodes that ask for membership.
     """
 
@@ -142,8 +142,9 @@ def _read(node: Node, kind: str, n_targets: int) -> _Trees:
     thresholds = _numbers(node, "nodes_values", [0.0] * n)
     dtype = np.float64 if node.get("nodes_values_as_tensor") is not None else np.float32
     weights, counts = np.zeros((n, n_targets)), np.zeros((n, n_targets), bool)
-    keys = zip(node.get(f"{kind}_treeids"), node.get(f"{kind}_nodeids"), node.get(f"{kind}_ids"), strict=True)
-    for (tree, leaf, target), weight in zip(keys, _numbers(node, f"{kind}_weights"), strict=True):  # type: ignore[arg-type]
+    keys = zip(*(node.get(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids")), strict=True)
+    held = _numbers(node, f"{kind}_weights", [])
+    for (tree, leaf, target), weight in zip(keys, [] if held is None else held.tolist(), strict=True):
         weights[place[tree, leaf], target] += weight
         counts[place[tree, leaf], target] = True
     missing = np.asarray(node.get("nodes_missing_value_tracks_true") or np.zeros(n))
@@ -163,7 +164,8 @@ def _read(node: Node, kind: str, n_targets: int) -> _Trees:
 
 def _regressor(node: Node) -> Value:
     n_targets = node.get("n_targets", 1)
-    trees, aggregate = _read(node, "target", n_targets), node.get("aggregate_function", "SUM")
+    trees: _Trees = node.once("trees", lambda: _read(node, "target", n_targets))
+    aggregate = node.get("aggregate_function", "SUM")
     base = _numbers(node, "base_values")
     shift = np.zeros(n_targets) if base is None or not base.size else base.astype(np.float64)
     dtype = np.float64 if node.get("nodes_values_as_tensor") is not None else np.float32
@@ -189,7 +191,8 @@ def _n_rows(node: Node) -> int:
 def _classifier(node: Node) -> list[Value]:
     labels = node.get("classlabels_strings") or node.get("classlabels_int64s")
     n_classes, ids = len(labels), node.get("class_ids")
-    trees = _read(node, "class", max(n_classes, max(ids, default=0) + 1))
+    n_scores = max(n_classes, max(ids, default=0) + 1)
+    trees: _Trees = node.once("trees", lambda: _read(node, "class", n_scores))
     base = _numbers(node, "base_values")
     shift = np.zeros(0) if base is None else base.astype(np.float64)
     given = _numbers(node, "class_weights")
@@ -214,10 +217,10 @@ def _classifier(node: Node) -> list[Value]:
     return labelled(node, compute, labels, _n_rows(node), max(n_classes, 2))
 
 
-def _ensemble(node: Node) -> Value:
-    """Returns the outputs of `TreeEnsemble`, of which leaves are apart from the other nodes."""
+def _read_apart(node: Node, n_targets: int) -> _Trees:
+    """Returns the trees of `TreeEnsemble`, where leaves are apart from the other nodes."""
     splits, modes = np.asarray(node.get("nodes_splits")), np.asarray(node.get("nodes_modes"))
-    n, n_targets = len(splits), node.get("n_targets", 1)
+    n = len(splits)
     weights = np.asarray(node.get("leaf_weights"))
     n_leaves = len(weights)
     successors = np.zeros((2, n + n_leaves), np.int64)
@@ -235,7 +238,7 @@ def _ensemble(node: Node) -> Value:
         cleaned = [part[~np.isnan(part)] for part in parts]
         members = dict(zip(np.flatnonzero(names == "BRANCH_MEMBER").tolist(), cleaned, strict=False))
     missing = np.asarray(node.get("nodes_missing_value_tracks_true") or np.zeros(n))
-    trees = _Trees(
+    return _Trees(
         np.concatenate([np.asarray(node.get("nodes_featureids")), np.zeros(n_leaves, np.int64)]),
         np.concatenate([splits, np.zeros(n_leaves, splits.dtype)]),
         names,
@@ -246,14 +249,19 @@ def _ensemble(node: Node) -> Value:
         counts,
         members,
     )
+
+
+def _ensemble(node: Node) -> Value:
+    n_targets, dtype = node.get("n_targets", 1), np.asarray(node.get("nodes_splits")).dtype
+    trees: _Trees = node.once("trees", lambda: _read_apart(node, n_targets))
     aggregate = ["AVERAGE", "SUM", "MIN", "MAX"][node.get("aggregate_function", 1)]
     kind = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"][node.get("post_transform", 0)]
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
-        return [transformed(node, trees.sums(_rows(x), aggregate).astype(splits.dtype), kind=kind)]
+        return [transformed(node, trees.sums(_rows(x), aggregate).astype(dtype), kind=kind)]
 
     shape = (_n_rows(node), n_targets)
-    return computed_by_arrays(node.operator, compute, [node.value(0)], [shape], [splits.dtype])[0]
+    return computed_by_arrays(node.operator, compute, [node.value(0)], [shape], [dtype])[0]
 
 
 TREES: dict[tuple[str, str], Row] = {
