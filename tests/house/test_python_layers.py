@@ -43,8 +43,8 @@ ORDER = [
     ],
     # Watching
     *["profiling", "tensorboard", "monitor", "pictures", "report"],
-    # Commands, NNabla's names, and the package itself
-    *["launch", "cli", "compat", "__init__", "__main__", "compat.nnabla"],
+    # Commands, names of other libraries, and the package itself
+    *["launch", "cli", "compat", "__init__", "__main__", "compat.nnabla", "compat.onnxruntime"],
 ]
 
 # Rules that the order does not say: these folders do not import those, which are listed before them.

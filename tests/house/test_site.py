@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import markdown
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "maintainers"]
 SETTINGS = (ROOT / "mkdocs.yml").read_text()
 STYLE = (ROOT / "docs/programs.css").read_text()

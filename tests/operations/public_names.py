@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 INNER = (
     "cli", "compat.mlflow_save_load_model", "compat.models.imagenet.", "compat.names", "compat.nnabla",
-    "compat.utils.network_passes", "compat.utils.nnabla_pb2", "files", "launch", "nnp.axes", "nnp.batch", "nnp.graph",
-    "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages", "nnp.network", "nnp.nodes", "nnp.solvers",
-    "nnp.tracing", "onnx.", "pictures.", "placement", "rewrite.affine",
+    "compat.onnxruntime", "compat.utils.network_passes", "compat.utils.nnabla_pb2", "files", "launch",
+    "nnp.axes", "nnp.batch", "nnp.graph", "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages",
+    "nnp.network", "nnp.nodes", "nnp.solvers", "nnp.tracing", "onnx.", "pictures.", "placement",
+    "rewrite.affine",
 )  # fmt: skip
 """Modules to skip: internal ones, entry points, NNabla's behaviour for the whole process, and MLflow's store."""
 

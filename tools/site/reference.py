@@ -253,8 +253,12 @@ INSIDE = {
 
 PACKAGE = ROOT / "python/kinnor"
 PATHS = [path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in PACKAGE.rglob("*.py")]
-MODULES = {f"kinnor.{name.removesuffix('.__init__')}" for name in PATHS if not name.startswith("compat.nnabla")}
-"""All modules of the package except NNabla's names, which change the behaviour of the package when imported."""
+MODULES = {
+    f"kinnor.{name.removesuffix('.__init__')}"
+    for name in PATHS
+    if not name.startswith(("compat.nnabla", "compat.onnxruntime"))
+}
+"""All modules of the package except the names of other libraries. To import those changes the whole process."""
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,17 @@ import importlib
 import sys
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import kinnor
 from kinnor import _core
 from kinnor._suggest import absence
 from kinnor.compat import names
+from kinnor.compat._programs import package
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 __all__ = ["STANDINS", "VERSION", "install"]
 
@@ -131,13 +132,6 @@ def install() -> ModuleType:
     for name in ("functions", "parametric_functions", "solvers", "initializer"):
         importlib.import_module(f"nnabla.{name}")
     return nnabla
-
-
-def package(name: str, doc: str) -> ModuleType:
-    """A new package that has no files."""
-    module = ModuleType(name, doc)
-    module.__path__ = []
-    return module
 
 
 def place(name: str, module: ModuleType) -> None:

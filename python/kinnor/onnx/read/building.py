@@ -12,6 +12,7 @@ from ...context import Context, context_scope
 from ...files.progress import each
 from ...modes import auto_forward
 from . import reading
+from .containers import Words, words_of
 from .definitions import definition
 from .expansion import BUDGET, Budget
 from .tables import TABLE
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 
     from .values import Row
 
-__all__ = ["Builder", "outputs_of"]
+__all__ = ["Builder", "constant", "outputs_of"]
+
+_MOVES = frozenset(
+    [
+        *("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"),
+        *("Squeeze", "Tile", "Transpose", "Unsqueeze", "ArrayFeatureExtractor"),
+    ]
+)
+"""Operators that move elements and do not look at them: they take strings as well."""
 
 
 _DOUBLE = Context(["cpu:double"])
@@ -45,7 +54,7 @@ class Builder:
         self._graph = proto.graph
         self._folder = folder
         self._versions = reading.versions_of(proto)
-        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._attributes: dict[int, tuple[Any, dict[str, Any], dict[str, Any]]] = {}
         self.at = 0
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
@@ -80,12 +89,13 @@ class Builder:
         """Marks the start of a call of the model: its budget of nodes is full again."""
         self._budget = Budget()
 
-    def _attributes_of(self, node: Any) -> dict[str, Any]:
-        """The attributes of a node, cached by its address. The message is stored too, to detect copies."""
+    def _attributes_of(self, node: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the attributes of a node, and what graphs have made of its constants."""
+        # The message is kept beside them, so that its place in memory names it; in a copy that is another.
         found = self._attributes.get(id(node))
         if found is None or found[0] is not node:
-            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder)
-        return found[1]
+            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder), {}
+        return found[1:]
 
     def _run(
         self,
@@ -137,13 +147,16 @@ class Builder:
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of an operator's definition, with its inputs."""
         known = self._versions if versions is None else versions
-        attributes = self._attributes_of(node) if versions is None else reading.attributes_of(node, self._folder)
+        if versions is None:
+            attributes, made = self._attributes_of(node)
+        else:
+            attributes, made = reading.attributes_of(node, self._folder), {}
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             """Builds an inner graph of the node. Returns its outputs."""
             inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
             for tensor in held.initializer:
-                inner[tensor.name] = Value(reading.array_of(tensor, self._folder))
+                inner[tensor.name] = constant(reading.array_of(tensor, self._folder))
             self._run(held, inner, versions)
             return [value for _, value in outputs_of(held, inner)]
 
@@ -152,9 +165,9 @@ class Builder:
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = known.get(domain, 1)
         if not has_graphs:
-            return Node(node, domain, attributes, inputs, version)
+            return Node(node, domain, attributes, inputs, version, made=made)
         captured = [held for name in reading.names_read([node]) if (held := values.get(name))]
-        return Node(node, domain, attributes, inputs, version, inside, captured, values)
+        return Node(node, domain, attributes, inputs, version, inside, captured, values, made)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node, by its table row or its definition."""
@@ -237,8 +250,30 @@ def outputs_of(graph: Any, values: Mapping[str, Value | None]) -> list[tuple[str
     return [(held.name, found) for held in graph.output if (found := values[held.name]) is not None]
 
 
+def constant(array: Any) -> Value:
+    """Returns an array as a constant.
+
+    Args:
+        array: Numbers or strings.
+    """
+    return words_of(array) if array.dtype.kind == "O" else Value(array)
+
+
+def _moved_words(node: Node, row: Row) -> list[Value]:
+    """Returns the outputs of a node that moves strings: it moves their places."""
+    first = next(value for value in node.inputs if isinstance(value, Words))
+    inputs = [value.places if isinstance(value, Words) else value for value in node.inputs]
+    others = [value for value in node.inputs if isinstance(value, Words) and value.vocabulary != first.vocabulary]
+    if node.operator not in _MOVES or others:
+        raise node.unsupported("expected numbers, got strings")
+    inner = Node(node.proto, node.domain, node.attributes, inputs, node.version)
+    return [Words(value, first.vocabulary) for value in _apply(inner, row)]
+
+
 def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node by a table row, folded if all inputs are constants."""
+    if not row.takes_words and any(isinstance(value, Words) for value in node.inputs):
+        return _moved_words(node, row)
     given = [value for value in node.inputs if value is not None]
     is_known = all(value.known for value in (*given, *node.captured))
     sources = frozenset[str]()
@@ -246,7 +281,9 @@ def _apply(node: Node, row: Row) -> list[Value]:
         sources |= held.sources
     with _precision(node, given):
         made = (row.fold if row.fold is not None and is_known else row.build)(node)
-    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # its size needs no check
+    if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":
+        return [words_of(made)]
+    if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
         return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
     outputs = []

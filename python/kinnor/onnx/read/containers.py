@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Absent", "InputType", "Items", "counts", "entered", "input_type", "leaves", "parts"]
+__all__ = [
+    "Absent",
+    "InputType",
+    "Items",
+    "Maps",
+    "Words",
+    "counts",
+    "entered",
+    "input_type",
+    "leaves",
+    "parts",
+    "words_of",
+]
 
 
 class Items(Value):
@@ -64,6 +76,94 @@ class Absent(Value):
         raise OnnxError("expected a value, got an optional one that is absent")
 
 
+class Words(Value):
+    """A tensor of strings: the places of its elements in a vocabulary.
+
+    Args:
+        places: The places. A string that is not in the vocabulary has the place after the last.
+        vocabulary: The strings.
+    """
+
+    def __init__(self, places: Value, vocabulary: Sequence[str]) -> None:
+        super().__init__(np.zeros(0, object), sources=places.sources)
+        self.places = places
+        self.vocabulary = list(vocabulary)
+
+    @property
+    def known(self) -> bool:
+        """True if it is a constant."""
+        return self.places.known
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of its axes."""
+        return self.places.shape
+
+    @property
+    def variable(self) -> Variable:
+        """It as a variable, which it is not."""
+        raise OnnxError("expected numbers, got strings")
+
+    def static(self) -> NDArray[Any]:
+        """Its numbers, which it has none of."""
+        raise OnnxError("expected numbers, got strings")
+
+    def strings(self, places: NDArray[Any]) -> NDArray[Any]:
+        """Returns the strings at places of the vocabulary, as an array of objects.
+
+        Args:
+            places: The places.
+
+        Raises:
+            OnnxError: If a string is not in the vocabulary.
+        """
+        at = places.astype(np.int64)
+        if at.size and int(at.max()) >= len(self.vocabulary):
+            raise OnnxError("expected strings that the model contains as outputs, got others, which came as inputs")
+        return np.asarray([*self.vocabulary, ""], object)[:-1][at]
+
+
+def words_of(array: NDArray[Any]) -> Words:
+    """Returns an array of strings as a constant.
+
+    Args:
+        array: The strings.
+    """
+    texts = [text.decode(errors="replace") if isinstance(text, bytes) else str(text) for text in array.ravel().tolist()]
+    vocabulary = sorted(set(texts))
+    places = {text: at for at, text in enumerate(vocabulary)}
+    found = np.array([places[text] for text in texts], np.int64).reshape(array.shape)
+    return Words(Value(found), vocabulary)
+
+
+class Maps(Value):
+    """A table of scores by name, one for each row. As an output it is a list of dictionaries with sorted names.
+
+    Args:
+        scores: The scores, shape (rows, names).
+        names: The names: integers or strings.
+    """
+
+    def __init__(self, scores: Value, names: Sequence[int | str]) -> None:
+        super().__init__(np.zeros(0, np.float32), sources=scores.sources)
+        self.scores = scores
+        self.names = list(names)
+
+    @property
+    def known(self) -> bool:
+        """True if it is a constant."""
+        return self.scores.known
+
+    @property
+    def variable(self) -> Variable:
+        """It as a variable, which it is not."""
+        raise OnnxError("expected a tensor, got tables of scores")
+
+    def static(self) -> NDArray[Any]:
+        """Its numbers, which it has none of."""
+        raise OnnxError("expected a tensor, got tables of scores")
+
+
 def leaves(value: Value) -> list[Value]:
     """The tensors in a value, with nested sequences flattened.
 
@@ -72,23 +172,31 @@ def leaves(value: Value) -> list[Value]:
     """
     if isinstance(value, Items):
         return [leaf for item in value.items for leaf in leaves(item)]
+    if isinstance(value, (Words, Maps)):
+        return [value.places if isinstance(value, Words) else value.scores]
     return [] if isinstance(value, Absent) else [value]
+
+
+_STRING = 8
+"""The number of strings among element types."""
 
 
 class InputType(NamedTuple):
     """The declared type of a model's input.
 
     Attributes:
-        dtype: The element type.
-        shape: The shape, with None for symbolic lengths; None if it is not declared.
-        is_sequence: Whether the input is a sequence of such tensors.
-        is_optional: Whether the input may be absent.
+        dtype: The type of its elements.
+        shape: Its shape, with None for lengths that are open; None if it says nothing.
+        is_sequence: Whether it is a sequence of such tensors.
+        is_optional: Whether it may be absent.
+        vocabulary: The places of strings, for an input of strings.
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] | None
     is_sequence: bool = False
     is_optional: bool = False
+    vocabulary: Mapping[str, int] | None = None
 
     def checked(self, name: str, x: Any) -> Any:
         """Checks an argument against this type.
@@ -114,9 +222,19 @@ class InputType(NamedTuple):
             return [self._tensor(f"{name}[{i}]", item) for i, item in enumerate(x)]
         return self._tensor(name, x)
 
+    def _placed(self, name: str, x: Any) -> Any:
+        """Returns the places of strings in the vocabulary; for others the place after the last."""
+        if isinstance(x, Variable) or x.dtype.kind not in "OSTU":
+            raise CallError(f"onnx.Model: expected an array of strings as input {name!r}, got numbers")
+        places = self.vocabulary or {}
+        texts = [text.decode(errors="replace") if isinstance(text, bytes) else str(text) for text in x.ravel().tolist()]
+        return np.array([places.get(text, len(places)) for text in texts], np.int64).reshape(x.shape)
+
     def _tensor(self, name: str, x: Any) -> Any:
         """An array or variable of the declared shape."""
         found = x if isinstance(x, Variable) else np.asarray(x)
+        if self.vocabulary is not None:
+            found = self._placed(name, found)
         shape = self.shape
         if shape is not None and (
             len(found.shape) != len(shape) or any(b not in (None, a) for a, b in zip(found.shape, shape, strict=True))
@@ -125,12 +243,13 @@ class InputType(NamedTuple):
         return found
 
 
-def input_type(held: Any, name: str) -> InputType:
-    """The `InputType` of a `TypeProto`.
+def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None) -> InputType:
+    """What a model says of an input.
 
     Args:
-        held: The `TypeProto`.
-        name: The input's name, for errors.
+        held: A `TypeProto`.
+        name: The input, for errors.
+        vocabulary: The places of the strings of the model.
 
     Raises:
         UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not.
@@ -153,6 +272,8 @@ def input_type(held: Any, name: str) -> InputType:
                 axis.dim_value if axis.HasField("dim_value") and axis.dim_value >= 0 else None
                 for axis in tensor.shape.dim
             )
+        if tensor.elem_type == _STRING and vocabulary is not None:
+            return InputType(np.dtype(object), shape, vocabulary=vocabulary)
         return InputType(dtype_of(tensor.elem_type), shape)
     raise UnsupportedError(f"onnx.load: expected a tensor or a sequence of tensors as input {name!r}, got another type")
 

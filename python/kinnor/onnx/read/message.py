@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import IO
 
-__all__ = ["MOST_NODES", "TensorFile", "read", "refuse_many"]
+__all__ = ["MOST_NODES", "TensorFile", "parse", "read", "refuse_many"]
 
 MOST_NODES = 100_000
 """Limit on the nodes of a file, including nodes of its functions."""
@@ -198,14 +198,34 @@ def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
         return _parsed(content, onnx, where) if len(content) else (onnx.ModelProto(), TensorFile())
 
 
-def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
-    """Parses a model's bytes, with the graph's tensors one by one."""
+def parse(content: bytes, onnx: Any) -> Any:
+    """Returns the `ModelProto` that bytes hold.
+
+    Args:
+        content: The bytes of an ONNX file.
+        onnx: The package `onnx`.
+
+    Raises:
+        OnnxError: If there are too many nodes.
+        Exception: If they are no ONNX model.
+    """
+    _graphs(content)
+    return onnx.ModelProto.FromString(content)
+
+
+def _graphs(content: Any) -> list[_Field]:
+    """Returns the fields of the graph, and refuses graphs with too many nodes before any node is made."""
     graphs = [field for field in _fields(content, 0, len(content)) if field.number == _GRAPH]
-    for graph in graphs:  # before any node is made
+    for graph in graphs:
         n_nodes = 0
         for field in _fields(content, graph.start, graph.end):
             n_nodes += field.number == _NODE
             refuse_many(n_nodes)
+    return graphs
+
+
+def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
+    graphs = _graphs(content)
     model = onnx.ModelProto.FromString(_without(content, 0, len(content), _GRAPH))
     places = {}
     for graph in graphs:

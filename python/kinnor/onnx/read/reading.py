@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..._core import Error, UnsupportedError
+from ..._core import CallError, Error, UnsupportedError
 from ...files.packages import needed
 from . import definitions, expansion, message
 from .tables import TABLE
@@ -13,7 +13,7 @@ from .values import OnnxError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
 
 __all__ = [
@@ -22,10 +22,12 @@ __all__ = [
     "check",
     "dtype_of",
     "graphs",
+    "held",
     "inlined",
     "names_read",
     "onnx_package",
     "read",
+    "strings_of",
     "versions_of",
     "without_arrays",
 ]
@@ -42,14 +44,39 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
         OSError: If it cannot be read.
     """
     onnx = onnx_package("onnx.load")
+    model, tensors = _read(lambda: message.read(path, onnx), str(path))
+    return model, tensors
+
+
+def held(source: Any) -> Any:
+    """Returns the `ModelProto` that is in memory already.
+
+    Args:
+        source: The bytes of an ONNX file, or a `ModelProto`, which is not changed.
+
+    Raises:
+        OnnxError: If it is no ONNX model.
+        CallError: If it is something else.
+    """
+    onnx = onnx_package("onnx.load")
+    if isinstance(source, onnx.ModelProto):
+        return _read(lambda: (source, None), "the message")[0]
+    if not isinstance(source, (bytes, bytearray, memoryview)):
+        raise CallError(f"onnx.load: expected a path, bytes or a ModelProto, got {type(source).__name__}")
+    content = bytes(source)
+    return _read(lambda: (message.parse(content, onnx), None), f"{len(content)} bytes")[0]
+
+
+def _read(read: Callable[[], tuple[Any, Any]], where: str) -> tuple[Any, Any]:
+    """Returns a model and what comes with it, or says that there is none."""
     try:
-        model, tensors = message.read(path, onnx)
+        model, tensors = read()
     except (Error, OSError):
         raise
     except Exception as error:
-        raise OnnxError(f"onnx.load: expected an ONNX model, got another file: {path}") from error
+        raise OnnxError(f"onnx.load: expected an ONNX model in {where}, got bytes that are none") from error
     if not model.HasField("graph") or not model.opset_import:
-        raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {path}, got none")
+        raise OnnxError(f"onnx.load: expected a model with a graph and versions of operators in {where}, got none")
     return model, tensors
 
 
@@ -67,6 +94,25 @@ def inlined(model: Any) -> Any:
     onnx_package("onnx.load")
     expansion.refuse_calls(model)
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
+
+
+def strings_of(graph: Any) -> list[str]:
+    """Returns the strings that nodes and constants of a graph contain, in order and each once.
+
+    Args:
+        graph: A `GraphProto`.
+    """
+    found: set[bytes] = set()
+    for inner in graphs(graph):
+        for tensor in inner.initializer:
+            found.update(tensor.string_data)
+        for node in inner.node:
+            for held in node.attribute:
+                found.update(held.strings)
+                found.update(held.t.string_data)
+                if held.name in ("default_string", "value_string"):
+                    found.add(held.s)
+    return sorted(text.decode(errors="replace") for text in found)
 
 
 def without_arrays(model: Any, moved: Container[str]) -> Any:

@@ -64,6 +64,8 @@ def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> 
         OnnxError: If its bytes do not fit its shape, or its file is outside of the folder.
     """
     onnx = onnx_package("onnx.load")
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return _strings(tensor)
     dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
     size = math.prod(shape)
     where = f"onnx.load: tensor {tensor.name!r}"
@@ -82,6 +84,18 @@ def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> 
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except Exception as error:
         raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
+
+
+def _strings(tensor: Any) -> NDArray[Any]:
+    """Returns the strings that a tensor holds, as an array of objects."""
+    texts = [text.decode(errors="replace") for text in tensor.string_data]
+    if math.prod(tensor.dims) != len(texts):
+        raise OnnxError(
+            f"onnx.load: tensor {tensor.name!r}: expected shape {tuple(tensor.dims)}, got {len(texts)} strings"
+        )
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found.reshape(tuple(tensor.dims))
 
 
 def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:

@@ -22,15 +22,18 @@ _SHAPING: dict[str, Sequence[int]] = {
     "Clip": (1, 2),
     "CumSum": (1,),
     "Dropout": (1, 2),
+    "DynamicQuantizeLSTM": _EACH,
     "Equal": _EACH,
     "Greater": _EACH,
     "GreaterOrEqual": _EACH,
+    "GroupQueryAttention": (7, 8),
     "If": (0,),
     "Less": _EACH,
     "LessOrEqual": _EACH,
     "Loop": (0, 1),
     "Max": _EACH,
     "Min": _EACH,
+    "MatMulNBits": (2, 3),
     "Mod": _EACH,
     "NonMaxSuppression": (2, 3, 4),
     "OneHot": (1, 2),
@@ -38,6 +41,7 @@ _SHAPING: dict[str, Sequence[int]] = {
     "Pow": (1,),
     "Range": _EACH,
     "Resize": (1, 2, 3),
+    "RotaryEmbedding": (2, 3),
     "Sqrt": _EACH,
     "STFT": (2,),
     "Upsample": (1,),
@@ -94,7 +98,7 @@ class Uses:
             name: Its name.
             array: Its elements.
         """
-        if array.dtype.kind in "iub":
+        if array.dtype.kind in "iubO":
             return False
         uses = self._uses.get(name, [])
         if any(_is_quantization(operator) for operator, _ in uses):
@@ -126,6 +130,8 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 def _is_quantization(operator: str) -> bool:
     """True if an operator quantizes or dequantizes, or computes with quantized numbers."""
+    if operator == "DynamicQuantizeLSTM":  # it is built of the numbers that its inputs have
+        return False
     return "quantize" in operator.lower() or operator.startswith(("QLinear", "QGemm", "QAttention"))
 
 
@@ -148,7 +154,8 @@ def constant_nodes(graph: Any, uses: Uses, folder: Path | None) -> dict[str, NDA
         if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
             continue
         for held in node.attribute:
-            if held.name == "value" and reading.dtype_of(held.t.data_type).kind not in "iub":
+            is_text = held.name == "value" and len(held.t.string_data) > 0
+            if held.name == "value" and not is_text and reading.dtype_of(held.t.data_type).kind not in "iub":
                 array = np.asarray(reading.array_of(held.t, folder))
                 if uses.is_parameter_in_node(node.output[0], array):
                     found[node.output[0]] = array

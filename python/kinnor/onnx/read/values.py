@@ -250,11 +250,12 @@ class Node:
         proto: The `NodeProto`.
         domain: The domain of its operator.
         attributes: Its attributes by name, as Python values.
-        inputs: Its inputs; None for omitted ones.
-        version: The operator set version of its domain.
-        run: Builds an inner graph, from its `GraphProto` and the values of its inputs.
-        captured: The outer values that inner graphs read.
-        scope: All outer values by name.
+        inputs: Its inputs; None for those that are left out.
+        version: The version of the operators of its domain.
+        run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
+        captured: The values outside of the node that graphs inside of it read.
+        scope: What graphs inside of it may take, by name.
+        made: What earlier graphs have made of its constants, by name.
     """
 
     def __init__(
@@ -267,7 +268,9 @@ class Node:
         run: Callable[..., list[Value]] | None = None,
         captured: Sequence[Value] = (),
         scope: Mapping[str, Value | None] = MappingProxyType({}),
+        made: dict[str, Any] | None = None,
     ) -> None:
+        self._made = {} if made is None else made
         self.proto = proto
         self.domain = domain
         self.operator: str = proto.op_type
@@ -278,6 +281,17 @@ class Node:
         self.run = run
         self.captured = captured
         self.scope = scope
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Returns an object that follows from attributes and constants alone: all graphs of a model share it.
+
+        Args:
+            name: Its name.
+            make: Makes it for the first graph.
+        """
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def has(self, i: int) -> bool:
         """True if an input is given.
@@ -384,11 +398,14 @@ class Row:
     """The implementation of an operator.
 
     Args:
-        build: Builds a node. Returns variables, arrays or values.
-        fold: Computes a node with constant inputs by NumPy. By default they become variables, and the graph is run.
-        dtype: The element type of the outputs; by default the first input's.
+        build: Makes variables, arrays or values of a node.
+        fold: Computes it with NumPy where all inputs are constants; by default they become variables, and the graph is
+            run.
+        dtype: The element type of the outputs; by default that of the first input.
+        takes_words: True if it looks at strings.
     """
 
     build: Callable[[Node], Any]
     fold: Callable[[Node], Any] | None = None
     dtype: Any = None
+    takes_words: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from pathlib import Path
 from queue import Empty
@@ -17,8 +18,9 @@ from ...files.progress import each
 from ...files.steady import steadily
 from ...rewrite.folding import Folding
 from ..read import reading
-from ..read.building import Builder, outputs_of
-from ..read.containers import Absent, InputType, Items, counts, entered, input_type, leaves, parts
+from ..read.building import Builder, constant, outputs_of
+from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
+from ..read.described import described, metadata_of
 from ..read.message import TensorFile
 from ..read.originals import Originals
 from ..read.trained import Uses, constant_nodes
@@ -26,7 +28,6 @@ from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, keep, readable
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -66,6 +67,9 @@ class Model:
     Attributes:
         inputs: The names of the inputs, in the order of a call.
         outputs: The names of the outputs.
+        input_info: Names, element types and shapes of the inputs as the file says them, with the names of open axes.
+        output_info: The same of the outputs.
+        metadata: The producer of the file, its version, and the entries of its `metadata_props`.
 
     Raises:
         UnsupportedError: If an operator or element type is not supported.
@@ -87,19 +91,23 @@ class Model:
                 array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
                 is_parameter = uses.is_parameter(tensor.name, array)
                 self._constants[tensor.name] = (
-                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else Value(array)
+                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else constant(array)
                 )
                 if place is not None and tensor.name in self._parameters:
                     self._originals.add(self._parameters[tensor.name], place, array)
         moved = constant_nodes(graph, uses, folder)
         for name, array in moved.items():
             self._constants[name] = self._parameter(name, array, True)
+        vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
         self._types: dict[str, InputType] = {}
         for held in graph.input:
             if held.name not in self._constants:
-                self._types[held.name] = input_type(held.type, held.name)
+                self._types[held.name] = input_type(held.type, held.name, vocabulary)
         self.inputs = list(self._types)
         self.outputs = [held.name for held in graph.output]
+        self.input_info = tuple(described(held) for held in graph.input if held.name in self._types)
+        self.output_info = tuple(map(described, graph.output))
+        self.metadata = metadata_of(proto)
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
         # Index of the node that ends the first stage because shapes depend on its input values.
@@ -206,8 +214,9 @@ class Model:
             named: Further inputs by name.
 
         Returns:
-            The output, or a tuple of outputs in the order of `outputs`. They are variables if an input is a variable,
-            else arrays of the declared element types. Sequences are lists, absent values are None.
+            The output, or a tuple of the outputs in the order of `outputs`: arrays of the element types of the file,
+            or variables if one of the inputs is one. Sequences are lists of these, absent values None. Strings are
+            arrays of objects; as variables they are places in the list of labels. Tables of scores are dictionaries.
 
         Raises:
             CallError: If an input is missing.
@@ -325,9 +334,16 @@ class Model:
             if self._is_computed_at_once:
                 values.update((key, Value(self._constants[key].static())) for key in self._parameters)
             for name in self.inputs:
+                words = self._types[name].vocabulary
 
                 def enter(part: str, x: Any, dtype: Any = self._types[name].dtype) -> Value:
                     """Makes an input variable, or a constant if shapes depend on the input."""
+                    if words is not None:  # noqa: B023
+                        places = np.dtype(np.int64)
+                        return Words(number(part, x, places), list(words))  # noqa: B023
+                    return number(part, x, dtype)
+
+                def number(part: str, x: Any, dtype: Any) -> Value:
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
                     variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))
@@ -360,14 +376,18 @@ def _variables(value: Value) -> Any:
     """An output as a variable, a list of them, or None."""
     if isinstance(value, Items):
         return [_variables(item) for item in value.items]
+    if isinstance(value, (Words, Maps)):
+        return leaves(value)[0].variable
     return None if isinstance(value, Absent) else value.variable
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | os.PathLike[str] | bytes | Any, folder: str | os.PathLike[str] | None = None) -> Model:
     """Read a network from an ONNX file.
 
     Args:
-        path: Path of the file. External tensor files must be in its folder or below.
+        path: Path, the bytes of a file, or a `ModelProto`, which is not changed.
+        folder: The folder that files of tensors must be in or below. By default that of the file; bytes and messages
+            have none.
 
     Returns:
         The model. It builds graphs when it is called.
@@ -376,17 +396,32 @@ def load(path: str | os.PathLike[str]) -> Model:
         UnsupportedError: If operators are not supported. The error lists them with versions and nodes.
         OnnxError: If the file is malformed.
         OSError: If it cannot be read.
+        CallError: If it is neither a path nor bytes nor a `ModelProto`.
         ImportError: If the package `onnx` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> import kinnor as nn
+        >>> x = nn.Variable((2, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     nn.onnx.save({"y": nn.functions.relu(x)}, f"{folder}/net.onnx", inputs={"x": x})
+        ...     content = Path(f"{folder}/net.onnx").read_bytes()
+        >>> model = nn.onnx.load(content)
+        >>> model.input_info
+        (NodeArg(name='x', type='tensor(float)', shape=['batch', 3]),)
     """
+    where = None if folder is None else Path(folder)
 
     def read(path: Path) -> Model:
         """Reads and checks the model."""
         proto, tensors = reading.read(path)
-        return Model(proto, path.parent, tensors)
+        return Model(proto, where or path.parent, tensors)
 
+    source = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     try:
-        return steadily("onnx.load", Path(path), read)
+        return Model(reading.held(path), where) if source is None else steadily("onnx.load", Path(source), read)
     except (Error, OSError, ImportError):
         raise
     except Exception as error:
-        raise OnnxError(f"onnx.load: expected a well-formed model in {path}, got {error}") from error
+        source = source or "memory"
+        raise OnnxError(f"onnx.load: expected a well-formed model in {source}, got {error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 from ..._core import Variable, forward_all
 from ..read import reading
 from ..read.building import outputs_of
-from ..read.containers import Absent, Items
+from ..read.containers import Absent, Items, Maps, Words
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value, check_whole
 from .repeated import RepeatedNode, numbers
 from .static_graph import StaticGraph
@@ -212,7 +212,11 @@ class Stages:
     def _as_next_input(self, value: Value | None) -> Value | None:
         """A value of one stage as an input of the next."""
         if isinstance(value, Items):
-            return Items([self._as_next_input(item) for item in value.items], value.dtype)  # type: ignore[misc]
+            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
+        if isinstance(value, Words):
+            return Words(self._beyond(value.places), value.vocabulary)  # type: ignore[arg-type]
+        if isinstance(value, Maps):
+            return Maps(self._beyond(value.scores), value.names)  # type: ignore[arg-type]
         if value is None or not value.is_computed:
             return value
         found = value.variable.get_unlinked_variable(need_grad=False)
@@ -242,7 +246,7 @@ def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
 
 def _is_array(value: Value | None) -> bool:
     """True if a node's output is a constant array that can be an input of a graph."""
-    if value is None or isinstance(value, (Absent, Items)) or not value.known:
+    if value is None or isinstance(value, (Absent, Items, Maps, Words)) or not value.known:
         return False
     try:
         check_whole(value.static(), "an array")

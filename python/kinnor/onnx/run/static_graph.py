@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import NdArray, Variable, forward_all
-from ..read.containers import Absent, Items, leaves
+from ..read.containers import Absent, Items, Maps, Words, leaves
 from ..read.values import Value, cast, check_computed, check_whole
 
 if TYPE_CHECKING:
@@ -123,6 +123,11 @@ def _result(value: Value | None, name: str) -> Any:
         return [_result(item, f"{name}[{i}]") for i, item in enumerate(value.items)]
     if value is None or isinstance(value, Absent):
         return None
+    if isinstance(value, Words):
+        return value.strings(_result(value.places, name))
+    if isinstance(value, Maps):
+        order = sorted(range(len(value.names)), key=lambda at: value.names[at])
+        return [{value.names[at]: row[at] for at in order} for row in _result(value.scores, name).tolist()]
     if value.known:
         return np.array(value.array)
     variable = value.variable

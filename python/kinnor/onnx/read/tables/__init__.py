@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arithmetic import ARITHMETIC
+from .classical import CLASSICAL
 from .computed import COMPUTED
 from .convolutions import CONVOLUTIONS
 from .loops import LOOPS
 from .normalization import NORMALIZATION
+from .optimized import OPTIMIZED
 from .quantization import QUANTIZATION
 from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .sequences import SEQUENCES
 from .shapes import SHAPES
 from .transformers import TRANSFORMERS
+from .trees import TREES
 from .vision import VISION
 
 if TYPE_CHECKING:
@@ -31,7 +34,10 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Recurrent": RECURRENT,
     "Quantization": QUANTIZATION,
     "Images and detection": VISION,
+    "Fused by ONNX Runtime": OPTIMIZED,
     "Transformers": TRANSFORMERS,
+    "Trees": TREES,
+    "Classical models": CLASSICAL,
     "Loops": LOOPS,
     "Sequences and optional values": SEQUENCES,
     "Computed while the graph is built": COMPUTED,

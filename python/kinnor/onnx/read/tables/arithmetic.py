@@ -17,7 +17,7 @@ from .building import binary, expand, folded, many, per_channel, reshape, unary
 if TYPE_CHECKING:
     from ..values import Node
 
-__all__ = ["ARITHMETIC", "matmul"]
+__all__ = ["ARITHMETIC", "gemm", "matmul"]
 
 
 def _truncated(x: Variable) -> Variable:
@@ -208,8 +208,12 @@ def matmul(a: Variable, b: Variable) -> Variable:
     return a @ b
 
 
-def _gemm(node: Node) -> Variable:
-    """Builds `Gemm`."""
+def gemm(node: Node) -> Variable:
+    """The product of two matrices with a bias, as the attributes of a node say it.
+
+    Args:
+        node: The node.
+    """
     a, b = node.x(0), node.x(1)
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
     if (
@@ -310,7 +314,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Exp"): unary(F.exp),
     ("", "Floor"): unary(F.floor),
     ("", "Gelu"): Row(_gelu),
-    ("", "Gemm"): Row(_gemm),
+    ("", "Gemm"): Row(gemm),
     ("", "Greater"): binary(F.greater, np.greater, np.bool_),
     ("", "GreaterOrEqual"): binary(F.greater_equal, np.greater_equal, np.bool_),
     ("", "Hardmax"): Row(_hardmax),

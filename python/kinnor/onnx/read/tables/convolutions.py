@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..values import Node
 
-__all__ = ["CONVOLUTIONS", "averaged", "convolved"]
+__all__ = ["CONVOLUTIONS", "averaged", "convolved", "maximal"]
 
 
 def _pads(
@@ -147,11 +147,15 @@ def _windows(x: Variable, kernel: Sequence[int], strides: Sequence[int], dilatio
     return found
 
 
-def _max_pool(node: Node) -> Any:
-    """Builds `MaxPool`."""
+def maximal(node: Node, x: Variable) -> Any:
+    """Maximum pooling as the attributes of a node say it.
+
+    Args:
+        node: The node.
+        x: Input.
+    """
     if node.n_outputs > 1:
-        raise node.unsupported("expected one output, got indices as a second one")
-    x = node.x()
+        raise node.unsupported("expected one output, got the indices too")
     pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     if (dilations := _dilated(node)) is not None:
@@ -342,7 +346,7 @@ CONVOLUTIONS: dict[tuple[str, str], Row] = {
     ("", "GlobalAveragePool"): _over_space(F.mean),
     ("", "GlobalMaxPool"): _over_space(F.max),
     ("", "LpPool"): Row(_lp_pool),
-    ("", "MaxPool"): Row(_max_pool),
+    ("", "MaxPool"): Row(lambda node: maximal(node, node.x())),
     ("", "Resize"): Row(_resize),
     ("", "Upsample"): Row(_resize),
 }

@@ -11,7 +11,7 @@ from ....rewrite.int8.dynamic import dynamic_parameters, rounded
 from ..values import OnnxError, Row, Value
 from .arithmetic import matmul
 from .building import constant, expand, per_channel, reshape
-from .convolutions import averaged, convolved
+from .convolutions import convolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...._core import Variable
     from ..values import Node
 
-__all__ = ["QUANTIZATION"]
+__all__ = ["QUANTIZATION", "as_levels", "numbers"]
 
 
 def _along(node: Node, i: int) -> Variable:
@@ -107,8 +107,14 @@ def _matmul_integer(node: Node) -> Variable:
     return matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3))
 
 
-def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
-    """Dequantizes input `i` by its scale and zero point, the next two inputs."""
+def numbers(node: Node, i: int, axis: int = -1) -> Variable:
+    """The numbers that an input of levels stands for; its scale and zero point follow it.
+
+    Args:
+        node: The node.
+        i: The input.
+        axis: The axis of the channels.
+    """
     x = node.x(i)
     scale, zero = (per_channel(node.x(k), axis, x.ndim) if node.has(k) else None for k in (i + 1, i + 2))
     if scale is None:
@@ -116,8 +122,15 @@ def _numbers(node: Node, i: int, axis: int = -1) -> Variable:
     return x * scale if zero is None else F.dequantize_linear(x, scale, zero)
 
 
-def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
-    """Quantizes `y` by the scale, input `i`, and the zero point, input `i + 1`. `inputs` decide on type and sources."""
+def as_levels(node: Node, y: Variable, i: int, *inputs: int) -> Value:
+    """The levels that are nearest to numbers.
+
+    Args:
+        node: The node.
+        y: The numbers.
+        i: The input that is their scale; their zero point follows it.
+        inputs: The inputs that they are computed of.
+    """
     held = node.value(i + 1) if node.has(i + 1) else None
     zero = None if held is None else per_channel(held.variable, -1, y.ndim)
     dtype = node.value(inputs[0]).dtype if held is None else held.dtype
@@ -127,17 +140,15 @@ def _as_output(node: Node, y: Variable, i: int, *inputs: int) -> Value:
 
 def _qlinear_matmul(node: Node) -> Value:
     """Builds `QLinearMatMul`."""
-    return _as_output(node, matmul(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3)
+    return as_levels(node, matmul(numbers(node, 0), numbers(node, 3)), 6, 0, 3)
 
 
 def _with_two(function: Callable[[Variable, Variable], Variable]) -> Row:
-    """A row for a function of two quantized inputs with a quantized output."""
-    return Row(lambda node: _as_output(node, function(_numbers(node, 0), _numbers(node, 3)), 6, 0, 3))
+    return Row(lambda node: as_levels(node, function(numbers(node, 0), numbers(node, 3)), 6, 0, 3))
 
 
 def _with_one(function: Callable[[Node, Variable], Variable]) -> Row:
-    """A row for a function of one quantized input with a quantized output."""
-    return Row(lambda node: _as_output(node, function(node, _numbers(node, 0)), 3, 0))
+    return Row(lambda node: as_levels(node, function(node, numbers(node, 0)), 3, 0))
 
 
 def _leaky(node: Node, x: Variable) -> Variable:
@@ -162,12 +173,12 @@ def _softmax(node: Node, x: Variable) -> Variable:
 def _qlinear_concat(node: Node) -> Value:
     """Builds `QLinearConcat`."""
     first = range(2, len(node.inputs), 3)
-    return _as_output(node, F.concatenate(*[_numbers(node, i) for i in first], axis=node.get("axis")), 0, *first)
+    return as_levels(node, F.concatenate(*[numbers(node, i) for i in first], axis=node.get("axis")), 0, *first)
 
 
 def _qgemm(node: Node) -> Value | Variable:
     """Builds `QGemm`."""
-    a, b = _numbers(node, 0), _numbers(node, 3, 0 if node.get("transB", 0) else 1)
+    a, b = numbers(node, 0), numbers(node, 3, 0 if node.get("transB", 0) else 1)
     a = F.transpose(a, (1, 0)) if node.get("transA", 0) else a
     b = F.transpose(b, (1, 0)) if node.get("transB", 0) else b
     alpha, bias = node.get("alpha", 1.0), None
@@ -177,7 +188,7 @@ def _qgemm(node: Node) -> Value | Variable:
     y = F.affine(a, b, bias) if is_row else F.affine(a, b)
     y = y if bias is None or is_row else y + bias
     y = y if alpha == 1.0 else y * alpha
-    return _as_output(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
+    return as_levels(node, y, 7, 0, 3) if node.has(7) else Value(y, np.float32)
 
 
 def _conv_integer(node: Node) -> Variable:
@@ -188,7 +199,7 @@ def _conv_integer(node: Node) -> Variable:
 def _qlinear_conv(node: Node) -> Value:
     """Builds `QLinearConv`."""
     bias = node.x(8) * (node.x(1) * node.x(4)) if node.has(8) else None
-    return _as_output(node, convolved(node, _numbers(node, 0), _numbers(node, 3, 0), bias), 6, 0, 3)
+    return as_levels(node, convolved(node, numbers(node, 0), numbers(node, 3, 0), bias), 6, 0, 3)
 
 
 QUANTIZATION: dict[tuple[str, str], Row] = {
@@ -199,14 +210,15 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("", "QLinearConv"): Row(_qlinear_conv),
     ("", "QLinearMatMul"): Row(_qlinear_matmul),
     ("", "QuantizeLinear"): Row(_quantize),
+    ("com.microsoft", "DequantizeLinear"): Row(_dequantize),
     ("com.microsoft", "QGemm"): Row(_qgemm),
     ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
-    ("com.microsoft", "QLinearAveragePool"): _with_one(averaged),
     ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
     ("com.microsoft", "QLinearGlobalAveragePool"): _with_one(_pooled),
     ("com.microsoft", "QLinearLeakyRelu"): _with_one(_leaky),
     ("com.microsoft", "QLinearMul"): _with_two(lambda a, b: a * b),
     ("com.microsoft", "QLinearSigmoid"): _with_one(lambda _, x: F.sigmoid(x)),
     ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
+    ("com.microsoft", "QuantizeLinear"): Row(_quantize),
 }
 """One row for each operator."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ..values import Row
+from ..array_function import computed_by_arrays
+from ..values import Node, OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ..values import Node
+    from numpy.typing import NDArray
 
 __all__ = ["ORDER", "RECURRENT"]
 
@@ -94,15 +96,12 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
     def build(node: Node) -> list[Variable]:
         x, w, r = node.x(0), node.x(1), node.x(2)
         n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
-        given = node.get("activations")
-        known = (usual * n_directions, ["Relu"] * n_directions) if kind == "RNN" else (usual * n_directions,)
-        if (given and given not in known) or node.get("clip") is not None or node.get("input_forget", 0):
-            raise node.unsupported("expected the default activations without clip, got other ones")
+        _check_activations(node, usual, ["Relu"] if kind == "RNN" else usual, n_directions)
         if node.get("layout", 0):
             x = F.transpose(x, (1, 0, 2))
         length, batch, n_in = x.shape
         if node.has(4) and not np.all(node.static(4) == length):
-            raise node.unsupported("expected sequences as long as the input, got shorter ones")
+            return _by_length(node, build, length)[: 3 if kind == "LSTM" else 2]
         is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
         if is_usual and length:
             return _in_layout(node, _by_layer(node, kind, x, size))
@@ -136,6 +135,54 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         return _in_layout(node, [F.stack(*outputs, axis=1), *ends])[: 3 if kind == "LSTM" else 2]
 
     return build
+
+
+def _check_activations(node: Node, usual: list[str], other: list[str], n_directions: int) -> None:
+    """Refuses activations that are not the usual ones, and clipping."""
+    given = node.get("activations")
+    if (given and given not in (usual * n_directions, other * n_directions)) or node.get("clip") is not None:
+        raise node.unsupported("expected the usual activations without clip, got others")
+    if node.get("input_forget", 0):
+        raise node.unsupported("expected input_forget to be 0, got 1")
+
+
+def _by_length(node: Node, build: Callable[[Node], list[Variable]], length: int) -> list[Variable]:
+    """Returns the outputs for sequences of different lengths: those of one length are computed together."""
+    lengths = node.static(4).astype(np.int64).ravel()
+    if lengths.size and not 0 <= int(lengths.min()) <= int(lengths.max()) <= length:
+        raise OnnxError(f"{node.operator}: expected lengths from 0 to {length}, got {lengths.tolist()}")
+    batch_axis, time_axis, state_axis = (0, 1, 0) if node.get("layout", 0) else (1, 0, 1)
+    rows: list[NDArray[Any]] = []
+    parts: list[list[Variable]] = []
+    for steps in np.unique(lengths).tolist():
+        chosen = np.flatnonzero(lengths == steps)
+        rows.append(chosen)
+        x = F.slice(_taken(node.x(0), chosen, batch_axis), *_first(node.x(0), steps, time_axis, len(chosen)))
+        given = [Value(x), *node.inputs[1:4], None]
+        given += [Value(_taken(node.x(i), chosen, state_axis)) if node.has(i) else None for i in (5, 6)]
+        made = build(Node(node.proto, node.domain, node.attributes, [*given, *node.inputs[7:]], node.version))
+        axis = 1 if node.get("layout", 0) else 0
+        widths = [0] * (2 * made[0].ndim)
+        widths[2 * axis + 1] = length - steps
+        parts.append([F.pad(made[0], widths, "constant", 0.0), *made[1:]])
+    order = np.argsort(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
+    outputs = []
+    for k, pieces in enumerate(zip(*parts, strict=True)):
+        axis = 0 if node.get("layout", 0) else 2 if k == 0 else 1
+        outputs.append(_taken(F.concatenate(*pieces, axis=axis), order, axis))
+    return outputs
+
+
+def _taken(x: Variable, places: NDArray[Any], axis: int) -> Variable:
+    """Returns places of an axis."""
+    return F.gather(x, Variable.from_numpy_array(places.astype(np.int64)), axis=axis)
+
+
+def _first(x: Variable, n: int, axis: int, n_rows: int) -> tuple[list[int], list[int], list[int]]:
+    """Returns what `slice` takes for the first places of an axis of an array with fewer rows."""
+    high = [n_rows] * 3
+    high[axis], high[2] = n, x.shape[2]
+    return [0] * 3, high, [1] * 3
 
 
 def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
@@ -191,7 +238,143 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
     return _direction(held, k)
 
 
+def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns 8-bit levels of numbers without their zero point, and the scale, for each direction.
+
+    The range of the levels includes zero.
+
+    Args:
+        x: The numbers, shape (directions, rows, width).
+    """
+    least = np.minimum(x.min((1, 2), keepdims=True, initial=0), _ZERO)
+    scale = (np.maximum(x.max((1, 2), keepdims=True, initial=0), _ZERO) - least) / _HIGHEST
+    scale[scale == 0] = 1
+    zero = np.rint(np.minimum(np.maximum(-least / scale, _ZERO), _HIGHEST))
+    levels = x / scale
+    np.rint(levels, out=levels)
+    np.maximum(levels, -zero, out=levels)
+    np.minimum(levels, _HIGHEST - zero, out=levels)
+    return levels, scale
+
+
+_ZERO, _HALF, _HIGHEST = np.float32(0), np.float32(0.5), np.float32(255)
+
+
+class _QuantizedLayer:
+    """An LSTM whose weights are 8-bit levels. Each step quantizes inputs and states, in both directions together.
+
+    Args:
+        node: The node.
+        are_reverse: True for each direction that goes from the last step to the first.
+    """
+
+    def __init__(self, node: Node, are_reverse: Sequence[bool]) -> None:
+        self._are_reverse = are_reverse
+        self._w, self._w_scale = self._weight(node, 1, 8)
+        self._r, self._r_scale = self._weight(node, 2, 10)
+        n = self._r.shape[2]
+        bias = node.static(3) if node.has(3) else np.zeros((len(are_reverse), 2 * n))
+        self._bias = (bias[:, None, :n] + bias[:, None, n:]).astype(np.float32)
+        self._peephole = np.split(node.static(7)[:, None].astype(np.float32), 3, 2) if node.has(7) else None
+
+    @staticmethod
+    def _weight(node: Node, i: int, scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns a weight without its zero point, as real numbers, and its scale."""
+        weight, factor = node.static(i).astype(np.float32), node.static(scale).astype(np.float32)
+        n = len(weight)
+        if node.has(scale + 1):
+            weight -= node.static(scale + 1).reshape(n, 1, -1)
+        return weight, factor.reshape(n, 1, -1)
+
+    def run(
+        self, x: NDArray[Any], h: NDArray[Any], c: NDArray[Any], lengths: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Returns the outputs of all steps, shape (directions, steps, batch, size), and both states after the last."""
+        (n_steps, batch, _), (n, _, size) = x.shape, h.shape
+        y = np.zeros((n, n_steps, batch, size), np.float32)
+        n_run, n_full = int(lengths.max(initial=0)), int(lengths.min(initial=n_steps))
+        places = np.arange(n_steps)[:, None]
+        back = np.where(places < lengths, lengths - 1 - places, places)[:, :, None]  # from the end of each sequence
+        given = np.stack([np.take_along_axis(x, back, 0) if turned else x for turned in self._are_reverse])
+        levels, scale = _rounded_to_levels(given[:, :n_run].reshape(n, n_run * batch, -1))
+        gates = (levels @ self._w) * (scale * self._w_scale) + self._bias
+        gates = gates.reshape(n, n_run, batch, 4 * size)
+        last = h
+        for t in range(n_run):
+            levels, scale = _rounded_to_levels(last)
+            total = levels @ self._r
+            total *= scale * self._r_scale
+            total += gates[:, t]
+            new_h, new_c = self._stepped(total, c, size)
+            if t < n_full:
+                last = h = new_h
+                c = new_c
+            else:  # sequences that have ended are zero
+                goes_on = (t < lengths)[:, None]
+                h, c = np.where(goes_on, new_h, h), np.where(goes_on, new_c, c)
+                last = np.where(goes_on, new_h, _ZERO)
+            y[:, t] = last
+        for k, turned in enumerate(self._are_reverse):
+            if turned:
+                y[k] = np.take_along_axis(y[k], back, 0)
+        return y, h, c
+
+    def _stepped(self, total: NDArray[Any], c: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns the states after a step. The gates are those of input, output, forgetting and cell."""
+        part = [slice(k * size, (k + 1) * size) for k in range(4)]
+        if self._peephole is not None:
+            total[..., part[0]] += self._peephole[0] * c
+            total[..., part[2]] += self._peephole[2] * c
+        opened = self._sigmoid(total[..., part[0]]), self._sigmoid(total[..., part[2]])
+        new_c = np.tanh(total[..., part[3]])
+        new_c *= opened[0]
+        new_c += opened[1] * c
+        if self._peephole is not None:
+            total[..., part[1]] += self._peephole[1] * new_c
+        new_h = np.tanh(new_c)
+        new_h *= self._sigmoid(total[..., part[1]])
+        return new_h, new_c
+
+    @staticmethod
+    def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+        """Returns the logistic function."""
+        y: NDArray[Any] = x * _HALF
+        np.tanh(y, out=y)
+        y *= _HALF
+        y += _HALF
+        return y
+
+
+def _quantized_lstm(node: Node) -> list[Value]:
+    length, batch, _ = node.value(0).shape
+    n_directions, size = node.value(2).shape[:2]
+    _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n_directions)
+    are_reverse = [node.get("direction", "forward") == "reverse", True][:n_directions]
+    is_constant = all(value is None or value.known for value in (*node.inputs[1:4], *node.inputs[7:]))
+    make = partial(_QuantizedLayer, node, are_reverse)
+    layer: _QuantizedLayer = node.once("layer", make) if is_constant else make()
+    state = Value(np.zeros((n_directions, batch, size), np.float32))
+    inputs = [
+        node.value(0),
+        node.value(4) if node.has(4) else Value(np.full(batch, length, np.int32)),
+        *(node.value(i) if node.has(i) else state for i in (5, 6)),
+    ]
+
+    def compute(x: NDArray[Any], lengths: NDArray[Any], *states: NDArray[Any]) -> list[NDArray[Any]]:
+        steps = lengths.astype(np.int64)
+        if steps.size and not 0 <= int(steps.min()) <= int(steps.max()) <= length:
+            raise OnnxError(f"DynamicQuantizeLSTM: expected lengths from 0 to {length}, got {steps.tolist()}")
+        h, c = (held.astype(np.float32, copy=False) for held in states)
+        y, *ends = layer.run(x.astype(np.float32, copy=False), h, c, steps)
+        return [y.transpose(1, 0, 2, 3), *ends]
+
+    ends = (n_directions, batch, size)
+    shapes = [(length, n_directions, batch, size), ends, ends]
+    return computed_by_arrays(node.operator, compute, inputs, shapes, [np.float32] * 3)
+
+
 RECURRENT: dict[tuple[str, str], Row] = {
+    ("com.microsoft", "DynamicQuantizeLSTM"): Row(_quantized_lstm),
     ("", "GRU"): Row(_recurrent("GRU", 3)),
     ("", "LSTM"): Row(_recurrent("LSTM", 4)),
     ("", "RNN"): Row(_recurrent("RNN", 1)),

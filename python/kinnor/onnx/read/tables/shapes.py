@@ -263,6 +263,9 @@ def _constant(node: Node) -> Any:
             return np.asarray(node.get(name), dtype)
     if "value_ints" in node.attributes:
         return np.asarray(node.get("value_ints"), np.int64)
+    for name in ("value_string", "value_strings"):
+        if name in node.attributes:
+            return np.asarray(node.get(name), object)
     if not isinstance(node.get("value"), np.ndarray):
         raise node.unsupported("expected a tensor of numbers, got another constant")
     return node.get("value")

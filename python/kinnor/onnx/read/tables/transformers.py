@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,53 +10,13 @@ from .... import functions as F
 from ...._core import Variable
 from ..values import OnnxError, Row
 from .arithmetic import matmul
-from .building import reshape
+from .attention import ATTENTION
 from .normalization import standardized
 
 if TYPE_CHECKING:
     from ..values import Node
 
 __all__ = ["TRANSFORMERS"]
-
-
-def _mask(node: Node, n_keys: int) -> Variable | None:
-    """The additive mask of attention scores, from an input (batch, keys) that is 1 for keys to attend to."""
-    if not node.has(3):
-        return None
-    mask = node.x(3)
-    if mask.ndim != 2 or mask.shape[1] != n_keys:
-        raise node.unsupported(f"expected a mask of shape (batch, {n_keys}), got {tuple(mask.shape)}")
-    hidden = (1.0 - mask) * node.get("mask_filter_value", -10000.0)
-    return reshape(hidden, (mask.shape[0], 1, 1, n_keys))
-
-
-def _attention(node: Node) -> list[Variable]:
-    """Builds `Attention`."""
-    x, heads = node.x(0), node.get("num_heads")
-    batch, time, _ = x.shape
-    parts = matmul(x, node.x(1))
-    parts = parts + node.x(2) if node.has(2) else parts
-    sizes = node.get("qkv_hidden_sizes") or [parts.shape[2] // 3] * 3
-    ends = np.cumsum([0, *sizes]).tolist()
-    split = []
-    for low, high in pairwise(ends):
-        part = F.slice(parts, [0, 0, low], [batch, time, high], [1, 1, 1])
-        split.append(F.transpose(reshape(part, (batch, time, heads, (high - low) // heads)), (0, 2, 1, 3)))
-    q, k, v = split
-    if node.has(4):
-        old = F.split(node.x(4), axis=0)
-        k, v = F.concatenate(old[0], k, axis=2), F.concatenate(old[1], v, axis=2)
-    mask = _mask(node, k.shape[2])
-    if node.has(5):
-        mask = node.x(5) if mask is None else mask + node.x(5)
-    if node.get("unidirectional", 0):
-        n_keys = k.shape[2]
-        later = np.where(np.tri(time, n_keys, n_keys - time, dtype=bool), 0.0, -np.inf).astype(np.float32)
-        hidden = Variable.from_numpy_array(later[None, None])
-        mask = hidden if mask is None else mask + hidden
-    y = F.scaled_dot_product_attention(q, k, v, mask, scale=node.get("scale") or None)
-    y = reshape(F.transpose(y, (0, 2, 1, 3)), (batch, time, sizes[2]))
-    return [y, F.stack(k, v, axis=0)][: node.n_outputs]
 
 
 def _embedded(node: Node) -> list[Any]:
@@ -98,7 +57,7 @@ def _matmul_bits(node: Node) -> Variable:
 
 
 TRANSFORMERS: dict[tuple[str, str], Row] = {
-    ("com.microsoft", "Attention"): Row(_attention),
+    **ATTENTION,
     ("com.microsoft", "EmbedLayerNormalization"): Row(_embedded, dtype=np.float32),
     ("com.microsoft", "MatMulNBits"): Row(_matmul_bits),
 }

@@ -1,0 +1,114 @@
+"""Functions of a graph that NumPy computes in each run.
+
+Knows arrays and graphs; knows no operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._core import PythonFunction, UnsupportedError, Variable
+from .values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..._core import FunctionVariable
+
+__all__ = ["computed_by_arrays"]
+
+
+class _ArrayFunction(PythonFunction):
+    """A function of arrays without a gradient. It changes none of its inputs.
+
+    Args:
+        operator: The name of the operator.
+        compute: Makes the outputs of the inputs, all of them arrays.
+        shapes: The shapes of the outputs.
+        dtypes: The types of their elements.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        compute: Callable[..., Sequence[Any]],
+        shapes: Sequence[Sequence[int]],
+        dtypes: Sequence[np.dtype[Any]],
+    ) -> None:
+        super().__init__()
+        self._operator = operator
+        self._compute = compute
+        self._shapes = [tuple(shape) for shape in shapes]
+        self._dtypes = dtypes
+
+    @property
+    def name(self) -> str:
+        """The name of the operator."""
+        return self._operator
+
+    def min_outputs(self) -> int:
+        """Returns the number of outputs."""
+        return len(self._shapes)
+
+    def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Set the shapes of the outputs."""
+        for y, shape in zip(outputs, self._shapes, strict=True):
+            y.reset_shape(shape, True)
+
+    def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Compute the outputs."""
+        made = self._compute(*(x.d for x in inputs))
+        for y, array, dtype in zip(outputs, made, self._dtypes, strict=True):
+            y.data.cast(dtype if dtype.kind == "f" and dtype.itemsize == 4 else np.dtype(np.float64))
+            y.d = array
+
+    def backward_impl(
+        self,
+        inputs: list[FunctionVariable],
+        outputs: list[FunctionVariable],
+        propagate_down: list[bool],
+        accum: list[bool],
+    ) -> None:
+        """Refuses gradients.
+
+        Raises:
+            UnsupportedError: If one is wanted.
+        """
+        if any(propagate_down):
+            raise UnsupportedError(f"onnx: {self._operator}: expected no gradient, which it has none of")
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """False: there is no gradient."""
+        return False
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """False: there is no gradient."""
+        return False
+
+
+def computed_by_arrays(
+    operator: str,
+    compute: Callable[..., Sequence[Any]],
+    inputs: Sequence[Value],
+    shapes: Sequence[Sequence[int]],
+    dtypes: Sequence[Any],
+) -> list[Value]:
+    """Returns the outputs of a function that NumPy computes: arrays if all inputs are known, else variables.
+
+    Args:
+        operator: The name of the operator.
+        compute: Makes the outputs of the inputs, all of them arrays. Integers arrive as real numbers.
+        inputs: The inputs.
+        shapes: The shapes of the outputs.
+        dtypes: The types of their elements.
+    """
+    kinds = [np.dtype(dtype) for dtype in dtypes]
+    if all(value.known for value in inputs):
+        made = compute(*(value.static() for value in inputs))
+        return [Value(np.asarray(array).astype(kind)) for array, kind in zip(made, kinds, strict=True)]
+    found = _ArrayFunction(operator, compute, shapes, kinds)(*(value.variable for value in inputs))
+    sources = frozenset[str]().union(*(value.sources for value in inputs))
+    outputs = [found] if isinstance(found, Variable) else found
+    return [Value(y, kind, sources=sources) for y, kind in zip(outputs, kinds, strict=True)]
