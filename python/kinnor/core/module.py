@@ -187,7 +187,7 @@ class Module:
     def submodules(self) -> dict[str, Module]:
         """The direct submodules by name."""
         found: dict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
-        listed = {} if _core.unwary() else dict(self._listed_modules())
+        listed = {} if _core.is_nnabla() else dict(self._listed_modules())
         before: dict[str, Module] = self.__dict__.get("_submodules_in_lists", {})
         if listed != before:
             for name in before:
@@ -213,7 +213,7 @@ class Module:
     def name(self) -> str:
         """The attribute's name in the parent module; by default the class name in snake case."""
         given: str | None = self.__dict__.get("_name")
-        words = _WORDS_OF_NNABLA if _core.unwary() else _WORDS
+        words = _WORDS_OF_NNABLA if _core.is_nnabla() else _WORDS
         return given or words.sub("_", type(self).__name__).lower()
 
     @property
@@ -372,7 +372,7 @@ class Module:
     def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
         """Its own parameters: those in its scope, then those among its attributes."""
         yield from get_parameters(self.parameter_scope, grad_only=False).items()
-        if _core.unwary():
+        if _core.is_nnabla():
             return
         for name, value in list(vars(self).items()):
             if name not in _INTERNAL and isinstance(value, (Variable, list, tuple, dict)):
@@ -582,7 +582,7 @@ class Module:
 
     def _set_parameter_variable(self, name: str, value: Variable) -> None:
         """Keep the parameters up to date with a variable that becomes an attribute."""
-        if value.parent is not None or _core.unwary():
+        if value.parent is not None or _core.is_nnabla():
             return
         if value.need_grad:
             _learned(value)  # It stays a parameter when it is frozen.

@@ -212,11 +212,11 @@ class Stages:
     def _as_next_input(self, value: Value | None) -> Value | None:
         """A value of one stage as an input of the next."""
         if isinstance(value, Items):
-            return Items([self._beyond(item) for item in value.items], value.dtype)  # type: ignore[misc]
+            return Items([self._as_next_input(item) for item in value.items], value.dtype)  # type: ignore[misc]
         if isinstance(value, Words):
-            return Words(self._beyond(value.places), value.vocabulary)  # type: ignore[arg-type]
+            return Words(self._as_next_input(value.places), value.vocabulary)  # type: ignore[arg-type]
         if isinstance(value, Maps):
-            return Maps(self._beyond(value.scores), value.names)  # type: ignore[arg-type]
+            return Maps(self._as_next_input(value.scores), value.names)  # type: ignore[arg-type]
         if value is None or not value.is_computed:
             return value
         found = value.variable.get_unlinked_variable(need_grad=False)
