@@ -6,6 +6,7 @@ import pytest
 import kinnor as nn
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
+from kinnor import _core
 from kinnor.experimental import parametric_function_class as PC
 
 
@@ -289,3 +290,23 @@ def test_names_of_pytorch_are_explained():
 )  # fmt: skip
 def test_names_of_classes_are_split_into_words(name, expected):
     assert type(name, (nn.Module,), {})().name == expected
+
+
+def test_under_nnablas_names_lists_and_variables_are_no_parameters():
+    _core.set_unwary(True)
+    try:
+        network = ran(Stack())
+        network.scale = nn.Variable((2,), need_grad=True)
+        assert list(network.submodules) == ["stem", "last"]
+        assert list(network.get_parameters()) == [f"@{name}/affine/{v}" for name in ("stem", "last") for v in "Wb"]
+        assert type("GELU", (nn.Module,), {})().name == "g_e_l_u"
+    finally:
+        _core.set_unwary(False)
+    assert len(network.get_parameters()) == 15
+
+
+def test_names_of_attributes_are_the_users():
+    network = Dense(2)
+    network._order, network._parameters, network.parameters = [1], {"a": 3}, None
+    network.part = Dense(3)
+    assert ran(network.part).name == "part" and list(network.state_dict()) == ["@part/affine/W", "@part/affine/b"]

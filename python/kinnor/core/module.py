@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedNames", "Module", "called", "listeners"]
 
-_INTERNAL = frozenset({"_in_lists", "_name", "_order", "_parameter_scope", "_parent", "_submodules"})
+_INTERNAL = frozenset(
+    {"_submodules_in_lists", "_name", "_submodule_order", "_parameter_scope", "_parent", "_submodules"}
+)
 """Attributes of the class itself, which hold no submodules or parameters of the user's."""
 
 
@@ -157,7 +159,7 @@ class Module:
                 setattr(cls, name, _scoped(member))
 
     def __repr__(self) -> str:
-        parameters = self._parameters(True, False, set())
+        parameters = self._module_parameters(True, False, set())
         size = counted(sum(v.size for v in parameters.values()), "element")
         return "\n".join([*_lines(self, "", set()), f"{size} in {counted(len(parameters), 'parameter')}"])
 
@@ -190,20 +192,20 @@ class Module:
     def submodules(self) -> dict[str, Module]:
         """The modules directly in it, by name. Those in a list `blocks` have the names `blocks.0`, `blocks.1`, ..."""
         found: dict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
-        listed = {} if _core.unwary() else dict(self._listed())
-        before: dict[str, Module] = self.__dict__.get("_in_lists", {})
+        listed = {} if _core.unwary() else dict(self._listed_modules())
+        before: dict[str, Module] = self.__dict__.get("_submodules_in_lists", {})
         if listed != before:
             for name in before:
                 found.pop(name, None)
             found.update(listed)
-            self.__dict__["_in_lists"] = listed
-            order = {name: place for place, name in enumerate(self.__dict__.get("_order", ()))}
+            self.__dict__["_submodules_in_lists"] = listed
+            order = {name: place for place, name in enumerate(self.__dict__.get("_submodule_order", ()))}
             rows = sorted(found.items(), key=lambda row: order.get(row[0].partition(".")[0], len(order)))
             found.clear()
             found.update(rows)
         return found
 
-    def _listed(self) -> Iterator[tuple[str, Module]]:
+    def _listed_modules(self) -> Iterator[tuple[str, Module]]:
         """The modules in lists, tuples and dicts among the attributes, by name."""
         for name, value in list(vars(self).items()):
             if name not in _INTERNAL and isinstance(value, (list, tuple, dict)):
@@ -358,21 +360,21 @@ class Module:
         Returns:
             Variables by path.
         """
-        return self._parameters(recursive, grad_only, set() if memo is None else memo)
+        return self._module_parameters(recursive, grad_only, set() if memo is None else memo)
 
-    def _parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
+    def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
         """As `get_parameters`, which derived classes may define with other arguments."""
         found = Parameters()
         for name, module in self.submodules.items() if recursive else ():
-            own = module._parameters(recursive, grad_only, memo)
+            own = module._module_parameters(recursive, grad_only, memo)
             found.update({f"@{name}/{key}": variable for key, variable in own.items()})
-        for key, variable in self._own():
+        for key, variable in self._own_parameters():
             if variable not in memo and (variable.need_grad or not grad_only):
                 memo.add(variable)
                 found[key] = variable
         return found
 
-    def _own(self) -> Iterator[tuple[str, Variable]]:
+    def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
         """Its own parameters: those in its scope, then those among its attributes."""
         yield from get_parameters(self.parameter_scope, grad_only=False).items()
         if _core.unwary():
@@ -433,7 +435,7 @@ class Module:
             >>> list(L.Linear(3, 2).state_dict())
             ['W', 'b']
         """
-        return self._parameters(True, False, set())
+        return self._module_parameters(True, False, set())
 
     def load_state_dict(self, state_dict: Mapping[str, Variable | NDArray[Any]], strict: bool = True) -> LoadedNames:
         """Copy values into the parameters and running statistics.
@@ -568,7 +570,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         found = self.__dict__.setdefault("_submodules", OrderedDict())
         if isinstance(value, (Module, list, tuple, dict)):
-            order = self.__dict__.setdefault("_order", {})
+            order = self.__dict__.setdefault("_submodule_order", {})
             order.setdefault(name)
         if isinstance(value, Module):
             self.__dict__.pop(name, None)
@@ -577,13 +579,13 @@ class Module:
             return
         found.pop(name, None)
         if isinstance(value, Variable):
-            self._set_variable(name, value)
+            self._set_parameter_variable(name, value)
         if name == "training":
             super().__setattr__(name, value)
         else:
             self.__dict__[name] = value
 
-    def _set_variable(self, name: str, value: Variable) -> None:
+    def _set_parameter_variable(self, name: str, value: Variable) -> None:
         """Keep the parameters up to date with a variable that becomes an attribute."""
         if value.parent is not None or _core.unwary():
             return
@@ -602,9 +604,9 @@ class Module:
         found = self.__dict__.get("_submodules", {})
         if name in found:
             return found[name]
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{self._hint(name)}")
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{self._missing_hint(name)}")
 
-    def _hint(self, name: str) -> str:
+    def _missing_hint(self, name: str) -> str:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
         if name in ("cpu", "cuda", "to"):
             return ": Kinnor computes on CPUs"
@@ -684,7 +686,7 @@ def _lines(module: Module, name: str, seen: set[int]) -> list[str]:
     if id(module) in seen:
         return [f"{head}{kind}, as above"]
     seen.add(id(module))
-    own = module._parameters(False, False, set())
+    own = module._module_parameters(False, False, set())
     shapes = ", ".join(f"{key} {variable.shape}" for key, variable in own.items())
     arguments = module.extra_repr()
     first = f"{head}{kind}({arguments})" + (f": {shapes}" if shapes else "")

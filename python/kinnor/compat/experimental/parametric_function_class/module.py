@@ -55,20 +55,20 @@ class Module(core.Module, scoped=False):
         Returns:
             Variables by path.
         """
-        return self._parameters(True, bool(grad_only), set())
+        return self._module_parameters(True, bool(grad_only), set())
 
-    def _parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
+    def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
         found = Parameters()
-        for key, variable in self._own():
+        for key, variable in self._own_parameters():
             if variable not in memo and (variable.need_grad or not grad_only):
                 memo.add(variable)
                 found[key] = variable
         for name, module in self.submodules.items() if recursive else ():
-            own = module._parameters(recursive, grad_only, memo)
+            own = module._module_parameters(recursive, grad_only, memo)
             found.update({f"{name.replace('.', '/')}/{key}": variable for key, variable in own.items()})
         return found
 
-    def _own(self) -> Iterator[tuple[str, Variable]]:
+    def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
         for name, value in list(vars(self).items()):
             if isinstance(value, Variable):
                 yield name, value
