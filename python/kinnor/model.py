@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .core import Module
     from .display import Parameters
     from .files.parameter_file import PathOrFile
     from .rewrite.folding import Folding
@@ -210,6 +211,7 @@ def save(
     inputs: Mapping[str, Variable] | None = None,
     name: str = "model",
     free_batch: bool = True,
+    parameters: Module | Mapping[str, Variable] | None = None,
 ) -> None:
     """Write the network that variables are outputs of, with its parameters; whole or not at all. `load` reads it.
 
@@ -219,6 +221,7 @@ def save(
         inputs: Inputs by name; those that are left out are named after the functions that take them.
         name: The name of the network.
         free_batch: Whether the first axis is a batch of any length, where a function of the network has an axis for it.
+        parameters: The module of the network, or its parameters by name; by default the current parameter scope.
 
     Raises:
         NetworkError: If the format is another, or if it cannot hold a function, such as one written in Python.
@@ -241,7 +244,8 @@ def save(
     if not ends:
         raise CallError("save: expected outputs, got none")
     starts = dict(inputs or {})
-    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
+    scope: Any = None if parameters is None else getattr(parameters, "state_dict", lambda: dict(parameters))()
+    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends}, scope)
     network = described.default_graph()
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]
