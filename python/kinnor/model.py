@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .core import Module
     from .display import Parameters
     from .files.parameter_file import PathOrFile
     from .rewrite.folding import Folding
@@ -214,6 +215,7 @@ def save(
     inputs: Mapping[str, Variable] | None = None,
     name: str = "model",
     free_batch: bool = True,
+    parameters: Module | Mapping[str, Variable] | None = None,
 ) -> None:
     """Write a network and its parameters to a file, atomically. `load` and NNabla read it.
 
@@ -223,6 +225,7 @@ def save(
         inputs: Inputs by name. Other inputs are named after the functions that read them.
         name: The name of the network.
         free_batch: Whether the first axis is a batch of any length, if the functions have an axis for it.
+        parameters: The module of the network, or its parameters by name; by default the current parameter scope.
 
     Raises:
         NetworkError: If the path does not end in `.nnp`, or the format cannot hold a function, such as one written in
@@ -246,7 +249,8 @@ def save(
     if not ends:
         raise CallError("save: expected outputs, got none")
     starts = dict(inputs or {})
-    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends})
+    scope: Any = None if parameters is None else getattr(parameters, "state_dict", lambda: dict(parameters))()
+    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends}, scope)
     network = described.default_graph()
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]

@@ -258,6 +258,11 @@ def test_networks_of_layers_are_saved(tmp_path):
     np.testing.assert_allclose(nn.onnx.load(str(tmp_path / "net.onnx"))(more.d), network(more).d, rtol=1e-4, atol=1e-5)
     assert {"@conv2d_0/W", "@layer_norm_5/gamma"} <= set(graph.get_parameters(grad_only=False))
     np.testing.assert_allclose(nn.load(str(tmp_path / "net.nnp"))(more.d), network(more).d, rtol=1e-4, atol=1e-5)
+    with nn.auto_forward(False):
+        nn.save(str(tmp_path / "own.nnp"), {"y": network(x)}, inputs={"x": x}, parameters=network)
+    own = nn.load(str(tmp_path / "own.nnp"))
+    assert (own.inputs, list(own.get_parameters())) == (["x"], list(network.state_dict()))
+    np.testing.assert_allclose(own(more.d), network(more).d, rtol=1e-4, atol=1e-5)
     path = tmp_path / "weights.safetensors"
     nn.save_parameters(path, network.state_dict())
     with nn.parameter_scope("loaded", {}):

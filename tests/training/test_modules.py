@@ -293,7 +293,7 @@ def test_names_of_classes_are_split_into_words(name, expected):
 
 
 def test_under_nnablas_names_lists_and_variables_are_no_parameters():
-    _core.set_unwary(True)
+    _core.set_dialect("nnabla")
     try:
         network = ran(Stack())
         network.scale = nn.Variable((2,), need_grad=True)
@@ -301,7 +301,7 @@ def test_under_nnablas_names_lists_and_variables_are_no_parameters():
         assert list(network.get_parameters()) == [f"@{name}/affine/{v}" for name in ("stem", "last") for v in "Wb"]
         assert type("GELU", (nn.Module,), {})().name == "g_e_l_u"
     finally:
-        _core.set_unwary(False)
+        _core.set_dialect("native")
     assert len(network.get_parameters()) == 15
 
 
