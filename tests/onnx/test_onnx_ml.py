@@ -110,6 +110,22 @@ def test_two_classes_by_one_score(transform, positive, base, only):
     compared([made], feeds(4, 3, 1, 50), ["l", "y"])
 
 
+def test_trees_that_do_not_fit_are_refused():
+    made = node("TreeEnsembleRegressor", "x", n_targets=1, **trees(3, 1, "target"))
+    model = kinnor.onnx.load(model_of([made], feeds(4)[0], ["y"]))
+    with pytest.raises(kinnor.onnx.OnnxError, match="expected rows of 4 features or more"):
+        model(real(3, 2))
+    assert model(real(3, 4)).shape == (3, 1)
+    made = node("TreeEnsembleClassifier", "x", "l y", classlabels_int64s=[1, 2], **trees(3, 3, "class"))
+    with pytest.raises(kinnor.onnx.OnnxError, match="expected a label for each"):
+        kinnor.onnx.load(model_of([made], feeds(4)[0], ["l", "y"]))(real(3, 4))
+    attributes = trees(3, 1, "target")
+    attributes["nodes_truenodeids"] = [0] * len(attributes["nodes_truenodeids"])
+    made = node("TreeEnsembleRegressor", "x", n_targets=1, **attributes)
+    with pytest.raises(kinnor.onnx.OnnxError, match="expected trees, got nodes in a circle"):
+        kinnor.onnx.load(model_of([made], feeds(4)[0], ["y"]))(real(3, 4))
+
+
 def test_labels_and_tables_of_scores():
     for labels in ({"classlabels_strings": ["b", "a", "c"]}, {"classlabels_int64s": [3, 1, 2]}):
         nodes = [

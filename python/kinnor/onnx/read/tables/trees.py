@@ -47,6 +47,9 @@ class _Trees:
         weights: The weight of each leaf for each target.
         counts: True where a leaf has a weight.
         members: The sets of nodes that ask for membership.
+
+    Attributes:
+        n_features: The number of features that rows have at least.
     """
 
     def __init__(
@@ -72,13 +75,16 @@ class _Trees:
         self._weights, self._counts = weights, counts
         self._members = members or {}
         self._depth = self._longest(roots)
+        self.n_features = int(self._features.max(initial=-1)) + 1
 
     def _longest(self, roots: NDArray[Any]) -> int:
         """Returns the number of comparisons to the deepest leaf."""
         for depth in range(len(self._features) + 1):
             after = np.unique(self._successors[:, roots])
-            if np.array_equal(after, roots) or not (self._successors[:, after] != after).any():
+            if (self._successors[:, after] == after).all():
                 return depth + 1
+            if np.array_equal(after, roots):
+                break
             roots = after
         raise OnnxError("expected trees, got nodes in a circle")
 
@@ -174,30 +180,32 @@ def _regressor(node: Node) -> Value:
         y = (trees.sums(_rows(x), aggregate) + shift).astype(dtype)
         return [transformed(node, y) if n_targets > 1 or node.get("post_transform") == "PROBIT" else y]
 
-    return computed_by_arrays(node.operator, compute, [node.value(0)], [(_n_rows(node), n_targets)], [dtype])[0]
+    return computed_by_arrays(node.operator, compute, [node.value(0)], [(_n_rows(node, trees), n_targets)], [dtype])[0]
 
 
 def _rows(x: NDArray[Any]) -> NDArray[Any]:
     return x[None] if x.ndim == 1 else x
 
 
-def _n_rows(node: Node) -> int:
+def _n_rows(node: Node, trees: _Trees) -> int:
+    """Returns the number of rows, which must have the features that trees look at."""
     shape = node.value(0).shape
-    if len(shape) not in (1, 2):
-        raise OnnxError(f"{node.operator}: expected rows of features, got shape {shape}")
+    if len(shape) not in (1, 2) or shape[-1] < trees.n_features:
+        raise OnnxError(f"{node.operator}: expected rows of {trees.n_features} features or more, got shape {shape}")
     return 1 if len(shape) == 1 else shape[0]
 
 
 def _classifier(node: Node) -> list[Value]:
     labels = node.get("classlabels_strings") or node.get("classlabels_int64s")
     n_classes, ids = len(labels), node.get("class_ids")
-    n_scores = max(n_classes, max(ids, default=0) + 1)
-    trees: _Trees = node.once("trees", lambda: _read(node, "class", n_scores))
+    if n_classes < 2 or max(ids, default=0) >= n_classes or min(ids, default=0) < 0:
+        raise OnnxError(f"TreeEnsembleClassifier: expected a label for each of two classes or more, got {n_classes}")
+    trees: _Trees = node.once("trees", lambda: _read(node, "class", n_classes))
     base = _numbers(node, "base_values")
     shift = np.zeros(0) if base is None else base.astype(np.float64)
     given = _numbers(node, "class_weights")
     is_positive = given is None or bool((given >= 0).all())
-    one = ids[0] if n_classes <= 2 and len(set(ids)) == 1 else None
+    one = ids[0] if n_classes == 2 and len(set(ids)) == 1 else None
     if one == 1 and shift.size == 2:
         raise node.unsupported("expected no base values of two classes where one has all weights, got two")
 
@@ -214,7 +222,7 @@ def _classifier(node: Node) -> list[Value]:
             return [chosen, transformed(node, scores[:, :1], "complement" if is_positive else "negative")]
         return [chosen, transformed(node, scores)]
 
-    return labelled(node, compute, labels, _n_rows(node), max(n_classes, 2))
+    return labelled(node, compute, labels, _n_rows(node, trees), n_classes)
 
 
 def _read_apart(node: Node, n_targets: int) -> _Trees:
@@ -260,7 +268,7 @@ def _ensemble(node: Node) -> Value:
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
         return [transformed(node, trees.sums(_rows(x), aggregate).astype(dtype), kind=kind)]
 
-    shape = (_n_rows(node), n_targets)
+    shape = (_n_rows(node, trees), n_targets)
     return computed_by_arrays(node.operator, compute, [node.value(0)], [shape], [dtype])[0]
 
 
