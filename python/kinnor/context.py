@@ -23,16 +23,20 @@ __all__ = ["Context", "context_scope", "get_current_context", "set_default_conte
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 """Number types to compute in. They are the last part of a backend's name, as in `cpu:half`."""
 
+DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+"""NumPy's names of these types, which are accepted as well."""
+
 
 class Context:
     """The device and the precision of functions.
 
     Args:
-        backend: Names `<engine>:<type>`, in order of preference; the first that exists is used. The engine is `cpu`,
-            the type `float` (the default), `half`, `double` or `bfloat16`. Half and bfloat16 are types of storage:
-            their arithmetic is done in float32.
-        array_class: Name of a class of arrays. It has no effect; NNabla's programs pass it.
-        device_id: Name of a device. It has no effect; NNabla's programs pass it.
+        backend: Names `<engine>:<type>`, the best first; the first that exists here is taken. The engine is `cpu`,
+            the type `float` (the default), `half`, `double` or `bfloat16`; NumPy's names `float32`, `float16` and
+            `float64` stand for the first three. Half and bfloat16 are types of storage:
+            arithmetic on them is done in float32.
+        array_class: Name of a class of arrays; kept for NNabla's programs and without effect.
+        device_id: Name of a device; kept for NNabla's programs and without effect.
 
     Raises:
         TypeError: If `backend` is not a list of names.
@@ -74,6 +78,7 @@ class Context:
         """
         for name in self._backend:
             engine, _, kind = name.partition(":")
+            kind = DTYPE_NAMES.get(kind, kind)
             if engine == "cpu" and kind in COMPUTE_TYPES:
                 return kind
         known = ", ".join(f"cpu:{kind}" for kind in COMPUTE_TYPES)
