@@ -82,14 +82,14 @@ def test_every_public_member_is_on_the_page_of_its_class(documented):
 def test_docstrings_of_the_core_have_sections(documented):
     """Lists of arguments and errors, rather than text with colons."""
     package, _ = documented
-    for path in ("solver.Solver.update", "Variable.backward", "NdArray.cast"):
+    for path in ("solvers.Solver.update", "Variable.backward", "NdArray.cast"):
         kinds = [section.kind.value for section in package[path].docstring.parsed]
         assert kinds[:2] == ["text", "parameters"], path
 
 
 def test_missing_members_are_found(documented):
     package, docstrings = documented
-    solver = package["solver.Solver"]
+    solver = package["solvers.Solver"]
     taken = solver.members.pop("update")
     assert docstrings.lost(package) == ["solvers.Solver.update"]
     solver.members["update"] = taken
