@@ -226,10 +226,19 @@ SUBJECTS = {
         "`fit` trains a model in one call. The other classes are its parts.",
         ("training", "compat.utils.callback"),
     ),
-    "Random state": ("Seeds.", ("seed", "random")),
-    "Python itself": (
-        "What NNabla's programs use of its tools for Python.",
-        ("compat.utils.py23_compatible", "compat.utils.signature_utils"),
+    "Random state": ("Seeds and generators of random numbers.", ("seed", "random")),
+    "NNabla compatibility": (
+        "Modules that only NNabla's programs use.",
+        (
+            "compat.utils.py23_compatible",
+            "compat.utils.signature_utils",
+            "compat.utils.image_utils.backend_manager",
+            "compat.utils.image_utils.backend_events.image_utils_backend",
+            "compat.utils.image_utils.backend_events.pil_backend",
+            "compat.utils.image_utils.backend_events.pypng_backend",
+            "compat.utils.image_utils.backend_events.common",
+            "compat.utils.audio_utils.backend_manager",
+        ),
     ),
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
