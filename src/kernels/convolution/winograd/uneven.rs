@@ -37,8 +37,8 @@ pub(super) struct Energies<T> {
     pub(super) plane: usize,
 }
 
-/// The rows of a plane that some rows of tiles cover. A tile has `side` rows. The first tile starts `pad` rows above the
-/// plane.
+/// The rows of a plane that some rows of tiles cover. A tile has `side` rows. The first tile starts `pad` rows above
+/// the plane.
 pub(super) fn covered(rows: &Range<usize>, side: usize, pad: isize, height: usize) -> Range<usize> {
     let clip = |y: usize| (y as isize - pad).clamp(0, height as isize) as usize;
     clip(OUT * rows.start)..clip(OUT * (rows.end - 1) + side)
