@@ -161,7 +161,7 @@ def instead(module: str, name: str) -> str | None:
         >>> instead("functions", "cross_entropy")
         'softmax_cross_entropy'
         >>> instead("", "Linear")
-        'kinnor.parametric_functions.affine'
+        'kinnor.layers.Linear'
     """
     table = TABLES.get(module)
     if table is None:

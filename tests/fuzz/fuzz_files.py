@@ -352,7 +352,7 @@ class Parameters:
 
     def read(self, path):
         """Reads the file."""
-        nn.load_parameters(path)
+        nn.load_parameters(path, strict=False)
 
     def is_untouched(self):
         """True if the parameters that existed before are unchanged."""
