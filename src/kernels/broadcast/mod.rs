@@ -143,12 +143,14 @@ impl BroadcastLayout {
 
     /// Lengths and strides, without axes of length one, and with contiguous axes merged.
     fn merged(axes: impl Iterator<Item = (usize, usize, usize)>) -> Self {
-        let mut all: IndexAxes<3> = axes.map(|(n, a, b)| PairAxis::of(n, a, b, 0)).collect();
+        // Strides of the result follow from the merged axes, which fit without a heap allocation.
+        let short = merged(axes.map(|(n, a, b)| IndexAxis { n, strides: [a, b] }));
+        let pair = |axis: &IndexAxis<2>| PairAxis::of(axis.n, axis.strides[0], axis.strides[1], 0);
+        let mut all: IndexAxes<3> = short.iter().map(pair).collect();
         let mut y = 1;
         for axis in all.iter_mut().rev() {
             (axis.strides[2], y) = (y, y * axis.n);
         }
-        let mut all = merged(all);
         let last = all.pop().unwrap_or(PairAxis::of(1, 1, 1, 1));
         Self { outer: all, last, first: [0; 3] }
     }
