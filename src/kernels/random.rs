@@ -358,7 +358,7 @@ impl PhiloxKey {
         });
     }
 
-    /// How often of `n` times something of probability `p` happened.
+    /// Fills `y` with binomial samples: numbers of successes in `n` trials of probability `p`.
     pub fn binomial<T: Float>(self, n: u64, p: f64, y: &mut [T]) {
         let rare = p.min(1.0 - p);
         self.drawn(y, |next| {

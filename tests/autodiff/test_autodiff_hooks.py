@@ -181,7 +181,7 @@ def test_running_backward_in_a_hook(create_graph):
     seen = []
 
     def hook(g):
-        """Runs backward within a hook, once."""
+        """Records the gradient. The first call also runs backward of another graph and `grad` of this graph."""
         seen.append(g.d.tolist())
         if len(seen) == 1:
             autodiff.backward(z)

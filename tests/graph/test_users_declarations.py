@@ -90,7 +90,7 @@ def test_memory_that_cannot_be_shared_is_refused():
 
 
 class Counted(PythonFunction):
-    """Returns its first input, and counts its runs in the second."""
+    """Returns its first input, and adds 1 to the second in each forward run. Recomputation does not count."""
 
     def min_outputs(self):
         return 1

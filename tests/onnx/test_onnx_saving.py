@@ -175,6 +175,7 @@ def test_parameters_have_the_shape_that_nodes_expect(tmp_path):
 
 
 def test_symbolic_or_fixed_batch(tmp_path):
+    """Saved models accept another batch size only with `free_batch`. Axes that cannot be open are refused."""
     x, y = network()
     for free, allowed in ((True, True), ({"x": 0}, True), (False, False), ({}, False)):
         kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, free_batch=free)

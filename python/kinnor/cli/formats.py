@@ -39,7 +39,10 @@ class Document(NamedTuple):
 
 
 class Format(NamedTuple):
-    """The reader and the writer of a file format. Each is None if it is not supported."""
+    """The reader and the writer of a file format, each None if it is not supported.
+
+    Files with `holds_networks` hold networks, others only parameters.
+    """
 
     read: Callable[[str], Document] | None
     write: Callable[[str, Document], None] | None

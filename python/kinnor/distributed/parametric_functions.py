@@ -170,7 +170,7 @@ def affine_rows(
 
 
 def _single(op: str, n_outmaps: int) -> tuple[int, ...]:
-    """The number of outputs as a tuple of one. Raises CommunicatorError for several numbers."""
+    """The number of outputs, a number or a tuple of one, as a tuple of one. Raises CommunicatorError if longer."""
     found = sizes(op, "n_outmaps", n_outmaps, single=True)
     if len(found) != 1:
         raise CommunicatorError(f"{op}: expected `n_outmaps` to be one number, got {n_outmaps!r}")

@@ -69,7 +69,7 @@ def holders() -> dict[str, str]:
 
 
 def function_name(kind: str) -> str:
-    """The name of the Python function for a function type."""
+    """The Python name of a function type: as declared here, by the field of NNabla's message, or in snake case."""
     if kind in declared():
         return declared()[kind].name
     if kind in holders():

@@ -104,6 +104,7 @@ class ProtoFunction:
         return f"<{self.type} {self.name!r} {self.inputs} -> {self.outputs}>"
 
     def __getitem__(self, item: str) -> Any:
+        """An attribute of this node by name, such as `node["inputs"]`. Does not look into `args`."""
         return vars(self)[item]
 
     @property

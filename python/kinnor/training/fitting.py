@@ -415,6 +415,7 @@ class _Worker:
     # --- Parameters and checkpoints
 
     def _found(self) -> dict[str, Variable]:
+        """All parameters by name: of the setting `parameters`, of a `Module`, or of the current parameter scope."""
         given = self.settings.parameters
         source = self.graphs.model if given is None and isinstance(self.graphs.model, Module) else given
         found = get_parameters(grad_only=False) if source is None else source

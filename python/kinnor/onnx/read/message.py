@@ -62,7 +62,7 @@ class TensorFile:
         with self.path.open("rb") if self._places else nullcontext() as file:
 
             def content(tensor: Any) -> bytes | None:
-                """The bytes of a tensor in the file, or None."""
+                """Reads the bytes of a tensor that was left in the file. None if it was not left there."""
                 place = self.place(tensor)
                 if file is None or place is None:
                     return None

@@ -59,16 +59,19 @@ def _extracted(node: Node) -> Any:
 
 
 def _binarized(node: Node) -> Variable:
+    """Builds `Binarizer`."""
     return F.greater_scalar(node.x(), node.get("threshold", 0.0))
 
 
 def _imputed(node: Node) -> Value:
+    """Builds `Imputer`."""
     x = node.value(0)
     is_real = x.dtype.kind == "f"
     new = np.asarray(node.get("imputed_value_floats" if is_real else "imputed_value_int64s") or [0], x.dtype)
     old = node.get("replaced_value_float" if is_real else "replaced_value_int64", 0)
 
     def compute(array: NDArray[Any]) -> NDArray[Any]:
+        """Replaces elements equal to `old`, or NaN, by the imputed values."""
         is_old = np.isnan(array) if isinstance(old, float) and np.isnan(old) else array == x.dtype.type(old)
         return np.where(is_old, new, array)
 
