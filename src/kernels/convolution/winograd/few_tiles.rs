@@ -27,6 +27,7 @@ impl<T: Float> Winograd<'_, T> {
     ///
     /// # Safety
     /// The arrays must be valid, and nothing else may use the target meanwhile.
+    #[allow(clippy::too_many_lines)] // three passes over the same scratch memory
     pub(super) unsafe fn run_by_panels(
         &self,
         kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,

@@ -21,6 +21,7 @@ use crate::kernels::{Float, scratch, stop};
 ///
 /// # Safety
 /// The arrays must be valid, and nothing else may use the gradient meanwhile.
+#[allow(clippy::too_many_lines)] // three passes over the same scratch memory
 pub(in super::super) unsafe fn weight_gradient<T: Float>(
     g: &Geometry,
     parts: usize,
