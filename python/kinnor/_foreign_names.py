@@ -149,7 +149,7 @@ TABLES = {"": PACKAGE, "functions": FUNCTIONS, "parametric_functions": PARAMETRI
 
 
 def instead(module: str, name: str) -> str | None:
-    """What Kinnor has in place of a name that another library has.
+    """The replacement in Kinnor for a name of another library.
 
     Args:
         module: Path of the module within the package; empty for the package itself.

@@ -187,7 +187,7 @@ def _batch(executor: Executor) -> int:
 
 
 def _sorted(inputs: list[str]) -> tuple[list[str], list[str]]:
-    """Paths of numbers, and those of networks and parameters."""
+    """Paths of numbers, and paths of networks and parameters."""
     known = [path for path in inputs if Path(path).suffix in (".h5", ".protobuf", ".nnp", ".nntxt")]
     return [path for path in inputs if path not in known], known
 

@@ -259,7 +259,7 @@ def data_iterator_image_folder(
         shuffle: True for a random order, a new one in each epoch.
         rng: Generator of the orders; `RandomState(313)` if it is None.
         transform: Function of each image, such as a random crop. It is called in several threads.
-        n_workers: Number of threads; by default that of the library.
+        n_workers: Number of threads; by default the library's number.
         with_memory_cache: True to keep the images after `transform` in memory if they fit.
         stop_exhausted: True to stop after one epoch.
 

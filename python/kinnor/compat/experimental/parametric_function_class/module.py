@@ -47,7 +47,7 @@ class Module(core.Module, scoped=False):
             self.__dict__[name] = value  # As in NNabla, whose programs look there.
 
     def get_parameters(self, grad_only: bool = True) -> Parameters:  # type: ignore[override]
-        """Its parameters and those of its parts.
+        """The parameters of the module and of its submodules.
 
         Args:
             grad_only: Whether to leave out parameters that need no gradient.
