@@ -96,7 +96,7 @@ mod tests {
     use crate::array::{Access, DType};
 
     #[test]
-    fn a_write_is_noticed_however_often() {
+    fn each_write_after_a_clear_is_noticed() {
         for len in [3, 5000] {
             let storages: Vec<_> = (0..3).map(|_| Storage::new(len)).collect();
             let mut gone = Gone::new(storages.clone());

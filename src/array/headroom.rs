@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn released_blocks_are_replaced_by_the_next_check() {
+    fn check_replaces_released_blocks() {
         establish();
         assert!(release() && release());
         check().expect("addresses are plenty");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_alone_are_counted_and_limited() {
+    fn separate_blocks_are_counted_and_limited() {
         let mut store = Store::new();
         store.set_limit(1000);
         let block = store.take_alone(999).expect("memory");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_reused_and_go_back() {
+    fn blocks_are_reused_and_returned_to_the_system() {
         let mut store = Store::new();
         let sizes = [64, 100, 5000, LARGEST_SMALL, LARGEST_SMALL + 1, 300_000, 5 << 20];
         let blocks: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_trimmed_away_is_mapped_again() {
+    fn unmapped_memory_is_mapped_again() {
         let mut store = Store::new();
         let block = store.take(8 << 20, 0).expect("memory");
         store.give(block);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_sizes_do_not_pile_up() {
+    fn blocks_of_changing_sizes_do_not_accumulate() {
         let mut store = Store::new();
         let peak = 100 << 20;
         for i in 0..50 {

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_become_few_pieces() {
+    fn positions_are_grouped_into_few_pieces() {
         let axis = RegridAxis::default().then_each([2, 1, 0, 1, 2, 2, 2]);
         assert_eq!(axis.len(), 7);
         assert_eq!(axis.0.len(), 3);

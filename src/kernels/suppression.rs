@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_hidden_if_one_of_them_overlaps_it() {
+    fn a_box_is_suppressed_if_a_chosen_box_overlaps_it() {
         for share in [0.0, 0.3, 1.0] {
             let mut chosen = ChosenBoxes { blocks: List::with_capacity(1), n: 0 };
             let mut listed: Vec<Corners> = Vec::new();

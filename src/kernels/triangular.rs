@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn solutions_solve() {
+    fn solutions_satisfy_their_systems() {
         for n in [0, 1, 2, 5, 31, 32, 33, 70] {
             let a = matrix(n);
             let (mut lu, mut order) = (a.clone(), (0..n).collect::<Vec<_>>());

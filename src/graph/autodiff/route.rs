@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_where_gradients_flow_and_by_descending_rank() {
+    fn a_route_has_functions_with_gradients_by_descending_rank() {
         let (x, fixed) = (leaf(true), leaf(false));
         let (h, still) = (one("sin", &[&x]), one("exp", &[&fixed]));
         let y = one("mul2", &[&h, &still]);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_one_leaf_meet_in_one_slot() {
+    fn gradients_of_one_leaf_share_a_slot() {
         let x = leaf(true);
         let y = one("mul2", &[&one("sin", &[&x]), &one("exp", &[&x])]);
         let route = route(&y, None);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_leave_other_ways_out() {
+    fn a_route_to_targets_skips_other_branches() {
         let (x, other) = (leaf(true), leaf(true));
         let (a, b) = (one("sin", &[&x]), one("exp", &[&other]));
         let y = one("mul2", &[&a, &b]);

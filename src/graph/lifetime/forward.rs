@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_goes_after_its_last_use_and_a_leaf_never() {
+    fn a_value_is_cleared_after_its_last_use_unless_it_is_persistent() {
         let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
         let h = one("sin", &[&x]);
         let (a, b) = (one("exp", &[&h]), one("cos", &[&h]));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gradient_nothing_stays() {
+    fn without_a_gradient_no_value_is_read_backward() {
         let h = one("sin", &[&leaf(false)]);
         let _product = one("mul2", &[&h, &h]);
         assert!(!arena::with(|a| is_read_backward(a, h.ix())));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn restoring_starts_where_data_still_is() {
+    fn restoring_starts_at_values_that_are_in_memory() {
         // (exp(x) + sin(x)) * exp(x)
         let x = leaf(true);
         let (e, s) = (one("exp", &[&x]), one("sin", &[&x]));

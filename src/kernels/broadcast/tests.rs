@@ -43,7 +43,7 @@ fn index_pairs(a: &Shape, b: &Shape) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn everything_meets_what_it_should() {
+fn elements_are_paired_by_the_rules_of_broadcasting() {
     for (a, b) in SHAPES.iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
         let (a, b) = (Shape::from(*a), Shape::from(*b));
         let (x, w, at) = (values(a.size()), values(b.size()), index_pairs(&a, &b));

@@ -330,7 +330,7 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 }
 
 #[test]
-fn few_positions_are_rows_of_one_product() {
+fn gemm_by_rows_is_selected_for_some_geometries() {
     let geometries = geometries();
     let by_rows =
         geometries.iter().filter(|g| select::<f32>(g, Pass::Output, false, true) == Method::GemmRows);
@@ -355,7 +355,7 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 #[test]
-fn what_is_kept_of_a_weight_changes_no_bit() {
+fn cached_packed_weights_change_no_bit() {
     fn bits(v: &[f32]) -> Vec<u32> {
         v.iter().map(|v| v.to_bits()).collect()
     }

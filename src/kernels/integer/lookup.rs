@@ -49,7 +49,7 @@ mod tests {
     use super::{in_table, one_by_one};
 
     #[test]
-    fn every_byte_finds_its_place() {
+    fn every_byte_is_looked_up_at_its_index() {
         let table: [u8; 256] = std::array::from_fn(|i| (i * 7 + 3) as u8);
         for n in [0, 1, 63, 64, 65, 300] {
             let x: Vec<u8> = (0..n).map(|i| (i * 11) as u8).collect();

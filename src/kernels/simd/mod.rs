@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_name_lanes_and_registers_weave() {
+    fn masks_select_lanes_and_registers_interleave() {
         in_registers_f32(Lanes);
         in_registers_f64(Lanes);
     }

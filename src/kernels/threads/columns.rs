@@ -77,7 +77,7 @@ mod tests {
     use super::columns_mut;
 
     #[test]
-    fn each_column_comes_once() {
+    fn each_column_is_visited_once() {
         for (matrices, rows, columns, width) in
             [(2, 3, 7, 2), (3, 1, 4, 9), (1, 5, 6, 1), (2, 4, 3, 0), (0, 2, 2, 1)]
         {

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_stands_for_all_inputs_that_follow() {
+    fn the_last_entry_describes_all_further_inputs() {
         let sum = facts("add_n", u64::MAX);
         assert_eq!(sum.inputs.len(), 1);
         let product = facts("mul_n", u64::MAX);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_in_place_is_not_repeatable() {
+    fn an_operation_that_changes_an_input_is_not_repeatable() {
         let changed = Some(Alias { output: 1, modifies: true });
         let own =
             Facts::of_users_code([InputFacts::UNKNOWN, InputFacts { alias: changed, ..InputFacts::UNKNOWN }]);

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_must_fit() {
+    fn labels_out_of_range_are_refused() {
         for name in ["softmax_cross_entropy", "categorical_cross_entropy"] {
             let x = Tensor::sample([2, 3], 1);
             let beyond = forward(

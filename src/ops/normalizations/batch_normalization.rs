@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_follow_the_batch_and_no_recomputation() {
+    fn running_statistics_are_updated_once_and_not_by_a_recomputation() {
         let mut x = inputs();
         let (mean, variance) = moments(&x[0]);
         let moved = |old: &Tensor, batch: &[f64], factor: f64| -> Vec<f64> {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_normalize_where_asked_to() {
+    fn without_batch_stat_running_statistics_normalize() {
         let x = inputs();
         let eval = batch(&[1], false, false, u64::MAX);
         check_forward(&eval, &x, &[normalized(&x, &x[3].data, &x[4].data)]);

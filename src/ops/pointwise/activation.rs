@@ -390,7 +390,7 @@ mod tests {
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
     #[test]
-    fn smooth_activations_are_what_they_say() {
+    fn smooth_activations_equal_their_formulas() {
         let softplus = |x: f64| x.exp().ln_1p();
         let gelu = |x: f64| {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())

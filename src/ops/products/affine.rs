@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn affine_is_its_sum() {
+    fn affine_equals_its_formula() {
         for (rows, inputs, outputs) in [(1, 1, 1), (2, 12, 6), (5, 3, 7), (0, 4, 2), (3, 0, 2), (2, 3, 0)] {
             let (x, w) = (Tensor::sample([rows, inputs], 1), Tensor::sample([inputs, outputs], 2));
             let b = Tensor::sample([outputs], 3);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_does_not_fit() {
+    fn errors_say_what_was_expected_and_given() {
         refused(
             Affine { base_axis: 1 },
             &[&[2, 3, 4], &[11, 2]],

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_does_not_fit() {
+    fn errors_say_what_was_expected_and_given() {
         let matmul = || BatchMatmul { transpose_a: false, transpose_b: false };
         refused(
             matmul(),

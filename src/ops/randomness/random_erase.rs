@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_cover_what_they_should() {
+    fn channels_share_erased_patches_within_the_area_limit() {
         let x = Tensor::sample([3, 2, 16, 16], 1);
         let y =
             forward(&erase(1.0, true), std::slice::from_ref(&x), &mut State::default(), false).expect("runs");

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_each_convention() {
+    fn sampled_positions_follow_each_convention() {
         let x = Tensor::new([1, 3], &[0.0, 1.0, 2.0]);
         let rows: [(&str, bool, bool, bool, [f64; 5]); 6] = [
             ("linear", false, false, false, [0.0, 0.6, 1.2, 1.8, 2.0]),

@@ -45,7 +45,7 @@ fn a_run_within_a_run_is_refused_cold_and_warm() {
 }
 
 #[test]
-fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
+fn a_caught_panic_is_an_error_and_unlocks_the_graph() {
     let (x, n) = (leaf(), std::cell::Cell::new(0));
     let y = one("sin", &[&one("exp", &[&x])]);
     y.grad().storage.fill(5.0).expect("has room");
@@ -79,7 +79,7 @@ fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
 
 /// The detach callback panics after the run, and only the test catches the panic.
 #[test]
-fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
+fn an_uncaught_panic_unlocks_the_graph() {
     let x = Variable::new([1 << 15]).expect("fits").with_need_grad(true);
     x.data().storage.fill(0.5).expect("has room");
     let y = one("sin", &[&one("exp", &[&x])]);
@@ -118,7 +118,7 @@ fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
 }
 
 #[test]
-fn what_dies_or_runs_during_a_run_changes_nothing() {
+fn graphs_that_are_freed_or_run_in_a_hook_do_not_disturb_the_run() {
     let y = one("sin", &[&one("exp", &[&leaf()])]);
     step(&y, false);
     for _ in 0..3 {
@@ -137,7 +137,7 @@ fn what_dies_or_runs_during_a_run_changes_nothing() {
 }
 
 #[test]
-fn a_loss_that_waits_keeps_the_trunk() {
+fn a_second_loss_keeps_the_values_of_the_shared_trunk() {
     let x = leaf();
     let trunk = one("exp", &[&x]);
     let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_to_do_does() {
+    fn the_least_budget_suffices_and_a_byte_less_does_not() {
         for n in [1, 2, 3, 7, 30] {
             let y = chain(&vec!["sin"; n]);
             let least = least(&y);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_gradient_reads_is_dropped_first() {
+    fn values_that_no_gradient_reads_are_dropped_first() {
         // The gradient of `sin` reads only its input, the gradient of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_go_where_little_crosses() {
+    fn checkpoints_are_put_between_blocks_where_few_bytes_cross() {
         // Wide inside each block, narrow between blocks.
         let mut h = Variable::new([1000]).expect("a shape").with_need_grad(true);
         for _ in 0..9 {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_user_stay_and_hold() {
+    fn recompute_flags_of_users_are_respected_and_unchanged() {
         let y = chain(&["tanh"; 5]);
         let mut v = y.clone();
         for _ in 0..2 {

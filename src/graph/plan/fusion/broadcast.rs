@@ -96,7 +96,7 @@ mod tests {
     use crate::array::Shape;
 
     #[test]
-    fn pieces_are_what_the_whole_meets() {
+    fn pieces_of_a_broadcast_equal_the_whole() {
         let cases: [(&[usize], &[usize]); 8] = [
             (&[], &[2, 3]),
             (&[1], &[7]),

@@ -178,7 +178,7 @@ fn convolution(c: &Case, channel_last: bool) -> Convolution {
 }
 
 #[test]
-fn convolution_is_its_sum() {
+fn convolution_equals_its_formula() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, w, b) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.maps], 3));
         let op = Op::new(convolution(c, channel_last));
@@ -196,7 +196,7 @@ fn convolution_is_its_sum() {
 }
 
 #[test]
-fn the_gradient_by_the_weight_is_its_sum_and_can_be_differentiated() {
+fn the_gradient_by_the_weight_equals_its_formula_and_can_be_differentiated() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, gy) = (sample(&c.x_shape(), 1), sample(&c.y_shape(), 2));
         let (n, gw) = (c.batch.len(), laid(&c.filter_grad(&gy, &x), 1));
@@ -209,7 +209,7 @@ fn the_gradient_by_the_weight_is_its_sum_and_can_be_differentiated() {
 }
 
 #[test]
-fn deconvolution_is_its_sum() {
+fn deconvolution_equals_its_formula() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, w, b) = (sample(&c.y_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.channels], 3));
         let n = c.batch.len();
@@ -232,7 +232,7 @@ fn deconvolution_is_its_sum() {
 }
 
 #[test]
-fn depthwise_convolution_is_its_sum() {
+fn depthwise_convolution_equals_its_formula() {
     for c in cases().into_iter().filter(|c| c.channels == c.group) {
         let (x, w, b) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.maps], 3));
         let Convolution { base_axis, pad, stride, dilation, .. } = convolution(&c, false);
@@ -276,7 +276,7 @@ fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
 }
 
 #[test]
-fn errors_name_what_does_not_fit() {
+fn errors_say_what_was_expected_and_given() {
     let plain = || Convolution {
         base_axis: 1,
         pad: None,

@@ -108,7 +108,7 @@ fn largest(x: &Tensor, window: &[usize]) -> usize {
 }
 
 #[test]
-fn sums_and_averages_are_what_they_say() {
+fn pooled_sums_and_averages_equal_their_formulas() {
     for c in cases() {
         let x = sample(&c.x, 1);
         let Case { kernel, stride, pad, ignore_border, channel_last, .. } = c.clone();
@@ -228,7 +228,7 @@ fn refused(op: impl Compute, shape: &[usize], message: &str) {
 }
 
 #[test]
-fn errors_name_what_does_not_fit() {
+fn errors_say_what_was_expected_and_given() {
     refused(
         max(&[2, 2]),
         &[4, 4],
