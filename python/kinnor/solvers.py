@@ -272,6 +272,7 @@ class Solver(_core.Solver):
         }
 
     def _set_arrays(self, states: Mapping[str, State]) -> None:
+        """Sets states that were read from a file, with NumPy arrays."""
         arrays = {
             key: (state.t, {name: NdArray.from_numpy_array(array) for name, array in state.arrays.items()})
             for key, state in states.items()
@@ -296,6 +297,7 @@ def _holds_parameters(x: Any) -> bool:
 
 
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
+    """Returns variables that share the memory of the arrays."""
     variables = {}
     for name, array in arrays.items():
         variables[name] = Variable(array.shape)

@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, given: Sequence[str]) -> int:
+    """Runs a command with its arguments. Returns the exit status; errors are printed in one line."""
     import argparse
     from importlib import import_module
 
@@ -98,11 +99,13 @@ def _line(error: BaseException) -> str:
 
 
 def _fail(text: str, status: int) -> int:
+    """Prints an error and returns the status."""
     print(f"kinnor: {text}", file=sys.stderr)
     return status
 
 
 def _help() -> str:
+    """Returns the list of commands."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
     return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` says what each takes:\n\n{commands}"

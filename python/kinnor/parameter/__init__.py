@@ -420,6 +420,7 @@ def _compared(entries: list[Entry]) -> Loaded:
 
 
 def _check_names(op: str, loaded: Loaded) -> None:
+    """Raises ParameterError if the loaded file lacks parameters or has unexpected ones."""
     differing = (("without", loaded.missing), ("with the unexpected", loaded.unexpected))
     told = [f"{how} {_listed(names)}" for how, names in differing if names]
     if told:
