@@ -208,6 +208,7 @@ class CrateImports:
             self.paths[module] = [path for path, _ in used] + [tuple(path.split("::")) for path in inline]
 
     def defines(self, module, name):
+        """True if the module defines or imports this name."""
         kinds = "struct|enum|trait|fn|type|const|static|union|macro_rules!"
         return re.search(rf"\b(?:{kinds}) {name}\b", self.text[module]) or name in self.bound[module]
 
@@ -242,7 +243,7 @@ class CrateImports:
         return here, True
 
     def edges(self):
-        """Returns the modules that each module imports items of, without those that it lies in."""
+        """Returns for each module the modules whose items it imports, except the modules that contain it."""
         found = {}
         for module, paths in self.paths.items():
             to = set()

@@ -124,7 +124,7 @@ class LSTM(_Recurrent):
                 without; zeros by default.
 
         Returns:
-            The output, shape (steps, batch, directions * hidden_size) or with the batch first, and
+            The output, shape (steps, batch, directions * hidden_size) or with the batch first. Then
             the last hidden states and the last cell states, both of the shape of `state`.
 
         Raises:

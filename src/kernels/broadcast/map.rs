@@ -73,8 +73,8 @@ impl BroadcastLayout {
                         let first = range.start - start;
                         for i in range.clone() {
                             let k = i - start;
-                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, the
-                            // others hold elements for all of `y`, and `to` has enough space.
+                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements. The
+                            // others hold elements for all of `y`. `to` has enough space.
                             unsafe {
                                 let others = elements(others, i);
                                 to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), others));

@@ -193,7 +193,7 @@ impl<T: Float> Arrays<T> {
     }
 }
 
-/// The index of an element: of which image (or map, for a weight), of which channel, and where in its area.
+/// The index of element `i` of a channel's area. `image` is the image, or the output map of a weight.
 fn at(g: &Geometry, image: usize, channels: usize, channel: usize, area: usize, i: usize) -> usize {
     if g.channel_last {
         (image * area + i) * channels + channel

@@ -133,8 +133,8 @@ pub(super) fn multiply_by(
                         target,
                     ),
                 };
-                // SAFETY: the kernel runs on this machine, the panel has its weights, each run of a window is
-                // followed by the rest of its last group, and the target has space for the part.
+                // SAFETY: the kernel runs on this machine, and the panel has its weights. Each run of a window is
+                // followed by the rest of its last group. The target has space for the part.
                 unsafe { tiles[rows - 1](&tile) };
                 output.take(part, &sums);
                 at += rows;

@@ -34,7 +34,7 @@ fn values<T: Float>(n: usize, seed: usize, mean: f64) -> Vec<T> {
     (0..n).map(|i| T::of(mean + ((i + seed * 101) * 7919 % 1021) as f64 / 128.0 - 4.0)).collect()
 }
 
-/// What was normalised, and all gradients of it; with the statistics given if `given`.
+/// The normalized array and all gradients. If `given` is true, the statistics are arguments.
 fn everything<T: Float>(
     layout: &NormLayout,
     n: usize,

@@ -41,8 +41,9 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Calls `work` on groups of `width` columns of the consecutive matrices in each array of `all`, with the number of
-/// the matrix and the range of columns. A task has `grain` times `width` columns. A matrix is `rows` x `columns`.
+/// Calls `work` on groups of `width` columns of the consecutive matrices in each array of `all`. Its arguments are the
+/// number of the matrix, the range of columns and these columns. A task has `grain` times `width` columns. A matrix is
+/// `rows` x `columns`.
 ///
 /// # Panics
 /// If the arrays differ in length.

@@ -86,8 +86,8 @@ pub(super) struct Pool {
     last_out: Condvar,
 }
 
-// SAFETY: `work` and the list `claimed` are written only by the thread that has `taken` the pool, while the gate is
-// closed and no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
+// SAFETY: only the thread that has `taken` the pool writes `work` and the list `claimed`, while the gate is closed and
+// no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
 // has taken the pool.
 unsafe impl Sync for Pool {}
 

@@ -75,8 +75,8 @@ impl InputFacts {
         Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
-/// The facts of an operation with bound arguments: what it reads, aliases, overwrites, draws and hosts. For details
-/// see the method or constant of the same name in [`Compute`](crate::ops::Compute).
+/// The facts of an operation with bound arguments: inputs read, aliases, overwrites, random numbers, epilogues. For
+/// details see the method or constant of the same name in [`Compute`](crate::ops::Compute).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Facts {
