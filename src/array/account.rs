@@ -54,6 +54,7 @@ impl Payer {
         }
     }
 
+    /// The account that pays on this thread; None if a test makes this allocation fail.
     fn look(look: u8) -> Option<Self> {
         if look & SHORTAGE != 0 && shortage::strikes() {
             return None;

@@ -49,6 +49,7 @@ impl Storage {
         self.is_given_back() // another thread may have written it meanwhile
     }
 
+    /// Notes a write to a watched storage: ends its watch and moves the global count.
     #[cold]
     pub(super) fn disturb(&self) {
         self.watched

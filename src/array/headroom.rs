@@ -50,6 +50,7 @@ pub(crate) fn check() -> Result<(), OutOfMemory> {
     if IS_SHORT.load(std::sync::atomic::Ordering::Relaxed) { restore() } else { Ok(()) }
 }
 
+/// Reserves the missing blocks of addresses. Fails if the system refuses.
 #[cold]
 fn restore() -> Result<(), OutOfMemory> {
     IS_SHORT.store(false, SeqCst); // first, so that a release meanwhile is seen

@@ -158,6 +158,7 @@ mod tests {
     use super::{Fingerprint, Storage};
     use crate::array::{Access, DType};
 
+    /// Reads the only element in `dtype`, which is `F64` or `F32`.
     fn read(storage: &Storage, dtype: DType) -> f64 {
         let ptr = storage.access(dtype, Access::Read).expect("is there");
         // SAFETY: the storage has an element, and no other thread knows of it.

@@ -43,6 +43,7 @@ struct BlockSlab {
 }
 
 impl BlockSlab {
+    /// Bytes of the slab that were cut into blocks.
     fn used(&self) -> usize {
         SLAB - self.rest.size()
     }
@@ -146,10 +147,12 @@ impl Store {
         self.unmap(usize::MAX);
     }
 
+    /// Returns up to this many free bytes to the system.
     fn unmap(&mut self, bytes: usize) {
         self.mapped -= self.spans.unmap(bytes);
     }
 
+    /// Takes a span of free memory, and maps new memory if none is long enough.
     fn take_span(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         if let Some(block) = self.spans.take(size) {
             return Some(block);
@@ -158,6 +161,7 @@ impl Store {
         self.spans.take(size)
     }
 
+    /// Cuts a block from a recent slab, or from a new one.
     fn cut(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         let recent = self.slabs.len().saturating_sub(8);
         let at = if let Some(i) = self.slabs[recent..].iter().position(|slab| slab.rest.size() > size) {

@@ -63,6 +63,7 @@ thread_local! {
 }
 
 impl Own {
+    /// Takes a shelf that no thread owns, or makes one.
     pub(super) fn new() -> Self {
         if let Some(shelf) = shelves().find(|shelf| !shelf.owned.swap(true, Ordering::Acquire)) {
             return Self(shelf);

@@ -121,6 +121,7 @@ impl<T> List<T> {
         self.n += n;
     }
 
+    /// Doubles the capacity.
     #[cold]
     fn grow(&mut self) {
         let capacity = (2 * self.capacity).max(16);

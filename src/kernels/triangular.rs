@@ -179,6 +179,7 @@ pub fn root<T: Float>(a: &mut [T], n: usize) {
 mod tests {
     use super::{decompose, root, solve};
 
+    /// A matrix by a fixed pattern.
     fn matrix(n: usize) -> Vec<f64> {
         (0..n * n).map(|i| ((i * i * i * 37 + i / n * 11) % 101) as f64 / 50.0 - 1.0).collect()
     }

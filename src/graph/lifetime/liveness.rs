@@ -137,10 +137,12 @@ mod tests {
     use super::*;
     use crate::graph::{ForwardOptions, Variable, apply, arena};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
+    /// A variable of two values.
     fn leaf(need_grad: bool) -> Variable {
         Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(need_grad)
     }

@@ -25,6 +25,7 @@ const SHAPES: [(&[usize], &[usize]); 17] = [
     (&[2, 0], &[2, 1]),
 ];
 
+/// `n` values between -0.5 and 0.5.
 fn values(n: usize) -> Vec<f64> {
     (0..n).map(|i| (i * 7919 % 1013) as f64 / 1013.0 - 0.5).collect()
 }

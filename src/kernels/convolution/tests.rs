@@ -30,6 +30,7 @@ pub(super) fn geometry(images: usize, [channels, maps, group]: [usize; 3], axes:
     }
 }
 
+/// Convolutions that every algorithm but depthwise is tested on.
 fn geometries() -> Vec<Geometry> {
     vec![
         geometry(33, [16, 16, 1], &[[4, 3, 1, 1, 1]; 2]),
@@ -118,6 +119,7 @@ fn depthwise_geometries() -> Vec<Geometry> {
     (0..150).map(|_| one()).collect()
 }
 
+/// The geometries of all algorithms.
 fn all_geometries() -> Vec<Geometry> {
     [geometries(), depthwise_geometries()].concat()
 }
@@ -139,6 +141,7 @@ pub(super) struct Arrays<T> {
 }
 
 impl<T: Float> Arrays<T> {
+    /// Arrays of a geometry, filled by number of elements and seed.
     pub(super) fn new(g: &Geometry, fill: impl Fn(usize, usize) -> Vec<T>) -> Self {
         Self {
             x: fill(g.images * g.channels * g.area(), 1),
@@ -156,6 +159,7 @@ impl<T: Float> Arrays<T> {
         [y, gx, gw]
     }
 
+    /// The same arrays with absolute values.
     fn magnitudes(&self) -> Self {
         let [x, w, y] = [&self.x, &self.w, &self.y].map(|v| v.iter().map(|v| v.abs()).collect());
         Self { x, w, y }
@@ -223,6 +227,7 @@ fn meetings(g: &Geometry) -> Vec<(usize, usize, usize)> {
     found
 }
 
+/// Compares output and gradients with plain loops.
 fn check<T: Float>(g: &Geometry, accumulate: bool) {
     let arrays = Arrays::<T>::new(g, values);
     let names = ["output", "gradient of the input", "gradient of the weight"];
@@ -246,6 +251,7 @@ fn check<T: Float>(g: &Geometry, accumulate: bool) {
     }
 }
 
+/// Compares all geometries in both layouts, written and added to.
 fn sums_are_exact_for_whole_numbers<T: Float>() {
     for mut g in all_geometries() {
         for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -267,6 +273,7 @@ fn sums_in_f64_are_exact_for_whole_numbers() {
 
 #[test]
 fn a_bias_is_added_to_each_channel() {
+    /// An epilogue that only adds a bias.
     fn with(bias: &[f32]) -> Epilogue<'_, f32> {
         Epilogue { row_bias: Some(bias), ..Epilogue::plain(true) }
     }
@@ -356,6 +363,7 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn cached_packed_weights_change_no_bit() {
+    /// The bits of the numbers, for exact comparison.
     fn bits(v: &[f32]) -> Vec<u32> {
         v.iter().map(|v| v.to_bits()).collect()
     }

@@ -14,6 +14,7 @@ pub(super) fn in_table(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     one_by_one(x, table, y);
 }
 
+/// Looks up bytes without vector instructions.
 fn one_by_one(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y = table[usize::from(*x)]);
 }

@@ -47,14 +47,17 @@ impl<'a> Blocks<'a> {
         Self { window, images: 1, lines: height.div_ceil(parts) }
     }
 
+    /// The number of blocks in each image.
     fn per_image(&self) -> usize {
         self.window.output[0].div_ceil(self.lines.max(1))
     }
 
+    /// The number of blocks.
     pub(super) fn count(&self) -> usize {
         self.window.images.div_ceil(self.images) * self.per_image()
     }
 
+    /// The images and lines of block `i`.
     pub(super) fn get(&self, i: usize) -> PositionBlock {
         let (image, line) = (i / self.per_image() * self.images, i % self.per_image() * self.lines);
         PositionBlock {

@@ -34,6 +34,7 @@ fn sum(x: &[u8], zero: u8, w: &[i32], window: &ImageWindow, at: [usize; 3]) -> i
     total
 }
 
+/// A window with stride and dilation 1 and no padding.
 fn window(images: usize, channels: usize, input: [usize; 2], kernel: [usize; 2]) -> ImageWindow {
     let output = [input[0] + 1 - kernel[0], input[1] + 1 - kernel[1]];
     ImageWindow { images, channels, input, output, kernel, pad: [0; 2], stride: [1; 2], dilation: [1; 2] }

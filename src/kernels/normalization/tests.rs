@@ -24,6 +24,7 @@ const LAYOUTS: [(&[usize], &[u8], &[u8]); 16] = [
     (&[0, 4, 3], &[0, 1, 0], &[0, 1, 0]),
 ];
 
+/// The layout of a shape with marks for kept and scaled axes, and its size.
 fn layout((dims, kept, scaled): &(&[usize], &[u8], &[u8])) -> (NormLayout, usize) {
     let marks = |of: &[u8]| of.iter().map(|v| *v == 1).collect::<Vec<_>>();
     (NormLayout::new(dims, &marks(kept), &marks(scaled)), dims.iter().product())
@@ -56,6 +57,7 @@ fn everything<T: Float>(
     (y, gx, found)
 }
 
+/// Asserts that the errors are within `bound` times the largest number.
 fn assert_near(got: &[f32], exact: &[f64], bound: f64, what: &str) {
     assert_eq!(got.len(), exact.len(), "{what}");
     let largest = exact.iter().fold(1.0_f64, |m, v| m.max(v.abs()));

@@ -55,6 +55,7 @@ op! {
 }
 
 impl BatchNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape) -> Result<Form> {
         let axes = x.axes("batch_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -193,6 +194,7 @@ op! {
 }
 
 impl TensorNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("tensor_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -208,6 +210,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Call, Memory, Op, State, find};
 
+    /// A batch normalization; `present` has a bit for each given input.
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
             Value::Ints(axes.to_vec()),
@@ -228,12 +231,14 @@ mod tests {
         ((0..3).map(mean).collect(), (0..3).map(variance).collect())
     }
 
+    /// Input, shift, scale, running mean and running variance.
     fn inputs() -> [Tensor; 5] {
         let channel = |data: &[f64]| Tensor::new([1, 3, 1], data);
         let (beta, gamma) = (channel(&[0.5, -1.0, 2.0]), channel(&[1.5, 0.3, -0.7]));
         [Tensor::sample([2, 3, 4], 1), beta, gamma, channel(&[0.1, -0.2, 0.3]), channel(&[1.0, 2.0, 0.5])]
     }
 
+    /// The input normalized by these statistics, in plain loops.
     fn normalized(x: &[Tensor; 5], mean: &[f64], variance: &[f64]) -> Tensor {
         let unit = |i: usize| {
             let c = i / 4 % 3;

@@ -38,6 +38,7 @@ struct AffineSizes {
 }
 
 impl Affine {
+    /// The sizes of the product: rows, features and outputs.
     fn sizes(&self, x: &Shape, w: &Shape) -> Result<AffineSizes> {
         let base = x.axis("affine", self.base_axis)?;
         Ok(AffineSizes { rows: x.size_to(base), inputs: x.size_from(base), outputs: w.size_from(1) })
@@ -130,6 +131,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Compute, Op, State};
 
+    /// The tensor with another shape.
     fn reshaped<const N: usize>(t: &Tensor, shape: [usize; N]) -> Tensor {
         Tensor::new(shape, &t.data)
     }
@@ -172,6 +174,7 @@ mod tests {
         check_gradient(&op, &[Tensor::sample([2, 2], 1), w, b], &[true, true, true]);
     }
 
+    /// Asserts that these shapes are refused with this message.
     #[track_caller]
     fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
         let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();

@@ -84,6 +84,7 @@ struct ErasedImages {
 }
 
 impl Erasing {
+    /// Number and sizes of the images, after checks.
     fn images(&self, x: &Shape) -> Result<ErasedImages> {
         let base = x.axis("random_erase", self.of.base_axis)?;
         if x.ndim() != base + 3 {
@@ -231,6 +232,7 @@ mod tests {
     use crate::ops::testing::{Tensor, forward};
     use crate::ops::{Op, State};
 
+    /// An operation that fills patches with 9, at this probability.
     fn erase(prob: f64, share: bool) -> Op {
         let mut op =
             Erasing::bind(&Erasing::SPEC.args.iter().filter_map(|a| Some(a.default?())).collect::<Vec<_>>())

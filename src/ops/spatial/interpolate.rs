@@ -218,6 +218,7 @@ mod tests {
     use crate::ops::Op;
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
+    /// An interpolation to these sizes.
     fn interpolate(sizes: &[i64], mode: &str, align_corners: bool, half_pixel: bool, for_nn: bool) -> Op {
         Op::new(Interpolate {
             scale: None,

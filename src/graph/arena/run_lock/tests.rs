@@ -7,14 +7,17 @@ use crate::Error;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{BackwardOptions, Edge, ForwardOptions, Function, Variable, apply, arena, forward_all};
 
+/// Applies an operation without arguments and returns its first output.
 fn one(name: &str, x: &[&Variable]) -> Variable {
     apply(name, x, &[]).expect("builds").remove(0)
 }
 
+/// A variable of three values that requires a gradient.
 fn leaf() -> Variable {
     Variable::from_values([3], &[0.1, 0.2, 0.3]).expect("fits").with_need_grad(true)
 }
 
+/// Runs forward and backward, with memory freed on the way if `clear`.
 fn step(y: &Variable, clear: bool) {
     y.forward(&ForwardOptions { clear_no_need_grad: clear, ..Default::default() }).expect("runs");
     y.backward(&BackwardOptions { clear_buffer: clear, ..Default::default() }).expect("runs");

@@ -83,6 +83,7 @@ pub(crate) struct CheckpointSearch<'a> {
 }
 
 impl<'a> CheckpointSearch<'a> {
+    /// A search over the values of a step that may be dropped.
     pub(crate) fn new(rehearsal: &'a StepModel) -> Self {
         let n = rehearsal.forward.len();
         let mut open: Vec<u32> = (0..rehearsal.values.len() as u32).collect();
@@ -109,6 +110,7 @@ impl<'a> CheckpointSearch<'a> {
         }
     }
 
+    /// Simulates a step in which these values are dropped.
     fn judge(&self, drop: Vec<bool>) -> DropChoice {
         DropChoice { outcome: self.rehearsal.play(&drop), drop }
     }
@@ -261,6 +263,7 @@ mod tests {
     /// Bytes of a value of a chain.
     const SIZE: usize = 4 * 1000;
 
+    /// A chain of elementwise operations on 1,000 elements.
     fn chain(names: &[&str]) -> Variable {
         let x = Variable::new([1000]).expect("a shape").with_need_grad(true);
         let mut h = x;
@@ -270,6 +273,7 @@ mod tests {
         h
     }
 
+    /// The least budget in bytes, which the error of a refused budget names.
     fn least(y: &Variable) -> usize {
         match report(y, Some(0), false) {
             Err(Error::Budget { least, .. }) => least,
@@ -277,6 +281,7 @@ mod tests {
         }
     }
 
+    /// The report of a step within a budget that suffices.
     fn within(y: &Variable, bytes: usize) -> Report {
         report(y, Some(bytes), false).expect("within reach")
     }

@@ -66,6 +66,7 @@ impl BroadcastCycle {
         }
     }
 
+    /// Copies the elements that positions from `start` on are paired with.
     fn gather_as<T: Copy>(self, from: &[T], to: &mut [T], start: usize) {
         let (Cycle { period, together }, n) = (self.0, to.len());
         if period == 1 {

@@ -7,6 +7,7 @@ use crate::ops::spatial::depthwise::DepthwiseConvolution;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 use crate::ops::{Compute, Op};
 
+/// A tensor of sample values by seed.
 fn sample(shape: &[usize], seed: u64) -> Tensor {
     let shape = Shape::from(shape);
     Tensor {
@@ -111,6 +112,7 @@ impl Case {
         y
     }
 
+    /// The convolution in plain loops.
     fn convolution(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Tensor {
         let shape = Shape::from(self.y_shape());
         let mut y = Tensor { data: vec![0.0; shape.size()], shape };
@@ -118,6 +120,7 @@ impl Case {
         self.biased(y, b)
     }
 
+    /// The transposed convolution in plain loops.
     fn deconvolution(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Tensor {
         let shape = Shape::from(self.x_shape());
         let mut y = Tensor { data: vec![0.0; shape.size()], shape };
@@ -125,6 +128,7 @@ impl Case {
         self.biased(y, b)
     }
 
+    /// The gradient of the weight in plain loops.
     fn filter_grad(&self, gy: &Tensor, x: &Tensor) -> Tensor {
         let shape = Shape::from(self.w_shape());
         let mut gw = Tensor { data: vec![0.0; shape.size()], shape };
@@ -133,6 +137,7 @@ impl Case {
     }
 }
 
+/// A case: `sizes` are channels, maps and groups; `steps` are padding, stride and dilation.
 fn case(batch: &[usize], sizes: [usize; 3], input: &[usize], kernel: &[usize], steps: [&[i64]; 3]) -> Case {
     let [channels, maps, group] = sizes;
     let [pad, stride, dilation] = steps.map(<[i64]>::to_vec);
@@ -140,6 +145,7 @@ fn case(batch: &[usize], sizes: [usize; 3], input: &[usize], kernel: &[usize], s
     Case { batch, channels, maps, group, input, kernel, pad, stride, dilation }
 }
 
+/// Convolutions of all kinds of arguments.
 fn cases() -> Vec<Case> {
     vec![
         case(&[2], [1, 1, 1], &[1], &[1], [&[0], &[1], &[1]]),
@@ -171,6 +177,7 @@ fn in_both_layouts(f: impl Fn(&Case, bool, &dyn Fn(&Tensor, usize) -> Tensor)) {
     }
 }
 
+/// The operation of a case.
 fn convolution(c: &Case, channel_last: bool) -> Convolution {
     let (pad, stride, dilation) = (Some(c.pad.clone()), Some(c.stride.clone()), Some(c.dilation.clone()));
     let (base_axis, group) = (c.batch.len() as i64, c.group as i64);

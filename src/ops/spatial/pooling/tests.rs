@@ -8,6 +8,7 @@ use crate::ops::spatial::max_pooling::{MaxPooling, MaxPoolingBackward, MaxPoolin
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 use crate::ops::{Compute, Op};
 
+/// A tensor of sample values by seed.
 fn sample(shape: &[usize], seed: u64) -> Tensor {
     let shape = Shape::from(shape);
     Tensor {
@@ -166,6 +167,7 @@ fn maxima_are_the_largest_and_their_gradients_go_to_them() {
     }
 }
 
+/// A maximum pooling with stride 1.
 fn max(kernel: &[i64]) -> MaxPooling {
     MaxPooling {
         kernel: kernel.to_vec(),
