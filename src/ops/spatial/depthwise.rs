@@ -76,6 +76,7 @@ impl DepthwiseConvolution {
         })
     }
 
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout(x, w)?.convolution(x, &grouped(w))
     }
