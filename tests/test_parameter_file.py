@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -503,7 +504,7 @@ for path in sys.argv[1:]:
     blocks = fill()
     del blocks[1 : 1 + 3]
     try:
-        nn.load_parameters(path)
+        nn.load_parameters(path, strict=False)
     except MemoryError:
         print("refused", end=" ")
     now = nn.get_parameters(grad_only=False)
@@ -512,7 +513,7 @@ for path in sys.argv[1:]:
         assert variable.data.dtype == ("f2" if i % 2 else "f4"), i
         assert (variable.d == -1).all() and not variable.need_grad, i
     blocks.clear()
-    nn.load_parameters(path)
+    nn.load_parameters(path, strict=False)
     now = nn.get_parameters(grad_only=False)
     assert all((now[k].d == v).all() and now[k].data.dtype == "f4" and now[k].need_grad for k, v in values.items())
     assert all(now[k] is v for k, v in kept.items())
@@ -563,3 +564,32 @@ def test_a_cleared_parameter_is_saved_as_nan(tmp_path):
     nn.clear_parameters()
     nn.load_parameters(tmp_path / "p.safetensors")
     assert np.isnan(get_parameter("w").d).all()
+
+
+def test_loading_compares_names(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    nn.save_parameters(path, {name: nn.Variable((2,)) for name in ("fc1/W", "fc1/b")})
+    assert nn.load_parameters(path) == ([], [], ["fc1/W", "fc1/b"])  # Into a scope without parameters.
+    found = nn.load_parameters(path)
+    assert (found.matched, found.missing, found.unexpected) == (["fc1/W", "fc1/b"], [], [])
+    assert repr(found) == "2 matched, 0 missing, 0 unexpected"
+    nn.clear_parameters()
+    own = {name: get_parameter_or_create(name, (2,), np.ones(2)) for name in ("fc_1/W", "fc1/b")}
+    told = "without 'fc_1/W' and with the unexpected 'fc1/W'; strict=False loads what matches"
+    with pytest.raises(ParameterError, match=re.escape(told)):
+        nn.load_parameters(path)
+    assert list(nn.get_parameters()) == ["fc_1/W", "fc1/b"]
+    assert all(v.d.tolist() == [1.0, 1.0] for v in own.values())
+    found = nn.load_parameters(path, strict=False)
+    assert found == (["fc1/b"], ["fc_1/W"], ["fc1/W"])
+    assert (own["fc1/b"].d.tolist(), own["fc_1/W"].d.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+    with pytest.raises(nn.CallError, match="load_parameters: expected `strict`"):
+        nn.load_parameters(path, strict="no")
+
+
+def test_a_message_about_many_names_is_short(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    nn.save_parameters(path, {f"layer{i}/W": nn.Variable((2,)) for i in range(1000)})
+    get_parameter_or_create("W", (2,))
+    with pytest.raises(ParameterError, match="'layer7/W' and 992 more; strict"):
+        nn.load_parameters(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .tree import Scope
 
 __all__ = [
+    "Loaded",
     "ParameterError",
     "ParameterInfo",
     "clear_parameters",
@@ -266,13 +267,53 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         told(path)
 
 
+class Loaded(NamedTuple):
+    """Names of the parameters that `load_parameters` compared: those of the file and those of the scope."""
+
+    matched: list[str]
+    """Names that both have: these parameters have the values of the file now."""
+    missing: list[str]
+    """Names that only the scope has: these parameters are as before."""
+    unexpected: list[str]
+    """Names that only the file has: these are new parameters of the scope now."""
+
+    def __repr__(self) -> str:
+        return f"{len(self.matched)} matched, {len(self.missing)} missing, {len(self.unexpected)} unexpected"
+
+
+@overload
 def load_parameters(
-    path: PathOrFile, proto: Any = None, needs_proto: bool = False, extension: str | None = None
+    path: PathOrFile,
+    proto: None = None,
+    needs_proto: Literal[False] = False,
+    extension: str | None = None,
+    *,
+    strict: bool = True,
+) -> Loaded: ...
+@overload
+def load_parameters(
+    path: PathOrFile,
+    proto: Any = None,
+    needs_proto: bool = False,
+    extension: str | None = None,
+    *,
+    strict: bool = True,
+) -> Any: ...
+def load_parameters(
+    path: PathOrFile,
+    proto: Any = None,
+    needs_proto: bool = False,
+    extension: str | None = None,
+    *,
+    strict: bool = True,
 ) -> Any:
     """Load parameters into the current scope: into those that exist with the same path, or as new ones.
 
     Graphs that use an existing parameter see the loaded values. A file that does not fit changes nothing, nor does one
     that memory does not suffice for.
+
+    Into a scope without parameters all are loaded. Otherwise the names in the file must be those in the scope, unless
+    `strict` is False.
 
     Args:
         path: Path that ends in `.safetensors`, `.h5`, `.protobuf`, or in `.nnp`, `.nntxt` or `.prototxt`, of which only
@@ -280,13 +321,16 @@ def load_parameters(
         proto: An `NNablaProtoBuf` of `kinnor.utils.nnabla_pb2` that gets the loaded parameters as well.
         needs_proto: Whether to make such a message.
         extension: `.safetensors`, `.h5` and so on, where `path` is a file or does not say it.
+        strict: Whether names that only the file or only the scope has are an error. If False, the first become new
+            parameters, and the others keep their values.
 
     Returns:
-        `proto`, or the message that was made, or None.
+        The names that matched, those missing in the file, and those unexpected in it; or `proto` or the message that
+        was made, if one was asked for.
 
     Raises:
         ParameterError: If the format is unknown, if the file is malformed or declares more than it holds, if a name has
-            more than 128 levels or 4,096 characters, or if a shape differs.
+            more than 128 levels or 4,096 characters, if a shape differs, or if names differ and `strict` is set.
         NotImplementedError: If the format is one that is not supported yet.
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
@@ -302,28 +346,35 @@ def load_parameters(
         if not isinstance(proto, kind):
             raise CallError(f"{op}: expected `proto` to be an NNablaProtoBuf, got {proto!r}")
     entries = network_file.entries(path, extension)
-    put(entries, op)
-    if proto is not None:
-        from ..files import parameter_protobuf
+    loaded = put(entries, op, strict=_check.flag(op, "strict", strict))
+    if proto is None:
+        return loaded
+    from ..files import parameter_protobuf
 
-        for piece in parameter_protobuf.pieces(entries):
-            proto.MergeFromString(piece)
+    for piece in parameter_protobuf.pieces(entries):
+        proto.MergeFromString(piece)
     return proto
 
 
-def put(entries: list[Entry], op: str) -> None:
+def put(entries: list[Entry], op: str, strict: bool = False) -> Loaded:
     """Put what a file holds into the current scope: into parameters that are there, or as new ones; all or nothing.
 
     Args:
         entries: What a reader of `kinnor.files` gave.
         op: What reads, for errors.
+        strict: Whether other names than those of a scope with parameters are an error.
+
+    Returns:
+        The names, compared with those in the scope before.
 
     Raises:
-        ParameterError: If a shape differs from that of a parameter that is there, or if a name is none.
+        ParameterError: If a shape differs from that of a parameter that is there, if a name is none, or if names differ
+            and `strict` is set.
         MemoryError: If the values do not fit into memory.
     """
     tree.check_paths(op, [entry.name for entry in entries])
     with tree.lock:
+        loaded = _compared(entries)
         found = [(tree.variable(op, entry.name), entry) for entry in entries]
         for variable, entry in found:
             if variable is not None and variable.shape != entry.values.shape:
@@ -331,6 +382,8 @@ def put(entries: list[Entry], op: str) -> None:
                     f"{op}: expected shape {variable.shape} for the existing parameter {entry.name!r}, "
                     f"got {entry.values.shape}; clear_parameters() forgets all parameters"
                 )
+        if strict and loaded.matched + loaded.missing:
+            _check_names(op, loaded)
         # All that can fail comes first: variables that are new, then memory for the values of the others.
         made = [Variable.from_numpy_array(entry.values) if variable is None else variable for variable, entry in found]
         _core.assign_together([(variable.data, entry.values) for variable, entry in found if variable is not None])
@@ -339,6 +392,35 @@ def put(entries: list[Entry], op: str) -> None:
                 variable.info = ParameterInfo(None)
                 tree.register(op, entry.name, variable)
             variable.need_grad = entry.need_grad
+    return loaded
+
+
+def _compared(entries: list[Entry]) -> Loaded:
+    """The names in a file and those in the current scope."""
+    own = dict(tree.walk(tree.here(), ""))
+    held = ["/".join(_check.split("load_parameters", entry.name)) for entry in entries]
+    return Loaded(
+        [name for name in held if name in own],
+        [name for name in own if name not in held],
+        [name for name in held if name not in own],
+    )
+
+
+def _check_names(op: str, loaded: Loaded) -> None:
+    differing = (("without", loaded.missing), ("with the unexpected", loaded.unexpected))
+    told = [f"{how} {_listed(names)}" for how, names in differing if names]
+    if told:
+        raise ParameterError(
+            f"{op}: expected a file with the parameters of this scope, got one {' and '.join(told)}; "
+            "strict=False loads what matches"
+        )
+
+
+def _listed(names: list[str]) -> str:
+    """Some of the names, for a message."""
+    most = 8
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
 
 
 # --- Values

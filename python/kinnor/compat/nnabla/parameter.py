@@ -87,7 +87,8 @@ def load_parameters(
     if ending and ending not in FORMATS:
         logger.warning(f"{path} is omitted.")
         return proto
-    return ours.load_parameters(path, proto, needs_proto, extension)
+    found = ours.load_parameters(path, proto, needs_proto, extension, strict=False)
+    return None if isinstance(found, ours.Loaded) else found
 
 
 def set_parameter_from_proto(proto: Any) -> None:
