@@ -166,7 +166,27 @@ def test_infer_reads_and_writes_raw_files(folder, model, capsys):
     ok("infer -c net.nnp -b 2 x.bin")
     assert "(2, 5)" in capsys.readouterr().out
     assert run("infer -c net.nnp -b 3 x.bin") == 1
-    assert "expected 48 numbers for 'x', got 32" in capsys.readouterr().err
+    assert "expected 48 numbers for 'x', which are 3 examples, got 32" in capsys.readouterr().err
+    for n in (1, 2):  # As many examples as there are.
+        x[:n].tofile("x.bin")
+        ok("infer -c net.nnp -o out x.bin")
+        assert capsys.readouterr().out == "wrote out_0_0.bin\n"
+        np.testing.assert_allclose(np.fromfile("out_0_0.bin", np.float32), found[:n].ravel(), rtol=1e-6)
+
+
+def test_commands_say_what_they_wrote(folder, model, capsys):
+    for line, told in (
+        ("convert net.nnp net.nntxt", "wrote net.nntxt"),
+        ("optimize net.nnp better.nnp", "wrote better.nnp"),
+        ("draw net.nnp -o pictures", "wrote pictures/net.svg"),
+        ("decode_param -p net.nnp -o text", "wrote text: 4 text files"),
+        ("encode_param -i text -p back.h5", "wrote back.h5: 4 parameters"),
+        ("profile -c net.nnp -o times", "wrote times/profile.csv, times/profile.json, times/profile.html"),
+        ("function_info net.nnp -o list.txt", "wrote list.txt"),
+        ("digits -o digits", "wrote digits: 1797 images"),
+    ):
+        ok(line)
+        assert told in capsys.readouterr().out.splitlines(), line
 
 
 def test_the_contents_of_a_file_are_shown(folder, model, capsys):
@@ -425,7 +445,8 @@ def test_failures_print_one_line_and_set_the_status(folder, capsys):
     for line, status, text in (
         ("train -c gone.nntxt -o out", 1, "kinnor: train: .*gone.nntxt"),
         ("dump", 2, "usage: kinnor dump"),
-        ("sing", 2, "kinnor: expected a command, got 'sing'"),
+        ("sing", 2, "kinnor: expected a command, got 'sing'; `kinnor --help`"),
+        ("tarin", 2, "kinnor: expected a command, got 'tarin'; did you mean 'train'"),
         ("convert a.nnp b.exe", 1, "kinnor: convert: expected a name that ends in"),
         ("convert a.nnp", 1, "kinnor: convert: expected files"),
         ("forward -c gone.nnp -d x.csv -o .", 1, "kinnor: forward: "),

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[0] == "--version":
         given[0] = "version"
     if given[0] not in COMMANDS:
-        return _fail(f"expected a command, got {given[0]!r}; `kinnor --help` lists them", MISUSED)
+        return _fail(f"expected a command, got {given[0]!r}{_nearest(given[0])}; `kinnor --help` lists them", MISUSED)
     return _run(given[0], given[1:])
 
 
@@ -81,6 +81,14 @@ def _run(name: str, given: Sequence[str]) -> int:
     except (Error, OSError, ImportError, MemoryError) as error:
         return _fail(f"{name}: {_line(error)}", FAILED)
     return 0
+
+
+def _nearest(name: str) -> str:
+    """The command that was probably meant, as the end of a message."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, COMMANDS, 1, 0.7)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _line(error: BaseException) -> str:

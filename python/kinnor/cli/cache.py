@@ -9,6 +9,7 @@ from ..data.cache_data_source import CacheDataSource, write_cache
 from ..data.csv_data_source import CsvDataSource
 from ..data.data_source import DataError
 from ..files.atomic import replacing_folder
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,10 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-S", "--shuffle", action="store_true", help="mix the examples")
     parser.add_argument("-N", "--normalize", action="store_true", help="divide pixels by the largest value")
     parser.add_argument("-t", "--num_of_threads", type=int, help="without effect")
-    return lambda args: convert(args.source, args.destination, args.force, args.shuffle, args.normalize)
+    return lambda args: wrote(
+        args.destination,
+        f"{convert(args.source, args.destination, args.force, args.shuffle, args.normalize)} examples",
+    )
 
 
 def convert(source: str, destination: str, force: bool = False, shuffle: bool = False, normalize: bool = False) -> int:

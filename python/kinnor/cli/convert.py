@@ -10,6 +10,7 @@ import numpy as np
 from ..nnp import ProtoGraph
 from .accepted import refused, without_effect
 from .formats import FORMATS, Document, FormatError, only_executor, read, with_parameters, write
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -156,6 +157,7 @@ def convert(
     elif parameter_text and Path(target).suffix == ".nnp":
         document = Document(with_parameters(document), [])
     write(target, document, operators)
+    wrote(target)
 
 
 def _expanded(document: Document) -> Document:

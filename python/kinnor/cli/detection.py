@@ -15,6 +15,7 @@ from ..data.data_source import DataError
 from ..files.images import ImageError, read_image, write_image
 from ..files.progress import Progress
 from .images import EXTENSIONS, add_shaping, fitted, frame, write_rows
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -118,6 +119,7 @@ def create(
             written.append(f"./{file.relative_to(target).as_posix()}")
         rows.append(tuple(written))
     write_rows([target / file for file in files], ("x:image", "y:label", "r:region"), rows, second, shuffle)
+    wrote((target / file for file in files), f"{len(rows)} images")
     for width_of, height_of in anchors:
         print(f"anchor: width {width_of:.6f}, height {height_of:.6f}")
     return anchors

@@ -12,6 +12,7 @@ from ..nnp import NetworkError, ProtoGraph
 from ..pictures import Picture
 from ..pictures.graph import Graph, Node, Walk
 from .formats import read
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -49,8 +50,8 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     return lambda args: _draw(args.input, args.output_dir, args.network, args.format)
 
 
-def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
-    networks = ProtoGraph.from_proto(read([path]).proto).networks
+def _draw(source: str, outdir: str, names: list[str] | None, kind: str) -> None:
+    networks = ProtoGraph.from_proto(read([source]).proto).networks
     for name in names or ():
         if name not in networks:
             raise NetworkError(f"expected one of the networks {list(networks)}, got {name!r}")
@@ -58,9 +59,10 @@ def _draw(path: str, outdir: str, names: list[str] | None, kind: str) -> None:
     folder = Path(outdir)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-        with replacing(folder / f"{safe}.{kind}") as temporary:
+        path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)}.{kind}"
+        with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+        wrote(path)
 
 
 def page(network: ProtoNetwork) -> str:

@@ -18,6 +18,7 @@ from ..nnp import NetworkError
 from ..nnp.project_load import Executor, Info, load
 from .accepted import without_effect
 from .train import feed
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -39,19 +40,29 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     """
     parser.add_argument("-c", "--config", required=True, help="project file: .nnp, .nntxt or .prototxt")
     parser.add_argument("-p", "--param", help="file of parameters")
-    parser.add_argument("-b", "--batch_size", type=int, default=-1, help="batch size, if not what the file says")
+    parser.add_argument(
+        "-b",
+        "--batch_size",
+        type=int,
+        default=-1,
+        help="batch size, if not what the file says"
+        if name == "forward"
+        else "number of examples in the files, if not as many as the numbers make",
+    )
     if name == "infer":
         parser.add_argument("-o", "--output", help="what names of output files begin with")
         parser.add_argument("-t", "--data_type", choices=TYPES, default="float32", help="type of the numbers")
         parser.add_argument("inputs", nargs="+", help="files of numbers, one for each input")
-        return lambda args: infer(args.config, args.inputs, args.output, args.param, args.data_type, args.batch_size)
+        return lambda args: wrote(
+            infer(args.config, args.inputs, args.output, args.param, args.data_type, args.batch_size)
+        )
     parser.add_argument("-d", "--dataset", required=True, help="CSV data set")
     parser.add_argument("-o", "--outdir", required=True, help="folder for results")
     parser.add_argument("-f", "--outfile", default="output_result.csv", help="name of the CSV file of results")
     parser.add_argument("--replace_path", action="store_true", help="write whole paths of the data set's files")
     without_effect(parser, "outputs are numbers in the CSV file", "--result_outdir", takes="RESULT_OUTDIR")
-    return lambda args: forward(
-        args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size, args.replace_path
+    return lambda args: wrote(
+        forward(args.config, args.dataset, args.outdir, args.param, args.outfile, args.batch_size, args.replace_path)
     )
 
 
@@ -171,6 +182,25 @@ def _batch(executor: Executor) -> int:
     raise NetworkError(f"{executor.name}: expected an input with a batch, got none")
 
 
+def _sorted(inputs: list[str]) -> tuple[list[str], list[str]]:
+    """Paths of numbers, and those of networks and parameters."""
+    known = [path for path in inputs if Path(path).suffix in (".h5", ".protobuf", ".nnp", ".nntxt")]
+    return [path for path in inputs if path not in known], known
+
+
+def _count_examples(config: str, inputs: list[str], param: str | None, data_type: str) -> int:
+    """The number of examples in files of numbers if it is the same in all; else -1, which leaves it to the network."""
+    files, known = _sorted(inputs)
+    with parameters.parameter_scope("", OrderedDict()):
+        _, (executor, *_) = _load(config, param or (known[0] if known else None), 1)
+        counts = set()
+        for node, path in zip(executor.dataset_assign, files, strict=False):
+            size = max(node.variable_instance.size, 1)
+            counts.add(divmod(Path(path).stat().st_size // np.dtype(data_type).itemsize, size))
+    number, rest = counts.pop() if len(counts) == 1 else (0, 0)
+    return number if number > 0 and not rest else -1
+
+
 def infer(
     config: str,
     inputs: list[str],
@@ -188,7 +218,7 @@ def infer(
             are printed.
         param: Path of a file of parameters.
         data_type: Type of the numbers: `uint8`, `int32` or `float32`.
-        batch_size: Batch size, if not what the file says.
+        batch_size: Batch size; by default as many examples as there are in the files.
 
     Returns:
         The paths of the files.
@@ -197,8 +227,9 @@ def infer(
         NetworkError: If the project does not fit, or if a file has not as many numbers as an input takes.
         OSError: If a file cannot be read or written.
     """
-    files = [path for path in inputs if Path(path).suffix not in (".h5", ".protobuf", ".nnp", ".nntxt")]
-    known = [path for path in inputs if path not in files]
+    if batch_size < 1:
+        batch_size = _count_examples(config, inputs, param, data_type)
+    files, known = _sorted(inputs)
     with parameters.parameter_scope("", OrderedDict()):
         _, (executor, *_) = _load(config, param or (known[0] if known else None), batch_size)
         if len(files) != len(executor.dataset_assign):
@@ -209,7 +240,10 @@ def infer(
             values = np.fromfile(path, data_type)
             variable = node.variable_instance
             if values.size != variable.size:
-                raise NetworkError(f"expected {variable.size} numbers for {name!r}, got {values.size} in {path}")
+                examples = f", which are {variable.shape[0]} examples" if variable.shape else ""
+                raise NetworkError(
+                    f"expected {variable.size} numbers for {name!r}{examples}, got {values.size} in {path}"
+                )
             data[name] = values
         feed(executor, data)
         found = evaluate(executor)

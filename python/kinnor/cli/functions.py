@@ -10,6 +10,7 @@ from ..files.atomic import replacing
 from ..nnp import NetworkError, ProtoGraph, messages
 from .accepted import refused, without_effect
 from .formats import read
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -86,3 +87,4 @@ def _put(lines: list[str], output: str | None) -> None:
         return
     with replacing(Path(output)) as temporary:
         temporary.write_text(text + "\n")
+    wrote(output)

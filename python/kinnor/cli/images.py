@@ -13,6 +13,7 @@ from ..data.data_source import DataError
 from ..files.atomic import replacing
 from ..files.images import ImageError, read_image, resized, write_image
 from ..files.progress import Progress
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +37,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     """
     if name == "digits":
         parser.add_argument("-o", "--outdir", required=True, help="folder for images, which is made")
-        return lambda args: write_digits(args.outdir)
+        return lambda args: wrote(args.outdir, f"{write_digits(args.outdir)} images")
     parser.add_argument("-i", "--sourcedir", required=True, help="folder with a folder of images for each class")
     add_shaping(parser)
     return lambda args: create(
@@ -113,6 +114,7 @@ def create(
             rows.append((f"./{name.as_posix()}", label))
             bar.to(number + 1)
     write_rows([target / file for file in files], ("x:image", "y:label"), rows, second, shuffle)
+    wrote((target / file for file in files), f"{len(rows)} images")
     return len(rows)
 
 

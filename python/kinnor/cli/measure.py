@@ -16,6 +16,7 @@ from ..nnp import NetworkError
 from ..nnp.project_load import load
 from ..profiling import profile as profiled
 from ..profiling.alone import times_alone
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -79,6 +80,7 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("network", "function", "run", "milliseconds"))
         writer.writerows((*row[:3], f"{row[3]:.4f}") for row in rows)
+    wrote(target / f"profile.{kind}" for kind in ("csv", "json", "html"))
     for network_name, function, run, milliseconds in rows:
         print(f"{network_name:16} {function:40} {run:8} {milliseconds:10.3f} ms")
     return rows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import nnp
 from ..rewrite.affine import with_affine_layers
 from .formats import FormatError
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -47,3 +48,4 @@ def optimize(source: str, target: str) -> None:
     for name, network in graph.networks.items():
         graph.networks[name] = with_affine_layers(network)
     graph.save(target, variable_batch_size=False)
+    wrote(target)

@@ -9,6 +9,7 @@ from .. import monitor
 from .._core import ArgumentError
 from ..files.atomic import replacing
 from ..files.packages import needed
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -67,5 +68,6 @@ def _plot(args: Any, draw: Callable[[str, dict[str, Any]], None]) -> None:
             return
         with replacing(args.outfile) as temporary:
             plt.savefig(temporary, format=Path(args.outfile).suffix.lstrip(".") or "png")
+        wrote(args.outfile)
     finally:
         plt.close()

@@ -16,6 +16,7 @@ import numpy as np
 from .._core import ParameterError
 from ..files import network_file, parameter_file
 from ..files.atomic import replacing
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -36,17 +37,20 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     parser.add_argument("-p", "--param", required=True, help="file of parameters")
     if name == "decode_param":
         parser.add_argument("-o", "--outdir", required=True, help="folder for text files")
-        return lambda args: decode(args.param, args.outdir)
+        return lambda args: wrote(args.outdir, f"{decode(args.param, args.outdir)} text files")
     parser.add_argument("-i", "--indir", required=True, help="folder with text files")
-    return lambda args: encode(args.indir, args.param)
+    return lambda args: wrote(args.param, f"{encode(args.indir, args.param)} parameters")
 
 
-def decode(param: str, outdir: str) -> None:
+def decode(param: str, outdir: str) -> int:
     """Write parameters as text files.
 
     Args:
         param: Path of a file of parameters.
         outdir: Path of the folder, which is made.
+
+    Returns:
+        How many there are.
 
     Raises:
         ParameterError: If the file is malformed.
@@ -58,14 +62,18 @@ def decode(param: str, outdir: str) -> None:
     for entry in entries:
         name = quote(entry.name, safe="/ ").replace("/", "~")
         write(folder / f"{name}.txt", entry.values)
+    return len(entries)
 
 
-def encode(indir: str, param: str) -> None:
+def encode(indir: str, param: str) -> int:
     """Make a file of parameters of text files.
 
     Args:
         indir: Path of the folder with them; all become parameters that are trained.
         param: Path of the file of parameters.
+
+    Returns:
+        How many there are.
 
     Raises:
         ParameterError: If a file is malformed, or the format unknown.
@@ -78,6 +86,7 @@ def encode(indir: str, param: str) -> None:
     if not entries:
         raise ParameterError(f"encode_param: expected text files in {indir!r}, got none")
     parameter_file.save(param, entries)
+    return len(entries)
 
 
 def write(path: Path, values: NDArray[Any]) -> None:

@@ -20,6 +20,7 @@ from ..files.progress import Progress
 from ..nnp import NetworkError, solvers
 from ..nnp.project_load import Info, Linked, Monitor, Optimizer, load
 from .accepted import without_effect
+from .written import wrote
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +54,13 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     without_effect(parser, why, "-m", "--ooc-gpu-memory-size", takes="SIZE")
     without_effect(parser, why, "-w", "--ooc-window-length", takes="LENGTH")
     parser.add_argument("-C", "--context", help="cpu, which is what there is")
-    return lambda args: train(args.config, args.outdir, args.param, args.resume, args.context)
+    return lambda args: _train(args.config, args.outdir, args.param, args.resume, args.context)
+
+
+def _train(config: str, outdir: str, *args: Any) -> None:
+    train(config, outdir, *args)
+    names = ("results.nnp", "monitoring_report.yml")
+    wrote(path for path in (Path(outdir, name) for name in names) if path.is_file())
 
 
 def train(
@@ -84,7 +91,7 @@ def train(
     with parameters.parameter_scope("", OrderedDict()):
         info = load(config, prepare_data_iterator=None, exclude_parameter=True, context=context)
         if param is not None:
-            parameters.load_parameters(param)
+            parameters.load_parameters(param, strict=False)
         elif Path(config).suffix == ".nnp":
             parameters.put(network_file.read(config).entries, "train")
         return _Training(info, folder).run(resume)
