@@ -77,6 +77,8 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
 
     >>> absence("kinnor.functions.sofmax", ["softmax", "sigmoid"])
     "module 'kinnor.functions' has no attribute 'sofmax'; did you mean 'softmax'?"
+    >>> absence("kinnor.functions.silu", ["selu", "swish"])
+    "module 'kinnor.functions' has no attribute 'silu'; did you mean 'swish'?"
     """
     module, _, name = path.rpartition(".")
     of_nnabla = module.partition(".")[2]
@@ -86,4 +88,11 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
         told = f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {_missing.PAGE}"
         advice = next((why for place, why in INSTEAD.items() if f"{inside}.".startswith(f"{place}.")), None)
         return told if advice is None else f"{told}; {advice}"
-    return f"module '{module}' has no attribute '{name}'{question(name, known)}"
+    known = list(known)
+    from ._foreign_names import instead  # On a mistake only, not on import.
+
+    found = instead(of_nnabla, name)
+    if found is None:
+        return f"module '{module}' has no attribute '{name}'{question(name, known)}"
+    advice = f"did you mean '{found}'?" if found in known else f"write {found}"
+    return f"module '{module}' has no attribute '{name}'; {advice}"
