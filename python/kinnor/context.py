@@ -24,13 +24,17 @@ __all__ = ["Context", "context_scope", "get_current_context", "set_default_conte
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 """What an engine can compute in. The last part of a backend's name, as in `cpu:half`."""
 
+DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+"""NumPy's names of these types, which are accepted as well."""
+
 
 class Context:
     """Where and in what precision functions compute.
 
     Args:
         backend: Names `<engine>:<type>`, the best first; the first that exists here is taken. The engine is `cpu`,
-            the type `float` (the default), `half`, `double` or `bfloat16`. Half and bfloat16 are types of storage:
+            the type `float` (the default), `half`, `double` or `bfloat16`; NumPy's names `float32`, `float16` and
+            `float64` stand for the first three. Half and bfloat16 are types of storage:
             arithmetic on them is done in float32.
         array_class: Name of a class of arrays; kept for NNabla's programs and without effect.
         device_id: Name of a device; kept for NNabla's programs and without effect.
@@ -75,6 +79,7 @@ class Context:
         """
         for name in self._backend:
             engine, _, kind = name.partition(":")
+            kind = DTYPE_NAMES.get(kind, kind)
             if engine == "cpu" and kind in COMPUTE_TYPES:
                 return kind
         known = ", ".join(f"cpu:{kind}" for kind in COMPUTE_TYPES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _core, system
 from .._core import RangeError
-from ..context import COMPUTE_TYPES, Context
+from ..context import COMPUTE_TYPES, DTYPE_NAMES, Context
 
 __all__ = [
     "array_classes",
@@ -21,7 +21,8 @@ def context(type_config: str = "float", **options: object) -> Context:
     """A context that computes on the processor.
 
     Args:
-        type_config: `float`, `double`, or to store numbers in 16 bits `half` or `bfloat16`.
+        type_config: `float`, `double`, or to store numbers in 16 bits `half` or `bfloat16`. NumPy's names `float32`,
+            `float64` and `float16` stand for the first three.
         **options: Options of other extensions, such as `device_id`; without effect.
 
     Returns:
@@ -30,6 +31,7 @@ def context(type_config: str = "float", **options: object) -> Context:
     Raises:
         ValueError: If there is no such type.
     """
+    type_config = DTYPE_NAMES.get(type_config, type_config)
     if type_config not in COMPUTE_TYPES:
         known = ", ".join(COMPUTE_TYPES)
         raise RangeError(f"context: expected `type_config` to be one of {known}, got {type_config!r}")
