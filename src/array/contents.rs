@@ -15,7 +15,9 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`] for part of a larger storage. Never fails otherwise.
     pub fn zero(&self) -> Result<()> {
-        self.fill_with(0.0, true)
+        self.fill_with(0.0, true)?;
+        self.zeroed.store(self.version(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Sets every element to `v` lazily.

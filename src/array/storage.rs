@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::contents::discard;
 use super::kept::Forms;
 use super::names::UNNAMED;
-use super::{Access, Buffer, DType};
+use super::{Access, Buffer, DType, RunGuard};
 use crate::Result;
 
 /// The contents of a storage.
@@ -92,6 +92,8 @@ impl StorageState {
 pub struct Storage {
     pub(super) len: usize,
     pub(super) version: AtomicU64,
+    /// The version after the last [`Storage::zero`]; zero if there was none.
+    pub(super) zeroed: AtomicU64,
     /// Address and flags of the elements, see [`Storage::at`].
     pub(super) place: AtomicUsize,
     /// Number of views handed out so far.
@@ -154,6 +156,7 @@ impl Storage {
         Self {
             len,
             version: AtomicU64::new(0),
+            zeroed: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicU32::new(0),
             borrowed: AtomicBool::new(false),
@@ -362,6 +365,29 @@ impl Storage {
     pub fn is_zeroing(&self) -> bool {
         // A write to a zeroed storage clears the flag first.
         self.place.load(Ordering::Acquire) & (WRITABLE | ASIDE) != WRITABLE && self.lock().zeroing
+    }
+
+    /// True if nothing was ever written: it reads as zeros.
+    pub fn is_unwritten(&self) -> bool {
+        !self.is_ready() && matches!(self.root().lock().head, Head::Empty)
+    }
+
+    /// True if all elements are zero since [`Storage::zero`] and the engine wrote none of them. Unlike
+    /// [`Storage::is_zeroing`], this holds after a view was handed out, unless the view's owner wrote to it.
+    pub(crate) fn is_still_zeroed(&self) -> bool {
+        if self.is_zeroing() {
+            return true;
+        }
+        let zeroed = self.zeroed.load(Ordering::Relaxed);
+        zeroed != 0 && zeroed == self.version() && self.is_shown() && self.has_only_zero_bytes()
+    }
+
+    fn has_only_zero_bytes(&self) -> bool {
+        let Some(dtype) = self.dtype() else { return true };
+        let _run = RunGuard::new();
+        let Ok(own) = self.access(dtype, Access::Read) else { return false };
+        // SAFETY: the storage holds that many elements of the type, and the guard keeps them allocated.
+        unsafe { std::slice::from_raw_parts(own, self.len * dtype.size()) }.iter().all(|byte| *byte == 0)
     }
 
     /// True if the elements are known to be zero without reading them: never written, or zeroed.
