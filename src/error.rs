@@ -74,6 +74,9 @@ pub enum Error {
     /// A value that was cleared after it was computed.
     #[error("{0}")]
     Cleared(String),
+    /// An output that no run of its function has computed yet.
+    #[error("{0}")]
+    NotComputed(String),
     /// A graph that was differentiated through before, and gave its values back.
     #[error("{0}")]
     Freed(String),

@@ -195,7 +195,7 @@ def test_the_truth_value_of_a_variable():
     with pytest.raises(nn.ShapeError, match="bool: expected one element"):
         bool(x.data)
     y = F.sum(x)
-    with pytest.raises(nn.GraphError, match="no forward"):
+    with pytest.raises(nn.NotComputedError, match="bool: expected computed values"):
         bool(y)
     y.forward()
     assert bool(y)

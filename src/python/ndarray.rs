@@ -30,6 +30,8 @@ pub(super) struct NdArray {
 /// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
 pub(super) enum ArrayCell {
     Made(graph::NdArray),
+    /// The values of a function's output that no run had computed yet when the object was made.
+    Output(graph::NdArray),
     Late(OnceLock<graph::NdArray>),
 }
 
@@ -39,7 +41,7 @@ impl Deref for ArrayCell {
     /// The array; one without values, whose reading fails, if `NdArray.__init__` was not called.
     fn deref(&self) -> &graph::NdArray {
         match self {
-            Self::Made(array) => array,
+            Self::Made(array) | Self::Output(array) => array,
             Self::Late(array) => array.get_or_init(|| {
                 let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
                 let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
@@ -118,6 +120,25 @@ impl NdArray {
         let ArrayCell::Late(array) = &slf.get().array else { return Ok(()) };
         array.set(of_arguments(shape, named)?).map_err(|_| {
             Error::Graph("NdArray.__init__: expected one call, before the array is used, got another".into())
+
+    /// The values of a function's output that no run has computed yet. Reading them fails until they are written.
+    pub(super) fn of_output(array: graph::NdArray) -> Self {
+        Self { array: ArrayCell::Output(array) }
+    }
+
+    /// Checks that the elements may be read.
+    pub(super) fn check_computed(&self, op: &str) -> crate::Result<()> {
+        match &self.array {
+            ArrayCell::Output(array) if array.storage.is_unwritten() && !settings::unwary() => {
+                Err(Error::NotComputed(format!(
+                    "{op}: expected computed values, got the array of shape {} of an output that was not computed; \
+                     call forward(), or build under nn.auto_forward()",
+                    array.shape
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
                 .into()
         })
     }
@@ -247,6 +268,9 @@ impl NdArray {
 
     /// The elements as a NumPy array that shares them.
     ///
+        if !write_only {
+            self.check_computed("data_ptr")?;
+        }
     /// Args:
     ///     mode: `r` to read only, `rw`, or `w` where the values before are not needed.
     ///     dtype: The type; that of the array by default.
@@ -266,6 +290,7 @@ impl NdArray {
             "w" => Access::Write,
             other => return Err(Error::argument("get_data", "mode", "r, rw or w", other).into()),
         };
+        self.check_computed("cast")?;
         let dtype = match dtype {
             Some(dtype) => numpy::dtype_from(py, dtype)?,
             None => self.array.storage.dtype().unwrap_or(DType::F32),
@@ -294,6 +319,9 @@ impl NdArray {
     /// Args:
     ///     arr: The array to copy, of the same shape.
     ///     use_current_context: Take the type that the current context computes in; otherwise that of `arr`.
+        if access != Access::Write {
+            self.check_computed("get_data")?;
+        }
     ///
     /// Returns:
     ///     This array.
@@ -331,6 +359,7 @@ impl NdArray {
     ///     dim: The axis; only 0.
     ///     start: First index.
     ///     length: Number of indices.
+        arr.get().check_computed("copy_from")?;
     ///
     /// Raises:
     ///     RuntimeError: If the part is not within the array, belongs to another part already, or `dim` is not 0.

@@ -38,6 +38,7 @@ pub(super) fn operand<'a, 'py>(
 
 /// The variables of a list. (A variable yields its parts, and is no list.)
 pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
+        a.get().check_computed(op)?;
     let refused = |got: &Bound<'_, PyAny>| -> PyErr {
         let got = got.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
         Error::Type(format!("{op}: expected a list of Variables, got {got}")).into()
@@ -65,13 +66,16 @@ pub(super) fn run<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     scopes::follow(py);
     if inputs.iter().any(|x| matches!(x, ArrayOrNumber::Array(_))) {
-        let x: SmallVec<[graph::NdArray; 4]> = inputs
+        let x = inputs
             .iter()
             .map(|x| match x {
-                ArrayOrNumber::Variable(v) => v.get().variable.data(),
-                ArrayOrNumber::Array(a) => a.get().array.clone(),
+                ArrayOrNumber::Variable(v) => {
+                    v.get().variable.check_computed(op.name())?;
+                    Ok(v.get().variable.data())
+                }
+                ArrayOrNumber::Array(a) => Ok(a.get().array.clone()),
             })
-            .collect();
+            .collect::<crate::Result<SmallVec<[graph::NdArray; 4]>>>()?;
         let compute = current_compute();
         let work: usize = x.iter().map(|x| x.shape.size()).sum();
         let y = if work > 1 << 14 && op.on_arrays().is_none() {

@@ -20,6 +20,9 @@ pub(super) trait Elements {
         error
     }
 
+    /// Checks that the elements may be read: a function's output has them once a run has computed it.
+    fn check_computed(&self, op: &str) -> crate::Result<()>;
+
     /// Gets elements again that were given back for a while; says whether there were any.
     fn bring_back(&self) -> crate::Result<bool> {
         Ok(false)
@@ -35,11 +38,6 @@ pub(super) trait Elements {
         self.reading(py, |array| numpy::read_view(py, array))
     }
 
-    /// Whether its values were computed, if it is a function's output.
-    fn is_computed(&self) -> bool {
-        true
-    }
-
     /// Whether the only element is other than zero.
     fn truth(&self, py: Python<'_>) -> PyResult<bool> {
         let shape = self.array().shape;
@@ -47,10 +45,7 @@ pub(super) trait Elements {
             let expected = "one element (compare, or ask whether it `is not None`)";
             return Err(Error::shape("bool", expected, [&shape]).into());
         }
-        if !self.is_computed() {
-            let text = "bool: expected a value, got a variable that no forward() has computed yet";
-            return Err(Error::Graph(text.into()).into());
-        }
+        self.check_computed("bool")?;
         self.values(py)?.call_method0("item")?.is_truthy()
     }
 
@@ -59,6 +54,7 @@ pub(super) trait Elements {
         py: Python<'py>,
         read: impl Fn(&graph::NdArray) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.check_computed("array")?;
         let array = self.array();
         match read(&array) {
             Err(_) if array.storage.is_cleared() && self.bring_back()? => read(&array),
@@ -70,6 +66,10 @@ pub(super) trait Elements {
 impl Elements for NdArray {
     fn array(&self) -> graph::NdArray {
         self.array.clone()
+    }
+
+    fn check_computed(&self, op: &str) -> crate::Result<()> {
+        Self::check_computed(self, op)
     }
 }
 
@@ -86,8 +86,8 @@ impl Elements for Variable {
         self.variable.bring_back()
     }
 
-    fn is_computed(&self) -> bool {
-        self.variable.is_computed()
+    fn check_computed(&self, op: &str) -> crate::Result<()> {
+        self.variable.check_computed(op)
     }
 }
 

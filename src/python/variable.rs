@@ -339,7 +339,10 @@ impl Variable {
         if array.storage.is_cleared() {
             self.variable.bring_back()?;
         }
-        Ok(array.into())
+        match array.storage.is_unwritten() && !self.variable.is_computed() {
+            true => Ok(NdArray::of_output(array)),
+            false => Ok(array.into()),
+        }
     }
 
     #[setter]
@@ -418,6 +421,10 @@ impl Variable {
     fn bool_fill_<'py>(
         slf: &Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
+    ///
+    /// Raises:
+    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the graph
+    ///         under `auto_forward()`.
         #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._python_functions.graph")?.call_method1("bool_fill_", (slf, mask, value))
@@ -526,3 +533,7 @@ impl Variable {
         .into()
     }
 }
+                if v.is_stale() {
+                    text += ", stale: an input changed since";
+                }
+            None if data.storage.is_unwritten() && !v.is_computed() => text += ", not computed",

@@ -21,6 +21,7 @@ pub(crate) use slots::{
     Consumer, Extra, FunctionSlot, Output, Partners, Saved, TensorSlot, VariableSlot, flag,
 };
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -371,13 +372,36 @@ impl Arena {
         parent == NONE || !self.functions[parent].need_grad
     }
 
-    /// True if `v` is a leaf or its parent has run.
+    /// True if `v` is a leaf with values of its own, or its parent has run.
     pub(crate) fn is_computed(&self, v: Ix) -> bool {
         let parent = self.variables[v].parent;
-        parent == NONE || {
-            let slot = &self.functions[parent];
-            slot.life != Saved::New || slot.memo.has_run()
+        if parent == NONE {
+            return self.variables[v].flags & flag::OF_OUTPUT == 0;
         }
+        let slot = &self.functions[parent];
+        slot.life != Saved::New || slot.memo.has_run()
+    }
+
+    /// True if a leaf that `v` depends on changed since the function that reads it ran.
+    pub(crate) fn is_stale(&self, v: Ix) -> bool {
+        let (mut open, mut seen) = (vec![self.variables[v].parent], HashSet::new());
+        while let Some(f) = open.pop() {
+            if f == NONE || !seen.insert(f) {
+                continue;
+            }
+            let slot = &self.functions[f];
+            let leaf = |v: &Ix| {
+                let slot = &self.variables[*v];
+                (slot.parent == NONE).then(|| self.tensors[slot.tensor].data.as_deref()).flatten()
+            };
+            let changed =
+                slot.memo.changed(slot.inputs.iter().map(leaf), [].into_iter(), |x| !x.is_cleared());
+            if changed.is_some() {
+                return true;
+            }
+            open.extend(slot.inputs.iter().map(|v| self.variables[*v].parent));
+        }
+        false
     }
 
     /// The number of live variables, in graphs or held by handles.

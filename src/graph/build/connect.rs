@@ -96,6 +96,7 @@ pub fn connect_detached(
             return Ok(outputs);
         }
     }
+    inputs.iter().try_for_each(|x| x.check_computed(op.name()))?;
     reserve::rematerialize_inputs(inputs)?;
     let room = modes
         .memory_budget
@@ -140,6 +141,9 @@ fn connect_without_graph(
     anomaly: bool,
 ) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+    if x.iter().any(|x| x.storage.is_unwritten()) {
+        inputs.iter().try_for_each(|x| x.check_computed(op.name()))?;
+    }
     if x.iter().any(|x| x.storage.is_cleared()) {
         reserve::rematerialize_inputs(inputs)?;
     }
