@@ -8,7 +8,6 @@ that makes it, as does what `asyncio.to_thread` runs; a new thread starts in non
 from __future__ import annotations
 
 import functools
-import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -118,7 +117,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
 
 @contextmanager
-def memory_budget(bytes: int | None) -> Iterator[None]:
+def memory_budget(bytes: int | str | None) -> Iterator[None]:
     """Keep training steps within this much memory: values are dropped and computed again as need be.
 
     A static graph that is run forward within the block plans that run and the backward run after it, so that its
@@ -135,7 +134,7 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
     keeps to it outside of the block too.
 
     Args:
-        bytes: The budget; None for none.
+        bytes: The budget, as a number or as text with a unit: `"64M"` is 64 MiB (K, M, G or T); None for none.
 
     Yields:
         Nothing.
@@ -155,9 +154,7 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         ...     loss.backward()
     """
     if bytes is not None:
-        if not hasattr(bytes, "__index__"):
-            raise _core.CallError(f"memory_budget: expected `bytes` to be a whole number or None, got {bytes!r}")
-        bytes = operator.index(bytes)
+        bytes = _check.size("memory_budget", "bytes", bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
     entered = _core.enter_mode("memory_budget", bytes)

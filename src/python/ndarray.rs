@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyFloat, PyList, PyTuple, PyType};
 
 use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
 use super::operands::current_compute;
@@ -67,10 +67,38 @@ fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -
         .into());
     }
     let shape = match shape.len() {
-        1 => shape_from(&shape.get_item(0)?)?,
-        _ => shape_from(shape.as_any())?,
+        1 => lengths("NdArray", &shape.get_item(0)?)?,
+        _ => lengths("NdArray", shape.as_any())?,
     };
     Ok(graph::NdArray::new(shape)?)
+}
+
+/// The shape that the constructor of `class` is given. Values in its place, as floating-point numbers or nested lists,
+/// are refused.
+pub(super) fn lengths(class: &str, object: &Bound<'_, PyAny>) -> PyResult<Shape> {
+    let refuse = || {
+        PyErr::from(Error::Value(format!(
+            "{class}: expected the lengths of the axes as whole numbers of zero or more, {MOST} at most, got {}; for an \
+             array with these values call {class}.from_numpy_array",
+            shown(object)
+        )))
+    };
+    let float = |v: &Bound<'_, PyAny>| match v.is_instance_of::<PyFloat>() {
+        true => Ok(true),
+        false => v.hasattr("dtype").and_then(|has| Ok(has && v.getattr("dtype")?.getattr("kind")?.eq("f")?)),
+    };
+    let is_float = match length(object) {
+        Some(_) => float(object),
+        None if object.hasattr("dtype")? => float(object),
+        // Another iterable can be read once only.
+        None if !object.is_instance_of::<PyList>() && !object.is_instance_of::<PyTuple>() => Ok(false),
+        None => items(object, |v| float(&v)).map(|all| !all.is_empty() && all.into_iter().all(|one| one)),
+    };
+    match is_float {
+        Ok(false) => shape_from(object).map_err(|_| refuse()),
+        Ok(true) if settings::unwary() => shape_from(object),
+        _ => Err(refuse()),
+    }
 }
 
 /// A shape from integers or one sequence of them.
@@ -91,6 +119,25 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
 impl NdArray {
     pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
         Bound::new(py, Self::from(array))
+    }
+
+    /// The values of a function's output that no run has computed yet. Reading them fails until they are written.
+    pub(super) fn of_output(array: graph::NdArray) -> Self {
+        Self { array: ArrayCell::Output(array) }
+    }
+
+    /// Checks that the elements may be read.
+    pub(super) fn check_computed(&self, op: &str) -> crate::Result<()> {
+        match &self.array {
+            ArrayCell::Output(array) if array.storage.is_unwritten() && !settings::unwary() => {
+                Err(Error::NotComputed(format!(
+                    "{op}: expected computed values, got the array of shape {} of an output that was not computed; \
+                     call forward(), or build under nn.auto_forward()",
+                    array.shape
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -120,25 +167,6 @@ impl NdArray {
         let ArrayCell::Late(array) = &slf.get().array else { return Ok(()) };
         array.set(of_arguments(shape, named)?).map_err(|_| {
             Error::Graph("NdArray.__init__: expected one call, before the array is used, got another".into())
-
-    /// The values of a function's output that no run has computed yet. Reading them fails until they are written.
-    pub(super) fn of_output(array: graph::NdArray) -> Self {
-        Self { array: ArrayCell::Output(array) }
-    }
-
-    /// Checks that the elements may be read.
-    pub(super) fn check_computed(&self, op: &str) -> crate::Result<()> {
-        match &self.array {
-            ArrayCell::Output(array) if array.storage.is_unwritten() && !settings::unwary() => {
-                Err(Error::NotComputed(format!(
-                    "{op}: expected computed values, got the array of shape {} of an output that was not computed; \
-                     call forward(), or build under nn.auto_forward()",
-                    array.shape
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
                 .into()
         })
     }
@@ -240,6 +268,9 @@ impl NdArray {
         #[pyo3(from_py_with = flag)] write_only: bool,
     ) -> PyResult<usize> {
         let _ = ctx;
+        if !write_only {
+            self.check_computed("data_ptr")?;
+        }
         let access = if write_only { Access::Write } else { Access::ReadWrite };
         let address = self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize;
         self.array.storage.set_addressed();
@@ -259,6 +290,7 @@ impl NdArray {
         ctx: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let dtype = numpy::dtype_from(py, dtype)?;
+        self.check_computed("cast")?;
         if ctx.is_some() {
             self.array.storage.access(dtype, Access::ReadWrite)?;
             return Ok(None);
@@ -268,9 +300,6 @@ impl NdArray {
 
     /// The elements as a NumPy array that shares them.
     ///
-        if !write_only {
-            self.check_computed("data_ptr")?;
-        }
     /// Args:
     ///     mode: `r` to read only, `rw`, or `w` where the values before are not needed.
     ///     dtype: The type; that of the array by default.
@@ -290,7 +319,9 @@ impl NdArray {
             "w" => Access::Write,
             other => return Err(Error::argument("get_data", "mode", "r, rw or w", other).into()),
         };
-        self.check_computed("cast")?;
+        if access != Access::Write {
+            self.check_computed("get_data")?;
+        }
         let dtype = match dtype {
             Some(dtype) => numpy::dtype_from(py, dtype)?,
             None => self.array.storage.dtype().unwrap_or(DType::F32),
@@ -319,9 +350,6 @@ impl NdArray {
     /// Args:
     ///     arr: The array to copy, of the same shape.
     ///     use_current_context: Take the type that the current context computes in; otherwise that of `arr`.
-        if access != Access::Write {
-            self.check_computed("get_data")?;
-        }
     ///
     /// Returns:
     ///     This array.
@@ -331,6 +359,7 @@ impl NdArray {
         #[pyo3(from_py_with = object)] arr: Bound<'py, Self>,
         #[pyo3(from_py_with = flag)] use_current_context: bool,
     ) -> PyResult<Bound<'py, Self>> {
+        arr.get().check_computed("copy_from")?;
         let own = &slf.get().array;
         if own.shape != arr.get().array.shape {
             return Err(
@@ -359,7 +388,6 @@ impl NdArray {
     ///     dim: The axis; only 0.
     ///     start: First index.
     ///     length: Number of indices.
-        arr.get().check_computed("copy_from")?;
     ///
     /// Raises:
     ///     RuntimeError: If the part is not within the array, belongs to another part already, or `dim` is not 0.

@@ -19,6 +19,16 @@ pub(super) enum ArrayOrNumber<'a, 'py> {
     Array(&'a Bound<'py, NdArray>),
 }
 
+impl ArrayOrNumber<'_, '_> {
+    /// The number of axes.
+    pub(super) fn ndim(&self) -> usize {
+        match self {
+            Self::Variable(v) => v.get().variable.shape().ndim(),
+            Self::Array(a) => a.get().array.shape.ndim(),
+        }
+    }
+}
+
 pub(super) fn operand<'a, 'py>(
     op: &str,
     name: &str,
@@ -28,6 +38,7 @@ pub(super) fn operand<'a, 'py>(
         return Ok(ArrayOrNumber::Variable(v));
     }
     if let Ok(a) = x.cast::<NdArray>() {
+        a.get().check_computed(op)?;
         return Ok(ArrayOrNumber::Array(a));
     }
     let got = x.get_type().name()?.to_string();
@@ -38,7 +49,6 @@ pub(super) fn operand<'a, 'py>(
 
 /// The variables of a list. (A variable yields its parts, and is no list.)
 pub(super) fn variables<'py>(op: &str, list: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, Variable>>> {
-        a.get().check_computed(op)?;
     let refused = |got: &Bound<'_, PyAny>| -> PyErr {
         let got = got.get_type().name().map_or_else(|_| "something else".into(), |name| name.to_string());
         Error::Type(format!("{op}: expected a list of Variables, got {got}")).into()

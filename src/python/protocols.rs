@@ -4,10 +4,10 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::whole;
+use super::arguments::{flag, whole};
 use super::ndarray::NdArray;
 use super::variable::Variable;
-use super::{numpy, operators};
+use super::{functions, numpy, operators};
 use crate::graph::settings;
 use crate::{Error, graph};
 
@@ -160,6 +160,94 @@ macro_rules! protocols {
                 values.call_method0("item")
             }
 
+            /// The elements as a NumPy array that shares them.
+            fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.live(py)
+            }
+
+            /// The values in another type: an output to which gradients flow for floating-point types.
+            ///
+            /// Args:
+            ///     dtype: A type as NumPy names it.
+            ///
+            /// Raises:
+            ///     CallError: If the type has no gradient and this is a function's output or needs a gradient.
+            fn astype<'py>(
+                slf: &Bound<'py, Self>,
+                dtype: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                let dtype = numpy::descriptor(slf.py(), numpy::dtype_from(slf.py(), dtype)?)?;
+                slf.py().import("kinnor._python_functions.graph")?.call_method1("astype", (slf, dtype))
+            }
+
+            /// Sum over axes, as `functions.sum`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn sum<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "sum", (slf, axis, keepdims), None)
+            }
+
+            /// Mean over axes, as `functions.mean`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn mean<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "mean", (slf, axis, keepdims), None)
+            }
+
+            /// Maximum over axes, as `functions.max`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn max<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "max", (slf, axis, keepdims), None)
+            }
+
+            /// Minimum over axes, as `functions.min`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn min<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "min", (slf, axis, keepdims), None)
+            }
+
+            /// The axes in reverse order.
+            #[getter(T)]
+            fn transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                let axes: Vec<usize> = (0..slf.get().array().shape.ndim()).rev().collect();
+                functions::call(slf.py(), "transpose", (slf, axes), None)
+            }
+
+            fn __len__(&self) -> PyResult<usize> {
+                let none = || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
+                self.array().shape.first().copied().ok_or_else(none)
+            }
+
             fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
                 if settings::unwary() { Ok(true) } else { self.truth(py) }
             }
@@ -238,7 +326,21 @@ macro_rules! protocols {
                 operators::reflected(slf.as_any(), o, &operators::POW)
             }
             fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                let constant = operators::constant(slf.as_any(), o)?;
+                let o = constant.as_ref().unwrap_or(o);
                 slf.py().import("kinnor._python_functions.matmul")?.call_method1("matmul", (slf, o))
+            }
+            fn __rmatmul__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                match operators::constant(slf.as_any(), o)? {
+                    Some(o) => {
+                        let module = slf.py().import("kinnor._python_functions.matmul")?;
+                        module.call_method1("matmul", (o, slf))
+                    }
+                    None => Ok(slf.py().NotImplemented().into_bound(slf.py())),
+                }
             }
         }
     };

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::arguments::{flag, number, some_flag, some_text};
-use super::ndarray::{NdArray, preview, shape_from};
+use super::arguments::{flag, number, shown, some_flag, some_text, whole};
+use super::ndarray::{NdArray, lengths, preview, shape_from};
 use super::protocols::Elements;
 use super::{autodiff, functions, numpy, scopes, user_operation};
-use crate::array::{Access, Shape};
+use crate::array::{Access, DType, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
 
@@ -32,7 +32,7 @@ pub(super) struct Variable {
 
 impl Variable {
     pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
-        let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
+        let made = Bound::new(py, wrap(variable))?;
         autodiff::collected(&made, user_operation::any_alive());
         Ok(made)
     }
@@ -70,7 +70,7 @@ impl VariableArguments {
         }
         let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
         Ok(Self {
-            shape: shape.as_ref().map_or(Ok(Shape::default()), shape_from)?,
+            shape: shape.as_ref().map_or(Ok(Shape::default()), |shape| lengths("Variable", shape))?,
             need_grad: need_grad
                 .as_ref()
                 .map_or(Ok(None), some_flag)
@@ -78,6 +78,44 @@ impl VariableArguments {
             info: info.map(Bound::unbind),
         })
     }
+}
+
+/// The shape and `unlink` from the arguments of `reshape`: a shape and perhaps `unlink`, or the lengths one by one.
+fn reshape_arguments<'py>(
+    given: &Bound<'py, PyTuple>,
+    named: Option<&Bound<'py, PyDict>>,
+) -> PyResult<(Bound<'py, PyAny>, bool)> {
+    let refuse = |got: String| {
+        PyErr::from(Error::Type(format!(
+            "reshape: expected a shape, as one tuple or as several integers, and `unlink`, got {got}"
+        )))
+    };
+    let (mut shape, mut unlink) = (None, None);
+    for (key, one) in named.into_iter().flatten() {
+        match key.cast::<PyString>()?.to_str()? {
+            "shape" => shape = Some(one),
+            "unlink" => unlink = Some(one),
+            _ => return Err(refuse(format!("an argument {}", shown(&key)))),
+        }
+    }
+    let is_length = |one: &Bound<'_, PyAny>| !one.is_instance_of::<PyBool>() && whole(one).is_ok();
+    let given: Vec<_> = given.iter().collect();
+    match (given.as_slice(), &shape, &unlink) {
+        ([], Some(_), _) => {}
+        ([one], None, _) => shape = Some(one.clone()),
+        ([one, flag], None, None) if !is_length(flag) || !is_length(one) => {
+            (shape, unlink) = (Some(one.clone()), Some(flag.clone()));
+        }
+        ([_, _, ..], None, _) if given.iter().all(is_length) => {
+            let py = given[0].py();
+            shape = Some(PyTuple::new(py, &given)?.into_any());
+        }
+        _ => return Err(refuse(given.iter().map(shown).collect::<Vec<_>>().join(", "))),
+    }
+    let shape = shape.ok_or_else(|| refuse("none".into()))?;
+    let unlink = unlink.as_ref().map_or(Ok(false), flag);
+    let py = shape.py();
+    Ok((shape, unlink.map_err(|error| noted(py, error, "unlink"))?))
 }
 
 /// An error with the note that names the argument, as errors of other arguments have it.
@@ -248,20 +286,25 @@ impl Variable {
     /// The same elements in another shape.
     ///
     /// Args:
-    ///     shape: The new shape; one length may be -1 unless `unlink` is set.
+    ///     shape: The new shape, as one tuple or as several integers; one length may be -1 unless `unlink` is set.
     ///     unlink: Return a variable without parent that shares data and gradient, not a function of this one.
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
-    #[pyo3(signature = (shape, unlink = false))]
+    ///
+    /// Example:
+    ///     >>> nn.Variable((2, 3)).reshape(3, 2).shape
+    ///     (3, 2)
+    #[pyo3(signature = (*shape, **named), text_signature = "($self, *shape, unlink=False)")]
     fn reshape<'py>(
         slf: &Bound<'py, Self>,
-        shape: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = flag)] unlink: bool,
+        shape: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let (shape, unlink) = reshape_arguments(shape, named)?;
         if unlink {
-            let copy = slf.get().variable.reshaped_unlinked(shape_from(shape)?)?;
+            let copy = slf.get().variable.reshaped_unlinked(shape_from(&shape)?)?;
             return Ok(Self::wrap(py, copy)?.into_any());
         }
         functions::call(py, "reshape", (slf, shape), None)
@@ -366,7 +409,22 @@ impl Variable {
         set_array(value, |array| self.variable.set_grad(array), || self.variable.grad())
     }
 
+    /// Type of the values as NumPy names it: `float32` for a variable that was not written to.
+    ///
+    /// Raises:
+    ///     NotComputedError: If it is a function's output that no run has computed.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.variable.check_computed("dtype")?;
+        let dtype = self.variable.data().storage.dtype().unwrap_or(DType::F32);
+        Ok(numpy::descriptor(py, dtype)?.into_any())
+    }
+
     /// Its values as a NumPy array that shares them. Assigning copies, a number fills.
+    ///
+    /// Raises:
+    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the graph
+    ///         under `auto_forward()`.
     #[getter]
     fn d<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.live(py)
@@ -421,10 +479,6 @@ impl Variable {
     fn bool_fill_<'py>(
         slf: &Bound<'py, Self>,
         mask: &Bound<'py, PyAny>,
-    ///
-    /// Raises:
-    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the graph
-    ///         under `auto_forward()`.
         #[pyo3(from_py_with = number)] value: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("kinnor._python_functions.graph")?.call_method1("bool_fill_", (slf, mask, value))
@@ -483,9 +537,13 @@ impl Variable {
         match dtype {
             _ if data.storage.is_cleared() => text += ", cleared",
             Some(dtype) => {
+                if v.is_stale() {
+                    text += ", stale: an input changed since";
+                }
                 let view = numpy::view(py, &data, dtype, Access::Read)?;
                 let _ = write!(text, "\n{}", preview(&view)?);
             }
+            None if data.storage.is_unwritten() && !v.is_computed() => text += ", not computed",
             None => {}
         }
         Ok(text + ">")
@@ -533,7 +591,3 @@ impl Variable {
         .into()
     }
 }
-                if v.is_stale() {
-                    text += ", stale: an input changed since";
-                }
-            None if data.storage.is_unwritten() && !v.is_computed() => text += ", not computed",
