@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::contents::discard;
 use super::kept::Forms;
 use super::names::UNNAMED;
-use super::{Access, Buffer, DType, RunGuard};
+use super::{Access, Buffer, DType, Odd};
 use crate::Result;
 
 /// The contents of a storage.
@@ -379,15 +379,10 @@ impl Storage {
             return true;
         }
         let zeroed = self.zeroed.load(Ordering::Relaxed);
-        zeroed != 0 && zeroed == self.version() && self.is_shown() && self.has_only_zero_bytes()
-    }
-
-    fn has_only_zero_bytes(&self) -> bool {
-        let Some(dtype) = self.dtype() else { return true };
-        let _run = RunGuard::new();
-        let Ok(own) = self.access(dtype, Access::Read) else { return false };
-        // SAFETY: the storage holds that many elements of the type, and the guard keeps them allocated.
-        unsafe { std::slice::from_raw_parts(own, self.len * dtype.size()) }.iter().all(|byte| *byte == 0)
+        zeroed != 0
+            && zeroed == self.version()
+            && self.is_shown()
+            && self.first_odd(Odd::NotZero).is_ok_and(|odd| odd.is_none())
     }
 
     /// True if the elements are known to be zero without reading them: never written, or zeroed.
