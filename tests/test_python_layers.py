@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "python/kinnor"
 # Folders and single modules. Each may import from those listed before it, and from itself.
 ORDER = [
     # Words and checks
-    *["_missing", "_suggest", "_check", "_graph_pool", "config", "logger", "compat.names"],
+    *["_missing", "_foreign_names", "_suggest", "_check", "_graph_pool", "config", "logger", "compat.names"],
     # State of the process
     *["display", "random", "context", "placement", "modes", "grad_mode", "hooks", "system"],
     # Arrays and functions
