@@ -81,6 +81,7 @@ SUBJECTS = {
             "IndexRangeError",
             "InternalError",
             "ModifiedError",
+            "NotComputedError",
             "ParameterError",
             "RangeError",
             "ShapeError",
