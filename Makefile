@@ -28,8 +28,8 @@ lint: build
 	$(PYTHON) -m codespell_lib
 	$(PYTHON) tools/prose.py
 	$(PYTHON) -m mypy
-	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions \
-		kinnor.parametric_functions.quantized
+	MYPYPATH=python $(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml \
+		--allowlist tools/stubtest-allowlist kinnor
 
 # Trains the digits with two processes; what it draws is in `demo/`.
 demo-mpi: build

@@ -8,7 +8,6 @@ defaults.
 from __future__ import annotations
 
 import functools
-import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -120,7 +119,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
 
 @contextmanager
-def memory_budget(bytes: int | None) -> Iterator[None]:
+def memory_budget(bytes: int | str | None) -> Iterator[None]:
     """Limit the memory of training steps: values are freed and recomputed as necessary. Gradients stay the same bits.
 
     For a static graph, a forward run in the block plans itself and the next backward run. The plan keeps parameters,
@@ -135,7 +134,7 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
     recomputed for backward runs, `autodiff` and reads. A backward run respects the budget outside of the block, too.
 
     Args:
-        bytes: The budget; None for none.
+        bytes: The budget, as a number or as text with a unit: `"64M"` is 64 MiB (K, M, G or T); None for none.
 
     Yields:
         Nothing.
@@ -155,9 +154,7 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         ...     loss.backward()
     """
     if bytes is not None:
-        if not hasattr(bytes, "__index__"):
-            raise _core.CallError(f"memory_budget: expected `bytes` to be a whole number or None, got {bytes!r}")
-        bytes = operator.index(bytes)
+        bytes = _check.size("memory_budget", "bytes", bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
     entered = _core.enter_mode("memory_budget", bytes)

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::contents::discard;
 use super::fingerprint::{Fingerprint, VersionedFingerprint};
 use super::kept::Forms;
-use super::{Buffer, DType, RunGuard};
+use super::{Buffer, DType};
 use crate::Result;
 
 /// How the caller will use the elements.
@@ -393,24 +393,6 @@ impl Storage {
     /// True if nothing was ever written: it reads as zeros.
     pub fn is_unwritten(&self) -> bool {
         !self.is_ready() && matches!(self.root().lock().head, Head::Empty)
-    }
-
-    /// True if all elements are zero since [`Storage::zero`] and the engine wrote none of them. Unlike
-    /// [`Storage::is_zeroing`], this holds after a view was handed out, unless the view's owner wrote to it.
-    pub(crate) fn is_still_zeroed(&self) -> bool {
-        if self.is_zeroing() {
-            return true;
-        }
-        let zeroed = self.zeroed.load(Ordering::Relaxed);
-        zeroed != 0 && zeroed == self.version() && self.is_shown() && self.has_only_zero_bytes()
-    }
-
-    fn has_only_zero_bytes(&self) -> bool {
-        let Some(dtype) = self.dtype() else { return true };
-        let _run = RunGuard::new();
-        let Ok(own) = self.access(dtype, Access::Read) else { return false };
-        // SAFETY: the storage holds that many elements of the type, and the guard keeps them allocated.
-        unsafe { std::slice::from_raw_parts(own, self.len * dtype.size()) }.iter().all(|byte| *byte == 0)
     }
 
     /// True if the elements are known to be zero without reading them: never written, or zeroed.

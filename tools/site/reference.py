@@ -82,6 +82,7 @@ SUBJECTS = {
             "IndexRangeError",
             "InternalError",
             "ModifiedError",
+            "NotComputedError",
             "ParameterError",
             "RangeError",
             "ShapeError",

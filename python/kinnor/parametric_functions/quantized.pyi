@@ -33,8 +33,8 @@ def binary_connect_affine(
 ) -> Variable: ...
 
 def binary_connect_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     quantize_zero_to: float = 1.0, w_init: Initializer | None = None, wb_init: Initializer | None = None,
     b_init: Initializer | None = None, base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None,
     with_bias: bool = True, name: str | None = None
@@ -47,8 +47,8 @@ def binary_weight_affine(
 ) -> Variable: ...
 
 def binary_weight_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     quantize_zero_to: float = 1.0, w_init: Initializer | None = None, wb_init: Initializer | None = None,
     b_init: Initializer | None = None, base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None,
     with_bias: bool = True, name: str | None = None
@@ -62,9 +62,9 @@ def inq_affine(
 ) -> Variable: ...
 
 def inq_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1, num_bits: int = 4,
-    inq_iterations: Sequence[int] = (), selection_algorithm: str = "random", seed: int = -1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
+    num_bits: int = 4, inq_iterations: Sequence[int] = (), selection_algorithm: str = "random", seed: int = -1,
     w_init: Initializer | None = None, i_init: Initializer | None = None, b_init: Initializer | None = None,
     base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None, with_bias: bool = True,
     name: str | None = None
@@ -79,8 +79,8 @@ def fixed_point_quantized_affine(
 ) -> Variable: ...
 
 def fixed_point_quantized_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     channel_last: bool = False, w_init: Initializer | None = None, b_init: Initializer | None = None,
     base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None, with_bias: bool = True,
     quantize_w: bool = True, sign_w: bool = True, n_w: int = 8, delta_w: float = 2**-4, ste_fine_grained_w: bool = True,
@@ -99,8 +99,8 @@ def min_max_quantized_affine(
 ) -> Variable: ...
 
 def min_max_quantized_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     channel_last: bool = False, w_init: Initializer | None = None, b_init: Initializer | None = None,
     base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None, with_bias: bool = True,
     quantize_w: bool = True, ql_min_w: int = 0, ql_max_w: int = 255, w_min_max: bool = False,
@@ -119,8 +119,8 @@ def pow2_quantized_affine(
 ) -> Variable: ...
 
 def pow2_quantized_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     w_init: Initializer | None = None, b_init: Initializer | None = None, base_axis: int = 1,
     fix_parameters: bool = False, rng: RandomState | None = None, with_bias: bool = True, quantize_w: bool = True,
     with_zero_w: bool = False, sign_w: bool = True, n_w: int = 8, m_w: int = 2, ste_fine_grained_w: bool = True,
@@ -136,8 +136,8 @@ def pruned_affine(
 ) -> Variable: ...
 
 def pruned_convolution(
-    inp: Variable, outmaps: int, kernel: Sequence[int], pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None, group: int = 1,
+    inp: Variable, outmaps: int, kernel: int | Sequence[int], pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] | None = None, group: int = 1,
     channel_last: bool = False, w_init: Initializer | None = None, b_init: Initializer | None = None,
     base_axis: int = 1, fix_parameters: bool = False, rng: RandomState | None = None, with_bias: bool = True,
     prune_w: bool = True, rate_w: float = 0.9, prune_b: bool = True, rate_b: float = 0.9, name: str | None = None
