@@ -132,9 +132,9 @@ if TYPE_CHECKING:
     from . import utils as utils
     from .checkpoint import load_checkpoint as load_checkpoint
     from .checkpoint import save_checkpoint as save_checkpoint
+    from .core import Module as Module
     from .core import ModuleDict as ModuleDict
     from .core import ModuleList as ModuleList
-    from .core import Module as Module
     from .core import Sequential as Sequential
     from .logger import logger as logger
     from .model import Model as Model

@@ -51,6 +51,62 @@ class SolverState:
 
 class Solver(_core.Solver):
     """A solver: its rule, and the parameters that follow it with their states."""
+    def set_parameters(self, param_dict: Mapping[str, Variable] | Module | Iterable[Variable] | Iterable[tuple[str, Variable]], reset: bool=True, retain_state: bool=False) -> None:
+        """Take parameters to update.
+
+        Args:
+            param_dict: Variables by name, a module, variables, or pairs of a name and a variable. Of a module those
+                parameters are taken that need a gradient.
+            reset: True to forget all parameters and states of before.
+            retain_state: True to let a parameter whose name was there take over its states, without `reset`.
+
+        Raises:
+            CallError: If `param_dict` is something else.
+            ParameterError: If a module has no parameters, as before the first call of one without layers.
+            ShapeError: If states to take over have another shape. Nothing is changed then.
+
+        Examples:
+            >>> import kinnor.layers as L, kinnor.solvers as S
+            >>> solver = S.Adam()
+            >>> solver.set_parameters(L.Linear(3, 2))
+            >>> list(solver.get_parameters())
+            ['W', 'b']
+        """
+    def add_group(self, params: Mapping[str, Variable] | Module | Iterable[Variable] | Iterable[tuple[str, Variable]], *, weight_decay: float | None=None, **arguments: Any) -> Solver:
+        """Give parameters a learning rate, a weight decay or other arguments of their own.
+
+        Parameters that the solver has move to the group with their states; others are added. All methods of the solver
+        cover its groups. `set_learning_rate` keeps the ratio of rates, so that schedules hold for all groups.
+        `set_parameters` removes the groups, unless it is called with `reset=False`.
+
+        Args:
+            params: Parameters, as `set_parameters` takes them.
+            weight_decay: Rate that each update of the group applies in the way of the method `weight_decay`; 0 for no
+                decay. By default the group follows calls of that method.
+            **arguments: Arguments of the class, such as the learning rate, in place of the solver's.
+
+        Returns:
+            The group, a solver of the same rule: to set its rate alone, for example.
+
+        Raises:
+            CallError: If the class has no such argument.
+            ParameterError: If there are no parameters, or if a new one has the name of another one.
+
+        Examples:
+            >>> import kinnor.layers as L, kinnor.solvers as S
+            >>> network = L.Sequential(("body", L.Linear(3, 4)), ("head", L.Linear(4, 2)))
+            >>> solver = S.Adam(alpha=1e-4)
+            >>> solver.set_parameters(network)
+            >>> head = solver.add_group(network[1], alpha=1e-3, weight_decay=0.01)
+            >>> list(head.get_parameters())
+            ['@head/W', '@head/b']
+            >>> solver.set_learning_rate(5e-5)
+            >>> round(head.learning_rate(), 6)
+            0.0005
+        """
+    @property
+    def groups(self) -> list[Solver]:
+        """The groups that were added, in order."""
     def setup(self, params: Any) -> None:
         """Refuse: `set_parameters` took its place.
 
@@ -129,14 +185,14 @@ class Sgd(Solver):
     def __init__(self, lr: float = 0.001) -> None: ...
 
 class SgdW(Solver):
-    """Momentum with weight decay apart from the gradient: `m <- momentum m + lr g; w <- w - m - (lr / lr_0) wd w`.
+    """Momentum with decoupled weight decay: `m <- momentum m + lr g; w <- w - m - (lr / lr_0) wd w`.
 
     `lr_0` is the learning rate that the solver was made with, so that decay follows its schedule. A rate given to
-    `weight_decay` takes the place of `wd` in the next update.
+    `weight_decay` replaces `wd` in the next update.
 
     Args:
         lr: Learning rate.
-        momentum: What is kept of the last step.
+        momentum: Weight of the last step.
         wd: Rate of weight decay.
     Returns:
         The solver.
@@ -150,7 +206,7 @@ class Momentum(Solver):
 
     Args:
         lr: Learning rate.
-        momentum: What is kept of the last step.
+        momentum: Weight of the last step.
     Returns:
         The solver.
     Source:
@@ -159,17 +215,17 @@ class Momentum(Solver):
     def __init__(self, lr: float = 0.001, momentum: float = 0.9) -> None: ...
 
 class Lars(Solver):
-    """Momentum with a learning rate for each parameter, in proportion to the norm of its values over that of its gradient:
-    `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
+    """LARS, momentum with a learning rate for each parameter, in proportion to the norm of its values over the norm of
+    its gradient: `v <- momentum v + r (g + wd w); w <- w - v` with `r = lr coefficient |w| / (|g| + wd |w|)`.
 
-    For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Parameters of norm below `eps` have
-    `r = lr`, as has one whose gradient and decay are both zero.
+    For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. A parameter has `r = lr` if its
+    norm is below `eps`, or if its gradient and decay are both zero.
 
     Args:
         lr: Learning rate.
-        momentum: What is kept of the last step.
+        momentum: Weight of the last step.
         coefficient: Trust in the learning rate of a parameter.
-        eps: Norm of the values below which `lr` is used as it is.
+        eps: Norm of the values below which `r = lr`.
     Returns:
         The solver.
     Source:
@@ -188,7 +244,7 @@ class Nesterov(Solver):
 
     Args:
         lr: Learning rate.
-        momentum: What is kept of the last step.
+        momentum: Weight of the last step.
     Returns:
         The solver.
     Source:
@@ -197,8 +253,8 @@ class Nesterov(Solver):
     def __init__(self, lr: float = 0.001, momentum: float = 0.9) -> None: ...
 
 class Adadelta(Solver):
-    """Adadelta, steps in units of the values themselves: `e <- decay e + (1 - decay) g^2; d = g sqrt((f + eps) / (e + eps));
-    f <- decay f + (1 - decay) d^2; w <- w - lr d`.
+    """Adadelta, steps in units of the values themselves: `e <- decay e + (1 - decay) g^2; d = g sqrt((f + eps) / (e +
+    eps)); f <- decay f + (1 - decay) d^2; w <- w - lr d`.
 
     Args:
         lr: Learning rate.
@@ -225,8 +281,8 @@ class Adagrad(Solver):
     def __init__(self, lr: float = 0.01, eps: float = 1e-08) -> None: ...
 
 class AdaBelief(Solver):
-    """Adam scaled by how far gradients stray from their mean: `m <- beta1 m + (1 - beta1) g;
-    s <- beta2 s + (1 - beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
+    """AdaBelief, Adam scaled by the deviation of gradients from their mean: `m <- beta1 m + (1 - beta1) g; s <- beta2
+    s + (1 - beta2) (g - m)^2 + eps; w <- w - alpha / (1 - beta1^t) m / (sqrt(s / (1 - beta2^t)) + eps)`.
 
     Args:
         alpha: Learning rate.
@@ -235,9 +291,9 @@ class AdaBelief(Solver):
         eps: Keeps the quotient finite.
         wd: Rate of weight decay; only read with `weight_decouple`.
         amsgrad: Divide by `s_max <- max(s_max, s) + eps` instead; then `eps` is not added to `s`.
-        weight_decouple: Let weights decay apart from the gradient, by `alpha wd w` in each update.
-        fixed_decay: Let them decay by `wd w` instead, whatever the learning rate.
-        rectify: Scale steps by the variance of the first estimates, and leave out `s` while it is not known well.
+        weight_decouple: Decay weights separately from the gradient, by `alpha wd w` in each update.
+        fixed_decay: With `weight_decouple`, decay by `wd w` instead, independent of the learning rate.
+        rectify: Scale early steps by the variance of `s` (rectified Adam), and ignore `s` while it is too inexact.
     Returns:
         The solver.
     Source:
@@ -257,7 +313,8 @@ class AdaBelief(Solver):
     ) -> None: ...
 
 class RMSprop(Solver):
-    """RMSprop, steps scaled by the size of recent gradients: `v <- decay v + (1 - decay) g^2; w <- w - lr g / (sqrt(v) + eps)`.
+    """RMSprop, steps scaled by the size of recent gradients:
+    `v <- decay v + (1 - decay) g^2; w <- w - lr g / (sqrt(v) + eps)`.
 
     Args:
         lr: Learning rate.
@@ -271,13 +328,13 @@ class RMSprop(Solver):
     def __init__(self, lr: float = 0.001, decay: float = 0.9, eps: float = 1e-08) -> None: ...
 
 class RMSpropGraves(Solver):
-    """RMSprop by the variance of the gradients, with momentum: `n <- decay n + (1 - decay) g^2; a <- decay a + (1 - decay) g;
-    d <- momentum d - lr g / sqrt(n - a^2 + eps); w <- w + d`.
+    """RMSprop by the variance of the gradients, with momentum: `n <- decay n + (1 - decay) g^2; a <- decay a + (1 -
+    decay) g; d <- momentum d - lr g / sqrt(n - a^2 + eps); w <- w + d`.
 
     Args:
         lr: Learning rate.
         decay: Decay of the means.
-        momentum: What is kept of the last step.
+        momentum: Weight of the last step.
         eps: Keeps the quotient finite.
     Returns:
         The solver.
@@ -329,7 +386,7 @@ class AdamW(Solver):
     ) -> None: ...
 
 class AdaBound(Solver):
-    """Adam with the learning rate of each element held between bounds that close in on plain gradient descent:
+    """AdaBound, Adam with the learning rate of each element clipped to bounds that approach plain gradient descent:
     `w <- w - clip(alpha_t / (sqrt(v) + eps), lower_t, upper_t) m`.
 
     With `f = final_lr alpha / alpha_0`, `alpha_0` being the learning rate that the solver was made with,
@@ -340,8 +397,8 @@ class AdaBound(Solver):
         beta1: Decay of the mean of gradients.
         beta2: Decay of the mean of their squares.
         eps: Keeps the quotient finite.
-        final_lr: Learning rate in the end.
-        gamma: How quickly the bounds close in.
+        final_lr: Final learning rate.
+        gamma: Rate at which the bounds approach each other.
     Returns:
         The solver.
     Source:
@@ -358,13 +415,13 @@ class AdaBound(Solver):
     ) -> None: ...
 
 class Adamax(Solver):
-    """Adam by the largest recent gradient: `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|);
-    w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
+    """Adamax, Adam scaled by the largest recent gradient:
+    `m <- beta1 m + (1 - beta1) g; u <- max(beta2 u, |g|); w <- w - alpha / (1 - beta1^t) m / (u + eps)`.
 
     Args:
         alpha: Learning rate.
         beta1: Decay of the mean of gradients.
-        beta2: Decay of the largest one.
+        beta2: Decay of the largest gradient.
         eps: Keeps the quotient finite.
     Returns:
         The solver.
@@ -374,7 +431,7 @@ class Adamax(Solver):
     def __init__(self, alpha: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-08) -> None: ...
 
 class AMSGRAD(Solver):
-    """Adam scaled by the largest mean of squares so far: `w <- w - alpha m / (sqrt(v_hat) + eps)` with
+    """AMSGRAD, Adam scaled by the largest mean of squares so far: `w <- w - alpha m / (sqrt(v_hat) + eps)` with
     `v_hat <- max(v_hat, v)`, `m` and `v` as in Adam.
 
     Args:
@@ -398,15 +455,15 @@ class AMSGRAD(Solver):
     ) -> None: ...
 
 class AMSBound(Solver):
-    """AMSGRAD with the bounds of AdaBound: `w <- w - clip(alpha / (sqrt(v_hat) + eps), lower_t, upper_t) m`.
+    """AMSBound, AMSGRAD with the bounds of AdaBound: `w <- w - clip(alpha / (sqrt(v_hat) + eps), lower_t, upper_t) m`.
 
     Args:
         alpha: Learning rate.
         beta1: Decay of the mean of gradients.
         beta2: Decay of the mean of their squares.
         eps: Keeps the quotient finite.
-        final_lr: Learning rate in the end.
-        gamma: How quickly the bounds close in.
+        final_lr: Final learning rate.
+        gamma: Rate at which the bounds approach each other.
         bias_correction: Use Adam's `alpha_t` instead of `alpha`.
     Returns:
         The solver.
@@ -425,20 +482,20 @@ class AMSBound(Solver):
     ) -> None: ...
 
 class Lamb(Solver):
-    """Adam's direction with a length for each parameter, in proportion to the norm of its values:
+    """LAMB, Adam's direction with a step length in proportion to the norm of each parameter:
     `w <- w - eta clip(|w|, gamma_l, gamma_u) / |r| r` with `r = m / (sqrt(v) + eps) + wd w`.
 
-    For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the step is
-    `eta r`.
+    For large batches. `wd` is the rate last given to `weight_decay`, 0 otherwise. Where `|r|` is at most `eps`, the
+    step is `eta r`.
 
     Args:
         eta: Learning rate.
         beta1: Decay of the mean of gradients.
         beta2: Decay of the mean of their squares.
-        gamma_l: Least norm that values count as having.
-        gamma_u: Largest norm that values count as having.
+        gamma_l: Lower bound of the norm of values.
+        gamma_u: Upper bound of the norm of values.
         eps: Keeps the quotient finite.
-        bias_correction: Divide the means by `1 - beta^t`, as they began at zero.
+        bias_correction: Divide the means by `1 - beta^t`, because they start at zero.
     Returns:
         The solver.
     Source:
@@ -456,7 +513,7 @@ class Lamb(Solver):
     ) -> None: ...
 
 class Lion(Solver):
-    """Steps of one length, along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
+    """Lion, steps along the sign of a mean of the gradients: `w <- w - lr (sign(beta1 m + (1 - beta1) g) + wd w)`,
     `m <- beta2 m + (1 - beta2) g`.
 
     `wd` is the rate last given to `weight_decay`, 0 otherwise.

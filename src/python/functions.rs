@@ -15,7 +15,7 @@ use super::arguments::{items, shown, whole};
 use super::classes::Variable;
 use super::operands::{ArrayOrNumber, Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
-use crate::ops::{self, Entry, Kind, Op, Spec, Value};
+use crate::ops::{self, Arg, Entry, Kind, Op, Spec, Value};
 use crate::{Error, graph};
 
 /// A registry entry as Python calls it.
@@ -201,7 +201,7 @@ fn apply<'py>(
                     }
                 });
             }
-            spread(spec, &mut values, &inputs);
+            repeat_along_axes(spec, &mut values, &inputs);
             row.entry.bind(&values, if all { u64::MAX } else { present })?
         }
     };
@@ -215,28 +215,28 @@ fn list_of_inputs<'py>(arg: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py
     if is_list { items(arg, Ok).map(Some) } else { Ok(None) }
 }
 
-/// Repeats a single integer, given for an argument with one number for each spatial axis, along these axes.
-fn spread(spec: &Spec, values: &mut [Value], inputs: &Inputs<'_, '_>) {
+/// Repeats an integer along the spatial axes if it is given for an argument with one number for each of them.
+fn repeat_along_axes(spec: &Spec, values: &mut [Value], inputs: &Inputs<'_, '_>) {
     const EACH: [&str; 5] = ["kernel", "pad", "stride", "dilation", "output_padding"];
-    let at = |name: &str| spec.args.iter().position(|arg| arg.name == name);
-    let is_one = |i: &usize| matches!(values[*i], Value::Int(_));
-    let places: SmallVec<[usize; 5]> = EACH
-        .iter()
-        .filter_map(|name| at(name))
-        .filter(|i| spec.args[*i].py_type.contains("Sequence[int]"))
-        .collect();
-    if !places.iter().any(is_one) {
+    let is_single = |(arg, value): (&Arg, &Value)| {
+        matches!(value, Value::Int(_)) && EACH.contains(&arg.name) && arg.py_type.contains("Sequence[int]")
+    };
+    if !spec.args.iter().zip(&*values).any(is_single) {
         return;
     }
+    let of = |name: &str| spec.args.iter().position(|arg| arg.name == name).map(|i| &values[i]);
     let ndim = inputs.first().map_or(0, ArrayOrNumber::ndim) as i64;
-    let n = match (at("kernel").map(|i| &values[i]), at("base_axis").map(|i| &values[i])) {
+    let n = match (of("kernel"), of("base_axis")) {
         (Some(Value::Ints(kernel)), _) => kernel.len() as i64,
         (_, Some(Value::Int(base))) => ndim - if *base < 0 { base + ndim } else { *base } - 1,
         _ => ndim - 2,
     };
-    for i in places {
-        if let (Value::Int(one), true) = (&values[i], n > 0) {
-            values[i] = Value::Ints(vec![*one; n as usize]);
+    if n <= 0 {
+        return;
+    }
+    for (arg, value) in spec.args.iter().zip(values) {
+        if let (true, Value::Int(one)) = (is_single((arg, value)), &*value) {
+            *value = Value::Ints(vec![*one; n as usize]);
         }
     }
 }

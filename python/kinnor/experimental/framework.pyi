@@ -1,6 +1,6 @@
-"""kinnor.compat.experimental.framework under NNabla's path."""
+"""kinnor.training under NNabla's path."""
 
 # Written by `make stubs`; do not edit.
 
-from kinnor.compat.experimental.framework import *
-from kinnor.compat.experimental.framework import __all__ as __all__
+from kinnor.training import *
+from kinnor.training import __all__ as __all__
