@@ -229,6 +229,7 @@ impl Variable {
     ///     ShapeError: If the number of elements differs.
     ///
     /// Example:
+    ///     >>> import kinnor as nn
     ///     >>> nn.Variable((2, 3)).reshape(3, 2).shape
     ///     (3, 2)
     #[pyo3(signature = (*shape, **named), text_signature = "($self, *shape, unlink=False)")]
