@@ -31,7 +31,8 @@ def generated():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "reference", reference)  # dataclasses look up their module there
         spec.loader.exec_module(reference)
-        return {ROOT / "docs" / page.path for page in reference.pages()}
+        drawn = {ROOT / f"docs/shown/{name}.html" for name in ("graph", "plan", "profile")}
+        return {ROOT / "docs" / page.path for page in reference.pages()} | drawn
 
 
 def snippets(page):

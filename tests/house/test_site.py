@@ -28,8 +28,18 @@ def hooks(monkeypatch):
     import hooks
 
     yield hooks
-    for name in ("hooks", "pictures", "reference"):
+    for name in ("hooks", "pictures", "reference", "shown"):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_pages_that_the_library_draws_are_shown(hooks):
+    """Each is inside one page of the site, and loads nothing."""
+    drawn = hooks.shown.all_shown()
+    inside = [name for page in PAGES for name in re.findall(r'<iframe src="../../shown/(\w+)\.html"', page.read_text())]
+    assert sorted(inside) == sorted(drawn) == ["graph", "plan", "profile"]
+    for name, text in drawn.items():
+        assert not re.search(r"<(script|link|img)[^>]*(src|href)=", text), name
+        assert len(text) < 50_000, name
 
 
 def words(text):
