@@ -40,6 +40,7 @@ def test_pages_that_the_library_draws_are_shown(hooks):
     for name, text in drawn.items():
         assert not re.search(r"<(script|link|img)[^>]*(src|href)=", text), name
         assert len(text) < 50_000, name
+        assert str(ROOT) not in text, f"{name}: the path of a file of this machine"
 
 
 def words(text):

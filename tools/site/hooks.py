@@ -53,6 +53,8 @@ def text(page: reference.Page) -> str:
     parts = [f"# {page.title}\n\n{page.about}\n"]
     for name in page.names:
         parts.append(f"::: kinnor.{name}\n")
+        if others := reference.aliases(name):
+            parts.append(f"*Other names of it: {', '.join(f'`{other}`' for other in others)}.*\n")
         last = name.rpartition(".")[2]
         if page.title in reference.FAMILIES and last in pictures.CURVES | pictures.WINDOWS:
             said = pictures.WINDOWS.get(last, "The function, and its derivative (dashed).")

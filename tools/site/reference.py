@@ -250,6 +250,9 @@ SUBJECTS = {
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
 
+ALPHABETICAL = {"Layers", "Parametric functions"}
+"""Pages whose names are sorted, as those of functions are. Others are in the order of their modules."""
+
 INSIDE = {
     "compat.utils.network_passes",
     "compat.names",
@@ -304,11 +307,22 @@ def at(name: str) -> Any:
 
 
 def members(name: str) -> list[str]:
-    """Returns the names that one entry of `SUBJECTS` stands for. A module stands for all names that it lists."""
+    """Returns the names that one entry of `SUBJECTS` stands for. A module stands for all names that it lists.
+
+    An object's own name comes before its aliases, so that the page shows it under its own name.
+    """
     if f"kinnor.{name}" not in MODULES:
         return [name]
     module = importlib.import_module(f"kinnor.{name}")
-    return [f"{name}.{each}" for each in module.__all__ if is_documented(getattr(module, each))]
+    listed = sorted(module.__all__, key=lambda each: getattr(getattr(module, each), "__name__", each) != each)
+    return [f"{name}.{each}" for each in listed if is_documented(getattr(module, each))]
+
+
+def aliases(name: str) -> list[str]:
+    """Returns the other names that the module of an object has for it."""
+    outer, _, last = name.rpartition(".")
+    listed = getattr(importlib.import_module(f"kinnor.{outer}"), "__all__", ()) if f"kinnor.{outer}" in MODULES else ()
+    return sorted(each for each in listed if each != last and at(f"{outer}.{each}") is at(name))
 
 
 def is_documented(what: Any) -> bool:
@@ -342,6 +356,8 @@ def pages() -> tuple[Page, ...]:
             if id(target) not in shown or not callable(target):
                 shown.add(id(target))
                 names.append(name)
+        if title in ALPHABETICAL:
+            names.sort(key=str.lower)
         found.append(Page(title, about, tuple(names)))
     return tuple(found)
 

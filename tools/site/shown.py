@@ -67,5 +67,5 @@ def all_shown() -> dict[str, str]:
         for name, picture in drawn.items():
             path = Path(folder) / f"{name}.html"
             picture.save(path)
-            pages[name] = path.read_text()
+            pages[name] = path.read_text().replace(str(Path(__file__)), "train.py")
     return pages
