@@ -316,6 +316,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
         TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 10.0])
+        >>> F.dot(x, y).data
+        array([21., 43.], dtype=float32)
     """
     arrays = (Variable, NdArray)
     ours = [isinstance(x, arrays) for x in (a, b)]
