@@ -17,6 +17,8 @@ STYLE = (ROOT / "docs/programs.css").read_text()
 SEARCHED = (
     *("learning rate", "early stopping", "DataLoader", "AdamW", "freeze", "weight decay", "regression", "batch size"),
     *("image folder", "jupyter", "debug", "nn.Module", "resume", "DLPack", "mypy", "GPU"),
+    *("nn.Linear", "kinnor.layers", "nn.fit", "EarlyStopping", "callback", "add_param_group", "ReduceLROnPlateau"),
+    *("state_dict", "model.eval", "requires_grad_", "ModuleList", "optimizer", "LayerNorm", "progress bar"),
 )
 """Words that users of other frameworks search for."""
 
