@@ -279,6 +279,12 @@ def abs(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+        >>> F.abs(x).data
+        array([2., 0., 3.], dtype=float32)
     """
 
 def absolute_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -293,6 +299,12 @@ def absolute_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray 
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+        >>> F.absolute_error(x, y).data
+        array([3. , 0.5], dtype=float32)
     """
 
 def acos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -303,6 +315,12 @@ def acos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.5, 1.0])
+        >>> F.acos(x).data.round(3)
+        array([3.142, 1.047, 0.   ], dtype=float32)
     """
 
 def acosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -313,6 +331,12 @@ def acosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.acosh(x).data.round(3)
+        array([0.   , 1.317], dtype=float32)
     """
 
 def adaptive_separable_convolution(
@@ -338,6 +362,14 @@ def adaptive_separable_convolution(
 
     Source:
         Niklaus, Mai and Liu, Video Frame Interpolation via Adaptive Separable Convolution, 2017, arXiv:1708.01692.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 3.0]]]])
+        >>> vertical = nn.NdArray.from_numpy_array(np.ones((1, 1, 1, 3)))
+        >>> horizontal = nn.NdArray.from_numpy_array(np.ones((1, 2, 1, 3)))
+        >>> F.adaptive_separable_convolution(x, vertical, horizontal).data
+        array([[[[3., 5.]]]], dtype=float32)
     """
 
 def add2(
@@ -359,6 +391,13 @@ def add2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([[1.0], [2.0]]), nn.NdArray.from_numpy_array([[10.0, 20.0]])
+        >>> F.add2(x, y).data
+        array([[11., 21.],
+               [12., 22.]], dtype=float32)
     """
 
 def add_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -372,6 +411,14 @@ def add_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Raises:
         ShapeError: If the shapes differ.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> z = nn.NdArray.from_numpy_array([5.0, 6.0])
+        >>> F.add_n(x, y, z).data
+        array([ 9., 12.], dtype=float32)
     """
 
 def add_scalar(
@@ -390,6 +437,12 @@ def add_scalar(
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.add_scalar(x, 10.0).data
+        array([11., 12.], dtype=float32)
     """
 
 def affine(
@@ -415,6 +468,14 @@ def affine(
     Raises:
         AxisError: If `x` has no axis `base_axis`.
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+        >>> w = nn.NdArray.from_numpy_array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+        >>> b = nn.NdArray.from_numpy_array([10.0, 20.0, 30.0])
+        >>> F.affine(x, w, b).data
+        array([[11., 22., 33.]], dtype=float32)
     """
 
 def affine_grid(
@@ -443,6 +504,13 @@ def affine_grid(
 
     Source:
         Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> identity = nn.NdArray.from_numpy_array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> F.affine_grid(identity, (2, 2), align_corners=True).data[0, 0]  # x and y of the first row
+        array([[-1., -1.],
+               [ 1., -1.]], dtype=float32)
     """
 
 def arange(
@@ -464,6 +532,13 @@ def arange(
 
     Raises:
         ArgumentError: If `step` is zero or a number is not finite.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> y = F.arange(1.0, 3.0, 0.5)
+        >>> y.forward()
+        >>> y.d
+        array([1. , 1.5, 2. , 2.5], dtype=float32)
     """
 
 def asin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -474,6 +549,12 @@ def asin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.asin(x).data.round(3)
+        array([0.   , 0.524, 1.571], dtype=float32)
     """
 
 def asinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -484,6 +565,12 @@ def asinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.asinh(x).data.round(3)
+        array([-0.881,  0.   ,  0.881], dtype=float32)
     """
 
 def assign(dst: T, src: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -498,6 +585,14 @@ def assign(dst: T, src: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
 
     Raises:
         ShapeError: If the shapes differ.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> F.assign(x, y).data
+        array([3., 4.], dtype=float32)
+        >>> x.data
+        array([3., 4.], dtype=float32)
     """
 
 def atan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -508,6 +603,12 @@ def atan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 1.0, np.inf])
+        >>> F.atan(x).data.round(3)
+        array([0.   , 0.785, 1.571], dtype=float32)
     """
 
 def atan2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -522,6 +623,13 @@ def atan2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] |
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> y = nn.NdArray.from_numpy_array([1.0, 1.0, -1.0])
+        >>> x = nn.NdArray.from_numpy_array([1.0, -1.0, 0.0])
+        >>> F.atan2(y, x).data.round(3)
+        array([ 0.785,  2.356, -1.571], dtype=float32)
     """
 
 def atanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -532,6 +640,12 @@ def atanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.atanh(x).data.round(3)
+        array([0.   , 0.549,   inf], dtype=float32)
     """
 
 def average_pooling(
@@ -565,6 +679,12 @@ def average_pooling(
     Raises:
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+        >>> F.average_pooling(x, (2,)).data
+        array([[[1.5, 4. ]]], dtype=float32)
     """
 
 def batch_cholesky(
@@ -591,6 +711,13 @@ def batch_cholesky(
 
     Source:
         Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[4.0, 2.0], [2.0, 5.0]]])
+        >>> F.batch_cholesky(x).data
+        array([[[2., 0.],
+                [1., 2.]]], dtype=float32)
     """
 
 def batch_det(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -606,6 +733,12 @@ def batch_det(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | Non
 
     Raises:
         ShapeError: If the matrices are not square.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> F.batch_det(x).data.round(3)
+        array([-2.], dtype=float32)
     """
 
 def batch_inv(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -619,6 +752,13 @@ def batch_inv(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | Non
 
     Raises:
         ShapeError: If the matrices are not square.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[2.0, 0.0], [0.0, 4.0]]])
+        >>> F.batch_inv(x).data
+        array([[[0.5 , 0.  ],
+                [0.  , 0.25]]], dtype=float32)
     """
 
 def batch_logdet(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -632,6 +772,12 @@ def batch_logdet(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Raises:
         ShapeError: If the matrices are not square.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[2.0, 0.0], [0.0, -4.0]]])
+        >>> F.batch_logdet(x).data.round(3)
+        array([2.079], dtype=float32)
     """
 
 def batch_matmul(
@@ -656,6 +802,14 @@ def batch_matmul(
 
     Raises:
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> y = nn.NdArray.from_numpy_array([[[1.0], [10.0]]])
+        >>> F.batch_matmul(x, y).data
+        array([[[21.],
+                [43.]]], dtype=float32)
     """
 
 @overload
@@ -704,6 +858,18 @@ def batch_normalization(
 
     Source:
         Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> F.batch_normalization(x).data.round(3)
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+        >>> mean = nn.NdArray.from_numpy_array([[1.0, 20.0]])
+        >>> variance = nn.NdArray.from_numpy_array([[4.0, 100.0]])
+        >>> F.batch_normalization(x, mean=mean, variance=variance, batch_stat=False).data.round(3)
+        array([[ 0., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -756,6 +922,13 @@ def bc_add2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([[1.0], [2.0]]), nn.NdArray.from_numpy_array([[10.0, 20.0]])
+        >>> F.bc_add2(x, y).data
+        array([[11., 21.],
+               [12., 22.]], dtype=float32)
     """
 
 def binary_connect_affine(
@@ -790,6 +963,17 @@ def binary_connect_affine(
 
     Source:
         Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+        >>> w = nn.NdArray.from_numpy_array([[0.3, -0.7], [-0.2, 0.1]])
+        >>> b = nn.NdArray((2, 2))
+        >>> F.binary_connect_affine(x, w, b).data
+        array([[-1.,  1.]], dtype=float32)
+        >>> b.data
+        array([[ 1., -1.],
+               [-1.,  1.]], dtype=float32)
     """
 
 def binary_connect_convolution(
@@ -833,6 +1017,14 @@ def binary_connect_convolution(
 
     Source:
         Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 4.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[[0.3, -0.7]]])
+        >>> b = nn.NdArray((1, 1, 2))
+        >>> F.binary_connect_convolution(x, w, b).data
+        array([[[-1., -2.]]], dtype=float32)
     """
 
 def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -847,6 +1039,12 @@ def binary_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> p, target = nn.NdArray.from_numpy_array([0.5, 0.25]), nn.NdArray.from_numpy_array([1.0, 0.0])
+        >>> F.binary_cross_entropy(p, target).data.round(3)
+        array([0.693, 0.288], dtype=float32)
     """
 
 def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -862,6 +1060,12 @@ def binary_error(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> p, target = nn.NdArray.from_numpy_array([0.75, 0.25]), nn.NdArray.from_numpy_array([1.0, 1.0])
+        >>> F.binary_error(p, target).data
+        array([0., 1.], dtype=float32)
     """
 
 def binary_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -876,6 +1080,12 @@ def binary_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] 
 
     Source:
         Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 0.5])
+        >>> F.binary_sigmoid(x).data
+        array([0., 0., 1.], dtype=float32)
     """
 
 def binary_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -890,6 +1100,12 @@ def binary_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | N
 
     Source:
         Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 0.5])
+        >>> F.binary_tanh(x).data
+        array([-1., -1.,  1.], dtype=float32)
     """
 
 def binary_weight_affine(
@@ -927,6 +1143,16 @@ def binary_weight_affine(
 
     Source:
         Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+        >>> w = nn.NdArray.from_numpy_array([[0.5, -1.0], [-0.5, 3.0]])
+        >>> b, alpha = nn.NdArray((2, 2)), nn.NdArray((2,))
+        >>> F.binary_weight_affine(x, w, b, alpha).data
+        array([[-0.5,  2. ]], dtype=float32)
+        >>> alpha.data
+        array([0.5, 2. ], dtype=float32)
     """
 
 def binary_weight_convolution(
@@ -972,6 +1198,14 @@ def binary_weight_convolution(
 
     Source:
         Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 4.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[[0.25, -0.75]]])
+        >>> b, alpha = nn.NdArray((1, 1, 2)), nn.NdArray((1,))
+        >>> F.binary_weight_convolution(x, w, b, alpha).data
+        array([[[-0.5, -1. ]]], dtype=float32)
     """
 
 def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
@@ -1014,6 +1248,13 @@ def bool_fill(
 
     Raises:
         ShapeError: If `mask` does not broadcast to the shape of `data`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> mask = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0])
+        >>> F.bool_fill(x, mask, -1.0).data
+        array([ 1., -1.,  3.], dtype=float32)
     """
 
 def bool_gather(input: T, mask: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1029,6 +1270,13 @@ def bool_gather(input: T, mask: T, n_outputs: int = -1, outputs: Sequence[NdArra
 
     Raises:
         ShapeError: If the shapes do not fit.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> mask = nn.NdArray.from_numpy_array([[1.0, 0.0], [1.0, 1.0]])
+        >>> F.bool_gather(x, mask).data
+        array([1., 3., 4.], dtype=float32)
     """
 
 def bool_scatter(
@@ -1051,6 +1299,14 @@ def bool_scatter(
     Raises:
         ShapeError: If the shapes do not fit.
         ValueError: If the mask does not select n positions.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([7.0, 8.0])
+        >>> mask = nn.NdArray.from_numpy_array([[1.0, 0.0], [0.0, 1.0]])
+        >>> F.bool_scatter(x, mask).data
+        array([[7., 0.],
+               [0., 8.]], dtype=float32)
     """
 
 def broadcast(
@@ -1070,6 +1326,13 @@ def broadcast(
 
     Raises:
         ShapeError: If an axis of another length than one would change, or `x` has more axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0], [2.0]])
+        >>> F.broadcast(x, (2, 3)).data
+        array([[1., 1., 1.],
+               [2., 2., 2.]], dtype=float32)
     """
 
 def broadcast_to(
@@ -1091,6 +1354,14 @@ def broadcast_to(
 
     Raises:
         ShapeError: If the shape of `y` is not found there.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [0.0, 0.0]])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.broadcast_to(x, y).data
+        array([[1., 2.],
+               [1., 2.]], dtype=float32)
     """
 
 def categorical_cross_entropy(
@@ -1114,6 +1385,14 @@ def categorical_cross_entropy(
     Raises:
         ShapeError: If the shapes of `target` and `x` do not fit together.
         IndexError: If a label is not a whole number or not less than the number of classes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> p = nn.NdArray.from_numpy_array([[0.5, 0.5], [0.25, 0.75]])
+        >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+        >>> F.categorical_cross_entropy(p, labels).data.round(3)
+        array([[0.693],
+               [0.288]], dtype=float32)
     """
 
 def ceil(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1124,6 +1403,12 @@ def ceil(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 2.0])
+        >>> F.ceil(x).data
+        array([-1.,  1.,  2.], dtype=float32)
     """
 
 def celu(
@@ -1145,6 +1430,12 @@ def celu(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[-1.0, 2.0]])
+        >>> F.celu(x).data.round(3)
+        array([[-0.632,  2.   ,  1.   , -0.865]], dtype=float32)
     """
 
 def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = None) -> T:
@@ -1161,6 +1452,14 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
     Raises:
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If `clip_norm` is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> F.clip_by_norm(x, 1.0).data.round(3)
+        array([0.6, 0.8], dtype=float32)
+        >>> F.clip_by_norm(x, 10.0).data
+        array([3., 4.], dtype=float32)
     """
 
 def clip_by_value(x: T, min: T | float, max: T | float) -> T:
@@ -1176,6 +1475,12 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
     Raises:
         TypeError: If a bound is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.5, 2.0])
+        >>> F.clip_by_value(x, -1.0, 1.0).data
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
 
 def clip_grad_by_norm(
@@ -1197,6 +1502,15 @@ def clip_grad_by_norm(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> y = F.clip_grad_by_norm(x, clip_norm=1.0)
+        >>> y.forward()
+        >>> y.backward(nn.NdArray.from_numpy_array([3.0, 4.0]))
+        >>> x.g.round(3)
+        array([0.6, 0.8], dtype=float32)
     """
 
 def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1213,6 +1527,16 @@ def clip_grad_by_value(x: T, min: T, max: T, n_outputs: int = -1, outputs: Seque
 
     Raises:
         ShapeError: If the bounds have another shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> low, high = nn.Variable.from_numpy_array([-1.0, -1.0]), nn.Variable.from_numpy_array([1.0, 1.0])
+        >>> y = F.clip_grad_by_value(x, low, high)
+        >>> y.forward()
+        >>> y.backward(nn.NdArray.from_numpy_array([-5.0, 0.5]))
+        >>> x.g
+        array([-1. ,  0.5], dtype=float32)
     """
 
 def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1228,6 +1552,15 @@ def concatenate(*x: T, axis: int = -1, n_outputs: int = -1, outputs: Sequence[Nd
     Raises:
         AxisError: If the inputs have no such axis.
         ShapeError: If the inputs differ along another axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([[1.0, 2.0]]), nn.NdArray.from_numpy_array([[3.0, 4.0]])
+        >>> F.concatenate(x, y, axis=0).data
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
+        >>> F.concatenate(x, y, axis=1).data
+        array([[1., 2., 3., 4.]], dtype=float32)
     """
 
 def concatenate_parts(
@@ -1257,6 +1590,14 @@ def concatenate_parts(
         AxisError: If the inputs have no such axis.
         ArgumentError: If `along` is not before `axis`, a slice exceeds an input, or an input has no start or stop.
         ShapeError: If the inputs differ along another axis, or the slices along `along`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0], [2.0], [3.0]])
+        >>> y = nn.NdArray.from_numpy_array([[4.0], [5.0]])
+        >>> F.concatenate_parts(x, y, axis=1, along=0, start=(1, 0), stop=(3, 2)).data
+        array([[2., 4.],
+               [3., 5.]], dtype=float32)
     """
 
 def concatenate_uint8(
@@ -1279,6 +1620,12 @@ def concatenate_uint8(
     Raises:
         AxisError: If `a` has no such axis.
         ShapeError: If the inputs differ along another axis.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array(np.uint8([1, 2])), nn.NdArray.from_numpy_array(np.uint8([3]))
+        >>> F.concatenate_uint8(x, y).data
+        array([1, 2, 3], dtype=uint8)
     """
 
 def confusion_matrix(
@@ -1304,6 +1651,14 @@ def confusion_matrix(
         AxisError: If `x` has no such axis.
         ShapeError: If the shapes of `target` and `x` do not fit together.
         IndexError: If a label is not a whole number or not less than the number of classes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> scores = nn.NdArray.from_numpy_array([[5.0, 3.0], [5.0, 3.0], [1.0, 2.0]])
+        >>> labels = nn.NdArray.from_numpy_array([[0], [1], [1]])
+        >>> F.confusion_matrix(scores, labels).data
+        array([[1, 0],
+               [1, 1]])
     """
 
 def constant(
@@ -1323,6 +1678,14 @@ def constant(
 
     Raises:
         ArgumentError: If a length is negative.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> y = F.constant(3.0, shape=(2, 2))
+        >>> y.forward()
+        >>> y.d
+        array([[3., 3.],
+               [3., 3.]], dtype=float32)
     """
 
 def convolution(
@@ -1360,6 +1723,15 @@ def convolution(
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 3.0, 4.0]]])  # one example, one channel
+        >>> w = nn.NdArray.from_numpy_array([[[1.0, 1.0, 1.0]]])  # one map, one channel, a kernel of 3
+        >>> F.convolution(x, w).data
+        array([[[6., 9.]]], dtype=float32)
+        >>> F.convolution(x, w, pad=(1,), stride=(2,)).data
+        array([[[3., 9.]]], dtype=float32)
     """
 
 def cos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1370,6 +1742,12 @@ def cos(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 3, np.pi])
+        >>> F.cos(x).data.round(3)
+        array([ 1. ,  0.5, -1. ], dtype=float32)
     """
 
 def cosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1380,6 +1758,12 @@ def cosh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.cosh(x).data.round(3)
+        array([1.543, 1.   , 1.543], dtype=float32)
     """
 
 def crelu(x: T, axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1398,6 +1782,12 @@ def crelu(x: T, axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | 
 
     Source:
         Shang, Sohn, Almeida and Lee, Concatenated Rectified Linear Units, 2016, arXiv:1603.05201.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[-2.0, 3.0]])
+        >>> F.crelu(x).data
+        array([[0., 3., 2., 0.]], dtype=float32)
     """
 
 def cumprod(
@@ -1421,6 +1811,14 @@ def cumprod(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.cumprod(x).data
+        array([1., 2., 6.], dtype=float32)
+        >>> F.cumprod(x, reverse=True).data
+        array([6., 6., 3.], dtype=float32)
     """
 
 def cumsum(
@@ -1444,6 +1842,14 @@ def cumsum(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.cumsum(x).data
+        array([1., 3., 6.], dtype=float32)
+        >>> F.cumsum(x, exclusive=True).data
+        array([0., 1., 3.], dtype=float32)
     """
 
 def deconvolution(
@@ -1485,6 +1891,15 @@ def deconvolution(
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[[1.0, 1.0, 1.0]]])
+        >>> F.deconvolution(x, w).data
+        array([[[1., 3., 3., 2.]]], dtype=float32)
+        >>> F.deconvolution(x, w, stride=(2,)).data
+        array([[[1., 1., 3., 2., 2.]]], dtype=float32)
     """
 
 def deformable_convolution(
@@ -1535,6 +1950,14 @@ def deformable_convolution(
     Source:
         Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2,
         2018, arXiv:1811.11168.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 3.0]]]])
+        >>> w = nn.NdArray.from_numpy_array([[[[1.0]]]])
+        >>> offset = nn.NdArray.from_numpy_array([[[[0.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]]])  # height, then width
+        >>> F.deformable_convolution(x, w, offset).data
+        array([[[[1.5, 2.5, 3. ]]]], dtype=float32)
     """
 
 def depthwise_convolution(
@@ -1569,6 +1992,14 @@ def depthwise_convolution(
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])  # two channels
+        >>> w = nn.NdArray.from_numpy_array([[1.0, 1.0], [10.0, 10.0]])  # a kernel of 2 for each
+        >>> F.depthwise_convolution(x, w).data
+        array([[[  3.,   5.],
+                [ 90., 110.]]], dtype=float32)
     """
 
 def depthwise_deconvolution(
@@ -1604,6 +2035,14 @@ def depthwise_deconvolution(
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[1.0, 1.0], [10.0, 10.0]])
+        >>> F.depthwise_deconvolution(x, w).data
+        array([[[ 1.,  3.,  2.],
+                [30., 70., 40.]]], dtype=float32)
     """
 
 def dequantize_linear(
@@ -1626,6 +2065,14 @@ def dequantize_linear(
 
     Raises:
         ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 127.0])
+        >>> scale = nn.NdArray.from_numpy_array([0.5])
+        >>> zero = nn.NdArray.from_numpy_array([0])
+        >>> F.dequantize_linear(x, scale, zero).data
+        array([-1. ,  0. , 63.5], dtype=float32)
     """
 
 def dequantize_uint8(
@@ -1649,6 +2096,14 @@ def dequantize_uint8(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If `scale` or `zero_point` is not one number.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([8, 10, 12]))
+        >>> scale = nn.NdArray.from_numpy_array(0.5)
+        >>> zero = nn.NdArray.from_numpy_array(10)
+        >>> F.dequantize_uint8(x, scale, zero).data
+        array([-1.,  0.,  1.], dtype=float32)
     """
 
 def div2(
@@ -1670,6 +2125,12 @@ def div2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.div2(x, y).data
+        array([5. , 3.5], dtype=float32)
     """
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
@@ -1689,6 +2150,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
         TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 10.0])
+        >>> F.dot(x, y).data
+        array([21., 43.], dtype=float32)
     """
 
 def dropout(
@@ -1714,6 +2182,12 @@ def dropout(
 
     Source:
         Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 1.0, 1.0, 1.0])
+        >>> np.isin(F.dropout(x, 0.5).data, (0.0, 2.0))
+        array([ True,  True,  True,  True])
     """
 
 def dynamic_quantize_uint8(
@@ -1734,6 +2208,13 @@ def dynamic_quantize_uint8(
 
     Source:
         The operator DynamicQuantizeLinear of ONNX.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 51.0, 255.0])
+        >>> y, scale, zero = F.dynamic_quantize_uint8(x)
+        >>> y.data, float(scale.data), int(zero.data)
+        (array([  0,  51, 255], dtype=uint8), 1.0, 0)
     """
 
 def einsum(*x: T, equation: str = "") -> T:
@@ -1774,6 +2255,12 @@ def elu(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray
 
     Source:
         Clevert, Unterthiner and Hochreiter, Exponential Linear Units, 2015, arXiv:1511.07289.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 2.0])
+        >>> F.elu(x).data.round(3)
+        array([-0.632,  0.   ,  2.   ], dtype=float32)
     """
 
 def embed(x0: T, w: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1789,6 +2276,14 @@ def embed(x0: T, w: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
     Raises:
         ShapeError: If `w` has no axis.
         IndexError: If an index is not a whole number, negative or not less than the number of rows.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> indices = nn.NdArray.from_numpy_array([2, 0])
+        >>> table = nn.NdArray.from_numpy_array([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]])
+        >>> F.embed(indices, table).data
+        array([[2. , 2.1],
+               [0. , 0.1]], dtype=float32)
     """
 
 def epsilon_insensitive_loss(
@@ -1811,6 +2306,12 @@ def epsilon_insensitive_loss(
     Raises:
         ArgumentError: If `epsilon` is negative or NaN.
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+        >>> F.epsilon_insensitive_loss(x, y, 1.0).data
+        array([2., 0.], dtype=float32)
     """
 
 def equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1825,6 +2326,13 @@ def equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] |
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.equal(x, y).data
+        array([0., 1., 0.], dtype=float32)
     """
 
 def equal_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1836,6 +2344,12 @@ def equal_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.equal_scalar(x, 2.0).data
+        array([0., 1., 0.], dtype=float32)
     """
 
 def erf(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1846,6 +2360,12 @@ def erf(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.erf(x).data.round(3)
+        array([-0.843,  0.   ,  0.843], dtype=float32)
     """
 
 def exp(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1856,6 +2376,12 @@ def exp(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 1.0, 2.0])
+        >>> F.exp(x).data.round(3)
+        array([1.   , 2.718, 7.389], dtype=float32)
     """
 
 def eye_like(x: T, k: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1870,6 +2396,13 @@ def eye_like(x: T, k: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | 
 
     Raises:
         ShapeError: If `x` does not have two axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[5.0, 6.0, 7.0], [8.0, 9.0, 10.0]])
+        >>> F.eye_like(x).data
+        array([[1., 0., 0.],
+               [0., 1., 0.]], dtype=float32)
     """
 
 def fft(
@@ -1897,6 +2430,12 @@ def fft(
 
     Source:
         Cooley and Tukey, 1965, implemented by `rustfft`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])  # an impulse
+        >>> F.fft(x, 1).data[..., 0]  # real parts
+        array([[1., 1., 1., 1.]], dtype=float32)
     """
 
 def fixed_point_quantize(
@@ -1948,6 +2487,13 @@ def flip(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.flip(x, axes=(1,)).data
+        array([[2., 1.],
+               [4., 3.]], dtype=float32)
     """
 
 def floor(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -1958,6 +2504,12 @@ def floor(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 2.0])
+        >>> F.floor(x).data
+        array([-2.,  0.,  2.], dtype=float32)
     """
 
 def forget(
@@ -2044,6 +2596,17 @@ def fused_batch_normalization(
         ArgumentError: If `nonlinearity` is not `relu`, or an argument of `batch_normalization` is out of range.
         AxisError: If `x` has no such axis.
         ShapeError: If an input has the wrong shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> beta = nn.NdArray.from_numpy_array([[0.0, 0.0]])
+        >>> gamma = nn.NdArray.from_numpy_array([[1.0, 1.0]])
+        >>> mean = nn.NdArray.from_numpy_array([[2.0, 20.0]])
+        >>> variance = nn.NdArray.from_numpy_array([[1.0, 100.0]])
+        >>> F.fused_batch_normalization(x, beta, gamma, mean, variance, batch_stat=False).data.round(3)
+        array([[0., 0.],
+               [1., 1.]], dtype=float32)
     """
 
 @overload
@@ -2138,6 +2701,12 @@ def fused_convolution(
             range. Also if only some inputs of the batch normalization are given.
         AxisError: If `x` has no axis `base_axis`.
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, w = nn.NdArray.from_numpy_array([[[1.0, -2.0, 3.0]]]), nn.NdArray.from_numpy_array([[[1.0]]])
+        >>> F.fused_convolution(x, w).data  # convolution and relu
+        array([[[1., 0., 3.]]], dtype=float32)
     """
 
 def gather(
@@ -2163,6 +2732,13 @@ def gather(
         AxisError: If `x` has no such axis.
         ShapeError: If the batch axes differ.
         IndexError: If an index is out of range or not a whole number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.gather(x, nn.NdArray.from_numpy_array([2, 0]), axis=1).data
+        array([[3., 1.],
+               [6., 4.]], dtype=float32)
     """
 
 def gather_nd(data: T, indices: T | ArrayLike) -> T:
@@ -2178,6 +2754,13 @@ def gather_nd(data: T, indices: T | ArrayLike) -> T:
     Raises:
         ShapeError: If `indices` refers to more axes than `data` has.
         IndexError: If an index is out of range or not a whole number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> indices = nn.NdArray.from_numpy_array([[0, 1], [2, 0]])  # of the elements (0, 2) and (1, 0)
+        >>> F.gather_nd(x, indices).data
+        array([3., 4.], dtype=float32)
     """
 
 def gelu(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2192,6 +2775,12 @@ def gelu(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Source:
         Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, arXiv:1606.08415.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.gelu(x).data.round(3)
+        array([-0.159,  0.   ,  0.841], dtype=float32)
     """
 
 def global_average_pooling(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2205,6 +2794,12 @@ def global_average_pooling(x: T, n_outputs: int = -1, outputs: Sequence[NdArray 
 
     Raises:
         ShapeError: If `x` has fewer than two axes, or no elements to average.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> F.global_average_pooling(x).data
+        array([[[[2.5]]]], dtype=float32)
     """
 
 def greater(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2219,6 +2814,13 @@ def greater(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None]
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.greater(x, y).data
+        array([0., 0., 1.], dtype=float32)
     """
 
 def greater_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2233,6 +2835,13 @@ def greater_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray |
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.greater_equal(x, y).data
+        array([0., 1., 1.], dtype=float32)
     """
 
 def greater_equal_scalar(
@@ -2249,6 +2858,12 @@ def greater_equal_scalar(
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.greater_equal_scalar(x, 2.0).data
+        array([0., 1., 1.], dtype=float32)
     """
 
 def greater_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2260,6 +2875,12 @@ def greater_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequen
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.greater_scalar(x, 2.0).data
+        array([0., 0., 1.], dtype=float32)
     """
 
 @overload
@@ -2300,6 +2921,12 @@ def group_normalization(
 
     Source:
         Wu and He, Group Normalization, 2018, arXiv:1803.08494.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0], [3.0], [10.0], [30.0]]])  # four channels
+        >>> F.group_normalization(x, num_groups=2).data.round(3).ravel()
+        array([-1.,  1., -1.,  1.], dtype=float32)
     """
 
 @overload
@@ -2372,6 +2999,14 @@ def gru(
 
     Source:
         Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014, arXiv:1406.1078.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, h = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4))
+        >>> w = nn.NdArray((1, 3, 4, 7))
+        >>> y, last = F.gru(x, h, w)
+        >>> y.shape, last.shape
+        ((5, 2, 4), (1, 1, 2, 4))
     """
 
 def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2382,6 +3017,12 @@ def hard_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Returns:
         Array of the shape of `x`, each element within [0, 1].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-3.0, 0.0, 1.25])
+        >>> F.hard_sigmoid(x).data
+        array([0.  , 0.5 , 0.75], dtype=float32)
     """
 
 def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2395,6 +3036,12 @@ def hard_swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | No
 
     Source:
         Howard and others, Searching for MobileNetV3, 2019, arXiv:1905.02244.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-3.0, 1.5, 4.0])
+        >>> F.hard_swish(x).data
+        array([0.   , 1.125, 4.   ], dtype=float32)
     """
 
 def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2405,6 +3052,12 @@ def hard_tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | Non
 
     Returns:
         Array of the shape of `x`, each element within [-1, 1].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.5, 2.0])
+        >>> F.hard_tanh(x).data
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
 
 def huber_loss(
@@ -2431,6 +3084,12 @@ def huber_loss(
 
     Source:
         Huber, Robust Estimation of a Location Parameter, 1964.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+        >>> F.huber_loss(x, y).data
+        array([5.  , 0.25], dtype=float32)
     """
 
 def identity(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2441,6 +3100,12 @@ def identity(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.identity(x).data
+        array([1., 2.], dtype=float32)
     """
 
 def ifft(
@@ -2468,6 +3133,12 @@ def ifft(
 
     Source:
         Cooley and Tukey, 1965, implemented by `rustfft`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[4.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
+        >>> F.ifft(x, 1).data[..., 0]
+        array([[1., 1., 1., 1.]], dtype=float32)
     """
 
 def image_augmentation(
@@ -2524,6 +3195,12 @@ def image_augmentation(
     Raises:
         ShapeError: If `x` has fewer than two axes or no elements in an image.
         ArgumentError: If `shape` or `pad` does not fit, or a number is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray((8, 3, 32, 32))
+        >>> F.image_augmentation(x, shape=(3, 28, 28), angle=0.1, flip_lr=True).shape
+        (8, 3, 28, 28)
     """
 
 def inq_affine(
@@ -2568,6 +3245,16 @@ def inq_affine(
 
     Source:
         Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+        >>> w = nn.NdArray.from_numpy_array([[0.9], [-0.4]])
+        >>> fixed = nn.NdArray((2, 1))
+        >>> F.inq_affine(x, w, fixed, inq_iterations=(0,)).data
+        array([[0.]], dtype=float32)
+        >>> w.data.ravel()  # powers of two now
+        array([ 1. , -0.5], dtype=float32)
     """
 
 def inq_convolution(
@@ -2616,6 +3303,16 @@ def inq_convolution(
 
     Source:
         Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[[0.9, -0.4]]])
+        >>> fixed = nn.NdArray((1, 1, 2))
+        >>> F.inq_convolution(x, w, fixed, inq_iterations=(0,)).data
+        array([[[0.]]], dtype=float32)
+        >>> w.data.ravel()  # powers of two now
+        array([ 1. , -0.5], dtype=float32)
     """
 
 @overload
@@ -2654,6 +3351,13 @@ def instance_normalization(
 
     Source:
         Ulyanov, Vedaldi and Lempitsky, Instance Normalization, 2016, arXiv:1607.08022.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 3.0], [10.0, 30.0]]])
+        >>> F.instance_normalization(x).data.round(3)
+        array([[[-1.,  1.],
+                [-1.,  1.]]], dtype=float32)
     """
 
 @overload
@@ -2713,6 +3417,14 @@ def interpolate(
     Raises:
         ArgumentError: If both or neither of `scale` and `output_size` are given, `x` has too few axes, a length is
             not positive, or the mode is unknown.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 3.0]]]])
+        >>> F.interpolate(x, scale=(1, 2), mode="nearest").data
+        array([[[[1., 1., 3., 3.]]]], dtype=float32)
+        >>> F.interpolate(x, output_size=(1, 3), mode="linear", align_corners=True).data
+        array([[[[1., 2., 3.]]]], dtype=float32)
     """
 
 def isinf(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2723,6 +3435,12 @@ def isinf(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+        >>> F.isinf(x).data
+        array([0., 0., 1.], dtype=float32)
     """
 
 def isnan(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2733,6 +3451,12 @@ def isnan(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+        >>> F.isnan(x).data
+        array([0., 1., 0.], dtype=float32)
     """
 
 def istft(
@@ -2766,6 +3490,14 @@ def istft(
         ArgumentError: If a size is out of range or a mode has another name.
         ShapeError: If the inputs differ in shape, or have the wrong number of frequencies.
         ValueError: If some samples are in no window.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.sin(np.arange(64.0))[None])
+        >>> frames = F.stft(x, window_size=16, stride=8, fft_size=16)
+        >>> y = F.istft(*frames, window_size=16, stride=8, fft_size=16)
+        >>> np.allclose(y.data, x.data, atol=1e-5)
+        True
     """
 
 def kl_multinomial(
@@ -2789,6 +3521,12 @@ def kl_multinomial(
     Raises:
         AxisError: If `p` has no such axis.
         ShapeError: If the inputs differ in shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> p, q = nn.NdArray.from_numpy_array([[0.5, 0.5]]), nn.NdArray.from_numpy_array([[0.25, 0.75]])
+        >>> F.kl_multinomial(p, q).data.round(3)
+        array([[0.144]], dtype=float32)
     """
 
 @overload
@@ -2824,6 +3562,13 @@ def layer_normalization(
 
     Source:
         Ba, Kiros and Hinton, Layer Normalization, 2016, arXiv:1607.06450.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+        >>> F.layer_normalization(x).data.round(3)
+        array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -2868,6 +3613,12 @@ def leaky_relu(
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+        >>> F.leaky_relu(x, alpha=0.25).data
+        array([-0.5,  0. ,  3. ], dtype=float32)
     """
 
 def less(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2882,6 +3633,13 @@ def less(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.less(x, y).data
+        array([1., 0., 0.], dtype=float32)
     """
 
 def less_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2896,6 +3654,13 @@ def less_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | No
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.less_equal(x, y).data
+        array([1., 1., 0.], dtype=float32)
     """
 
 def less_equal_scalar(
@@ -2912,6 +3677,12 @@ def less_equal_scalar(
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.less_equal_scalar(x, 2.0).data
+        array([1., 1., 0.], dtype=float32)
     """
 
 def less_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2923,6 +3694,12 @@ def less_scalar(x0: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.less_scalar(x, 2.0).data
+        array([1., 0., 0.], dtype=float32)
     """
 
 def linspace(
@@ -2944,6 +3721,13 @@ def linspace(
 
     Raises:
         ArgumentError: If `num` is negative.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> y = F.linspace(0.0, 1.0, 5)
+        >>> y.forward()
+        >>> y.d
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
 
 def log(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2954,6 +3738,12 @@ def log(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, np.e, 10.0])
+        >>> F.log(x).data.round(3)
+        array([0.   , 1.   , 2.303], dtype=float32)
     """
 
 def log_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2964,6 +3754,12 @@ def log_sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-100.0, 0.0, 1.0])
+        >>> F.log_sigmoid(x).data.round(3)
+        array([-100.   ,   -0.693,   -0.313], dtype=float32)
     """
 
 def log_softmax(
@@ -2983,6 +3779,13 @@ def log_softmax(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+        >>> F.log_softmax(x).data.round(3)
+        array([[-0.693, -0.693],
+               [-2.127, -0.127]], dtype=float32)
     """
 
 def logical_and(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -2997,6 +3800,13 @@ def logical_and(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | N
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+        >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+        >>> F.logical_and(x, y).data
+        array([0., 0., 0., 1.], dtype=float32)
     """
 
 def logical_and_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3008,6 +3818,12 @@ def logical_and_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.logical_and_scalar(x, True).data
+        array([0., 1., 1.], dtype=float32)
     """
 
 def logical_not(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3018,6 +3834,12 @@ def logical_not(x0: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | 
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.logical_not(x).data
+        array([1., 0., 0.], dtype=float32)
     """
 
 def logical_or(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3032,6 +3854,13 @@ def logical_or(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | No
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+        >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+        >>> F.logical_or(x, y).data
+        array([0., 1., 1., 1.], dtype=float32)
     """
 
 def logical_or_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3043,6 +3872,12 @@ def logical_or_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[N
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.logical_or_scalar(x, False).data
+        array([0., 1., 1.], dtype=float32)
     """
 
 def logical_xor(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3057,6 +3892,13 @@ def logical_xor(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | N
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+        >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+        >>> F.logical_xor(x, y).data
+        array([0., 1., 1., 0.], dtype=float32)
     """
 
 def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3068,6 +3910,12 @@ def logical_xor_scalar(x0: T, val: bool, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+        >>> F.logical_xor_scalar(x, True).data
+        array([1., 0., 0.], dtype=float32)
     """
 
 def lookup_uint8(x: T, table: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3083,6 +3931,13 @@ def lookup_uint8(x: T, table: T, n_outputs: int = -1, outputs: Sequence[NdArray 
 
     Raises:
         ShapeError: If `table` has another shape.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([0, 1, 255]))
+        >>> table = nn.NdArray.from_numpy_array(np.arange(255, -1, -1, dtype=np.uint8))
+        >>> F.lookup_uint8(x, table).data
+        array([255, 254,   0], dtype=uint8)
     """
 
 def lstm(
@@ -3128,6 +3983,14 @@ def lstm(
 
     Source:
         Hochreiter and Schmidhuber, Long Short-Term Memory, 1997.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, h, c = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4)), nn.NdArray((1, 1, 2, 4))
+        >>> w = nn.NdArray((1, 4, 4, 7))
+        >>> y, last_h, last_c = F.lstm(x, h, c, w)
+        >>> y.shape, last_h.shape, last_c.shape
+        ((5, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4))
     """
 
 def matrix_diag(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3141,6 +4004,13 @@ def matrix_diag(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | N
 
     Raises:
         ShapeError: If `x` is a scalar.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.matrix_diag(x).data
+        array([[1., 0.],
+               [0., 2.]], dtype=float32)
     """
 
 def matrix_diag_part(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3154,6 +4024,12 @@ def matrix_diag_part(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
 
     Raises:
         ShapeError: If the last two axes differ.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.matrix_diag_part(x).data
+        array([1., 4.], dtype=float32)
     """
 
 @overload
@@ -3182,6 +4058,14 @@ def max(
     Raises:
         AxisError: If `x` has no such axis.
         ShapeError: If there is no element to choose from.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 5.0], [7.0, 2.0]])
+        >>> F.max(x, axis=1).data
+        array([5., 7.], dtype=float32)
+        >>> F.max(x, axis=1, only_index=True).data
+        array([1, 0])
     """
 
 @overload
@@ -3236,6 +4120,14 @@ def max_pooling(
     Raises:
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+        >>> F.max_pooling(x, (2,)).data
+        array([[[2., 5.]]], dtype=float32)
+        >>> F.max_pooling(x, (2,), stride=(1,)).data
+        array([[[2., 5., 5.]]], dtype=float32)
     """
 
 def max_pooling_backward(
@@ -3266,6 +4158,13 @@ def max_pooling_backward(
     Raises:
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `dy` does not have the shape of the output of `max_pooling`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+        >>> gy = nn.NdArray.from_numpy_array([[[10.0, 20.0]]])
+        >>> F.max_pooling_backward(gy, x, (2,)).data
+        array([[[ 0., 10., 20.,  0.]]], dtype=float32)
     """
 
 def max_pooling_uint8(
@@ -3291,6 +4190,12 @@ def max_pooling_uint8(
     Raises:
         ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 4, 3, 2]).reshape(1, 2, 2, 1))
+        >>> F.max_pooling_uint8(x, (2, 2)).data.ravel()
+        array([4], dtype=uint8)
     """
 
 def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3306,6 +4211,12 @@ def maximum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 5.0]), nn.NdArray.from_numpy_array([4.0, 2.0])
+        >>> F.maximum2(x, y).data
+        array([4., 5.], dtype=float32)
     """
 
 def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3318,6 +4229,12 @@ def maximum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequenc
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 5.0])
+        >>> F.maximum_scalar(x, 3.0).data
+        array([3., 5.], dtype=float32)
     """
 
 def mean(
@@ -3339,6 +4256,15 @@ def mean(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.mean(x).data
+        array(2.5, dtype=float32)
+        >>> F.mean(x, axis=1, keepdims=True).data
+        array([[1.5],
+               [3.5]], dtype=float32)
     """
 
 def mean_subtraction(
@@ -3368,6 +4294,16 @@ def mean_subtraction(
     Raises:
         AxisError: If `x` has no such axis.
         ShapeError: If `mean` or `t` has the wrong shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> mean, t = nn.NdArray.from_numpy_array([0.0, 0.0]), nn.NdArray.from_numpy_array([0])
+        >>> F.mean_subtraction(x, mean, t).data
+        array([[ -1., -10.],
+               [  1.,  10.]], dtype=float32)
+        >>> mean.data
+        array([ 2., 20.], dtype=float32)
     """
 
 def meshgrid(
@@ -3387,6 +4323,18 @@ def meshgrid(
 
     Raises:
         ShapeError: If an input does not have one axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = F.meshgrid(nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0, 5.0]))
+        >>> x.data
+        array([[1., 2.],
+               [1., 2.],
+               [1., 2.]], dtype=float32)
+        >>> y.data
+        array([[3., 3.],
+               [4., 4.],
+               [5., 5.]], dtype=float32)
     """
 
 @overload
@@ -3415,6 +4363,14 @@ def min(
     Raises:
         AxisError: If `x` has no such axis.
         ShapeError: If there is no element to choose from.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 5.0], [7.0, 2.0]])
+        >>> F.min(x, axis=1).data
+        array([1., 2.], dtype=float32)
+        >>> F.min(x, axis=1, only_index=True).data
+        array([0, 1])
     """
 
 @overload
@@ -3504,6 +4460,12 @@ def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 5.0]), nn.NdArray.from_numpy_array([4.0, 2.0])
+        >>> F.minimum2(x, y).data
+        array([1., 2.], dtype=float32)
     """
 
 def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3516,6 +4478,12 @@ def minimum_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequenc
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 5.0])
+        >>> F.minimum_scalar(x, 3.0).data
+        array([1., 3.], dtype=float32)
     """
 
 def mish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3529,6 +4497,12 @@ def mish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Source:
         Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019, arXiv:1908.08681.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.mish(x).data.round(3)
+        array([-0.303,  0.   ,  0.865], dtype=float32)
     """
 
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
@@ -3549,6 +4523,14 @@ def mod2(x0: T, x1: T, fmod: bool = False) -> T:
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([-7, 7]), nn.NdArray.from_numpy_array([3, 3])
+        >>> F.mod2(x, y).data
+        array([2., 1.])
+        >>> F.mod2(x, y, fmod=True).data
+        array([-1.,  1.])
     """
 
 def modulated_convolution(
@@ -3594,6 +4576,14 @@ def modulated_convolution(
     Source:
         Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its
         demodulation.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> w = nn.NdArray.from_numpy_array([[[1.0], [1.0]]])
+        >>> scale = nn.NdArray.from_numpy_array([[10.0, 1.0]])
+        >>> F.modulated_convolution(x, w, scale).data
+        array([[[13., 24.]]], dtype=float32)
     """
 
 def mul2(
@@ -3615,6 +4605,12 @@ def mul2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.mul2(x, y).data
+        array([ 5., 14.], dtype=float32)
     """
 
 def mul_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3628,6 +4624,14 @@ def mul_n(*x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Raises:
         ShapeError: If the shapes differ.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> z = nn.NdArray.from_numpy_array([5.0, 6.0])
+        >>> F.mul_n(x, y, z).data
+        array([15., 48.], dtype=float32)
     """
 
 def mul_scalar(
@@ -3646,6 +4650,12 @@ def mul_scalar(
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.mul_scalar(x, 10.0).data
+        array([10., 20.], dtype=float32)
     """
 
 def multi_head_attention(
@@ -3700,6 +4710,17 @@ def multi_head_attention(
         ArgumentError: If `dropout` is out of range.
     Source:
         Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 0.0]], [[0.0, 1.0]]])  # two steps, a batch of one, width 2
+        >>> eye = nn.NdArray.from_numpy_array([[1.0, 0.0], [0.0, 1.0]])
+        >>> y, weights = F.multi_head_attention(x, x, x, 1, eye, eye, eye, eye)
+        >>> y.data.round(3)[:, 0]
+        array([[0.67, 0.33],
+               [0.33, 0.67]], dtype=float32)
+        >>> weights.shape  # batch, targets, sources
+        (1, 2, 2)
     """
 
 def nms_detection2d(
@@ -3729,6 +4750,13 @@ def nms_detection2d(
 
     Source:
         Redmon and Farhadi, YOLO9000, 2016, arXiv:1612.08242.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> rows = [[0.5, 0.5, 1.0, 1.0, 1.0, 0.75], [0.5, 0.5, 1.0, 0.875, 1.0, 0.5]]
+        >>> boxes = nn.NdArray.from_numpy_array([rows])
+        >>> F.nms_detection2d(boxes).data[..., 5]  # probabilities; the boxes overlap
+        array([[0.75, 0.  ]], dtype=float32)
     """
 
 def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3743,6 +4771,13 @@ def nonzero(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None 
 
     Raises:
         ShapeError: If `x` is a scalar.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[0.0, 5.0], [6.0, 0.0]])
+        >>> F.nonzero(x).data  # rows, then columns
+        array([[0, 1],
+               [1, 0]])
     """
 
 def norm(
@@ -3767,6 +4802,14 @@ def norm(
     Raises:
         ArgumentError: If `p` is less than 1 or not finite: the norm of infinite order is `max(abs(x))`.
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+        >>> F.norm(x, axis=1).data
+        array([ 5., 10.], dtype=float32)
+        >>> F.norm(x, p=1, axis=1).data
+        array([ 7., 14.], dtype=float32)
     """
 
 def norm_normalization(
@@ -3792,6 +4835,13 @@ def norm_normalization(
     Raises:
         ArgumentError: If `p` or `eps` is out of range.
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+        >>> F.norm_normalization(x, axes=(1,)).data.round(3)
+        array([[0.6, 0.8],
+               [0.6, 0.8]], dtype=float32)
     """
 
 def not_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -3806,6 +4856,13 @@ def not_equal(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | Non
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+        >>> F.not_equal(x, y).data
+        array([1., 0., 1.], dtype=float32)
     """
 
 def not_equal_scalar(
@@ -3822,6 +4879,12 @@ def not_equal_scalar(
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.not_equal_scalar(x, 2.0).data
+        array([1., 0., 1.], dtype=float32)
     """
 
 def one_hot(
@@ -3844,6 +4907,13 @@ def one_hot(
     Raises:
         ShapeError: If the last axis of `x` is not as long as `shape`.
         IndexError: If an index is not a whole number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> labels = nn.NdArray.from_numpy_array([[2], [0]])
+        >>> F.one_hot(labels, (3,)).data
+        array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
     """
 
 def onnx_non_max_suppression(
@@ -3927,6 +4997,12 @@ def onnx_resize(
 
     Source:
         ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.onnx_resize(x, scales=[2.0]).data
+        array([1., 1., 2., 2.], dtype=float32)
     """
 
 def pack_padded_sequence(
@@ -3953,6 +5029,15 @@ def pack_padded_sequence(
     Raises:
         ShapeError: If the inputs do not fit.
         ValueError: If the lengths rise, or one of them is negative or longer than the axis of time.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 4.0], [2.0, 5.0], [3.0, 0.0]])  # a sequence in each column
+        >>> packed, sizes = F.pack_padded_sequence(x, nn.NdArray.from_numpy_array([3, 2]))
+        >>> packed.data
+        array([1., 4., 2., 5., 3.], dtype=float32)
+        >>> sizes.data
+        array([2, 2, 1])
     """
 
 def pad(
@@ -3978,6 +5063,14 @@ def pad(
     Raises:
         ArgumentError: If a width is negative, there are not pairs for at most all axes, or there is no such mode.
         ShapeError: If an axis without elements is to be mirrored or repeated.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> F.pad(x, (1, 2)).data
+        array([0., 1., 2., 3., 0., 0.], dtype=float32)
+        >>> F.pad(x, (1, 2), mode="reflect").data
+        array([2., 1., 2., 3., 2., 1.], dtype=float32)
     """
 
 def pad_packed_sequence(
@@ -4007,6 +5100,18 @@ def pad_packed_sequence(
         ArgumentError: If `total_length` is too short.
         ShapeError: If the inputs do not fit.
         ValueError: If the batch sizes rise, or one of them is negative.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> packed = nn.NdArray.from_numpy_array([1.0, 4.0, 2.0, 5.0, 3.0])
+        >>> sizes = nn.NdArray.from_numpy_array([2, 2, 1])
+        >>> x, lengths = F.pad_packed_sequence(packed, sizes)
+        >>> x.data
+        array([[1., 4.],
+               [2., 5.],
+               [3., 0.]], dtype=float32)
+        >>> lengths.data
+        array([3, 2])
     """
 
 def pad_uint8(
@@ -4028,6 +5133,12 @@ def pad_uint8(
 
     Raises:
         ArgumentError: If a width is negative, there are not pairs for at most all axes, or `level` is out of range.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+        >>> F.pad_uint8(x, (1, 2), level=9).data
+        array([9, 1, 2, 9, 9], dtype=uint8)
     """
 
 def patch_correlation(
@@ -4092,6 +5203,12 @@ def pow2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([2.0, 3.0]), nn.NdArray.from_numpy_array([3.0, 2.0])
+        >>> F.pow2(x, y).data
+        array([8., 9.], dtype=float32)
     """
 
 def pow2_quantize(
@@ -4149,6 +5266,12 @@ def pow_scalar(
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 3.0])
+        >>> F.pow_scalar(x, 2.0).data
+        array([1., 9.], dtype=float32)
     """
 
 def prelu(x0: T, x1: T, base_axis: int = 1, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4168,6 +5291,14 @@ def prelu(x0: T, x1: T, base_axis: int = 1, n_outputs: int = -1, outputs: Sequen
 
     Source:
         He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015, arXiv:1502.01852.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[-2.0, 4.0], [-8.0, 2.0]])
+        >>> slopes = nn.NdArray.from_numpy_array([0.5, 0.25])
+        >>> F.prelu(x, slopes).data
+        array([[-1.,  4.],
+               [-4.,  2.]], dtype=float32)
     """
 
 def prod(
@@ -4189,6 +5320,12 @@ def prod(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.prod(x, axis=0).data
+        array([3., 8.], dtype=float32)
     """
 
 def prune(x: T, rate: float = 0.9, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4204,6 +5341,12 @@ def prune(x: T, rate: float = 0.9, n_outputs: int = -1, outputs: Sequence[NdArra
 
     Raises:
         ArgumentError: If `rate` is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.1, -3.0, 0.2, 2.0, -0.5])
+        >>> F.prune(x, rate=0.5).data
+        array([ 0. , -3. ,  0. ,  2. , -0.5], dtype=float32)
     """
 
 def quantize_linear(
@@ -4260,6 +5403,14 @@ def quantize_uint8(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If `scale` or `zero_point` is not one number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0, 1000.0])
+        >>> scale = nn.NdArray.from_numpy_array(0.5)
+        >>> zero = nn.NdArray.from_numpy_array(10)
+        >>> F.quantize_uint8(x, scale, zero).data
+        array([  8,  10,  12, 255], dtype=uint8)
     """
 
 def quantized_add2(
@@ -4296,6 +5447,13 @@ def quantized_add2(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If `a` and `b` have different shapes.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([10, 20]))
+        >>> y = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+        >>> F.quantized_add2(x, y, a_scale=2.0, y_zero=5).data
+        array([26, 47], dtype=uint8)
     """
 
 def quantized_affine(
@@ -4335,6 +5493,19 @@ def quantized_affine(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([[11, 12]]))
+        >>> w = nn.NdArray.from_numpy_array(np.int8([[1], [-3]]))
+        >>> x_zero = nn.NdArray.from_numpy_array(10)
+        >>> w_zero = nn.NdArray.from_numpy_array(0)
+        >>> bias = nn.NdArray.from_numpy_array([0])
+        >>> scale = nn.NdArray.from_numpy_array(0.5)
+        >>> F.quantized_affine(x, w, x_zero, w_zero, bias, scale).data
+        array([[-2.5]], dtype=float32)
+        >>> F.quantized_affine(x, w, x_zero, w_zero, bias, scale, y_zero=100).data
+        array([[98]], dtype=uint8)
     """
 
 def quantized_average_pooling(
@@ -4369,6 +5540,12 @@ def quantized_average_pooling(
     Raises:
         ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 4, 5, 2]).reshape(1, 2, 2, 1))
+        >>> F.quantized_average_pooling(x, (2, 2)).data.ravel()
+        array([3], dtype=uint8)
     """
 
 def quantized_batch_matmul(
@@ -4407,6 +5584,14 @@ def quantized_batch_matmul(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([[[1, 2]]]))
+        >>> y = nn.NdArray.from_numpy_array(np.uint8([[[10], [20]]]))
+        >>> zero, scale = nn.NdArray.from_numpy_array(0), nn.NdArray.from_numpy_array(0.5)
+        >>> F.quantized_batch_matmul(x, y, zero, zero, scale).data
+        array([[[25.]]], dtype=float32)
     """
 
 def quantized_convolution(
@@ -4457,6 +5642,16 @@ def quantized_convolution(
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
         2018, arXiv:1712.05877.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([[[[1], [2], [3]]]]))
+        >>> w = nn.NdArray.from_numpy_array(np.int8([[[[1], [-1]]]]))
+        >>> zero = nn.NdArray.from_numpy_array(0)
+        >>> bias = nn.NdArray.from_numpy_array([10])
+        >>> scale = nn.NdArray.from_numpy_array(0.5)
+        >>> F.quantized_convolution(x, w, zero, zero, bias, scale).data.ravel()
+        array([4.5, 4.5], dtype=float32)
     """
 
 def quantized_mul2(
@@ -4491,6 +5686,13 @@ def quantized_mul2(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If `a` and `b` have different shapes.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([10, 20]))
+        >>> y = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+        >>> F.quantized_mul2(x, y, scale=0.5).data
+        array([ 5, 20], dtype=uint8)
     """
 
 def r_div_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4502,6 +5704,12 @@ def r_div_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.r_div_scalar(x, 10.0).data
+        array([10.,  5.], dtype=float32)
     """
 
 def r_pow_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4513,6 +5721,12 @@ def r_pow_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 3.0])
+        >>> F.r_pow_scalar(x, 2.0).data
+        array([2., 8.], dtype=float32)
     """
 
 def r_sub_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4524,6 +5738,12 @@ def r_sub_scalar(x: T, val: float = 1.0, n_outputs: int = -1, outputs: Sequence[
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.r_sub_scalar(x, 10.0).data
+        array([9., 8.], dtype=float32)
     """
 
 def rand(
@@ -4547,6 +5767,13 @@ def rand(
 
     Raises:
         ArgumentError: If `high` is not larger than `low`.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> x = F.rand(low=-1.0, high=1.0, shape=(1000,))
+        >>> x.forward()
+        >>> bool(-1.0 <= x.d.min() < -0.9 and 0.9 < x.d.max() < 1.0)
+        True
     """
 
 def rand_beta(
@@ -4570,6 +5797,13 @@ def rand_beta(
 
     Raises:
         ArgumentError: If a parameter is not positive.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> x = F.rand_beta(alpha=2.0, beta=2.0, shape=(10000,))
+        >>> x.forward()
+        >>> bool(0.48 < x.d.mean() < 0.52)  # alpha / (alpha + beta) is 0.5
+        True
     """
 
 def rand_binomial(
@@ -4593,6 +5827,13 @@ def rand_binomial(
 
     Raises:
         ArgumentError: If `n` is negative or `p` is out of range.
+
+    Examples:
+        >>> import numpy as np, kinnor.functions as F
+        >>> x = F.rand_binomial(n=2, p=0.5, shape=(1000,))
+        >>> x.forward()
+        >>> np.unique(x.d)
+        array([0., 1., 2.], dtype=float32)
     """
 
 def rand_gamma(
@@ -4616,6 +5857,13 @@ def rand_gamma(
 
     Raises:
         ArgumentError: If a parameter is not positive.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> x = F.rand_gamma(k=9.0, theta=0.5, shape=(10000,))
+        >>> x.forward()
+        >>> bool(4.4 < x.d.mean() < 4.6)  # k * theta is 4.5
+        True
     """
 
 def randint(
@@ -4639,6 +5887,13 @@ def randint(
 
     Raises:
         ArgumentError: If `high` is not larger than `low`.
+
+    Examples:
+        >>> import numpy as np, kinnor.functions as F
+        >>> x = F.randint(low=0, high=3, shape=(1000,))
+        >>> x.forward()
+        >>> np.unique(x.d)
+        array([0, 1, 2])
     """
 
 def randn(
@@ -4662,6 +5917,13 @@ def randn(
 
     Raises:
         ArgumentError: If `sigma` is negative or not finite.
+
+    Examples:
+        >>> import kinnor.functions as F
+        >>> x = F.randn(mu=5.0, sigma=0.1, shape=(1000,))
+        >>> x.forward()
+        >>> round(float(x.d.mean()), 1), round(float(x.d.std()), 1)
+        (5.0, 0.1)
     """
 
 def random_choice(
@@ -4692,6 +5954,14 @@ def random_choice(
         ShapeError: If `x` and `w` differ in shape or have no axis.
         ArgumentError: If a length of `shape` is negative or there are more samples than elements to draw.
         ValueError: If a weight is negative or NaN, or too few are positive; when it runs.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([10.0, 20.0, 30.0])
+        >>> w = nn.NdArray.from_numpy_array([1.0, 0.0, 1.0])
+        >>> samples = F.random_choice(x, w, shape=(100,)).data
+        >>> np.unique(samples)
+        array([10., 30.], dtype=float32)
     """
 
 def random_crop(
@@ -4717,6 +5987,13 @@ def random_crop(
     Raises:
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If `shape` has a length out of range.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.arange(6.0).reshape(1, 6))
+        >>> y = F.random_crop(x, shape=(3,)).data
+        >>> np.diff(y)  # neighbours stay neighbours
+        array([[1., 1.]], dtype=float32)
     """
 
 def random_erase(
@@ -4761,6 +6038,14 @@ def random_erase(
 
     Source:
         Zhong et al., "Random erasing data augmentation", 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray((8, 3, 32, 32))
+        >>> x.zero()
+        >>> y = F.random_erase(x, prob=1.0, replacements=(1.0, 2.0)).data
+        >>> y.any(axis=(1, 2, 3)).tolist() == [True] * 8  # each image has a patch
+        True
     """
 
 def random_flip(
@@ -4785,6 +6070,12 @@ def random_flip(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0]])
+        >>> F.random_flip(x).data[0].tolist() in ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0])
+        True
     """
 
 def random_shift(
@@ -4815,6 +6106,13 @@ def random_shift(
     Raises:
         AxisError: If `x` has no axis `base_axis`.
         ArgumentError: If a shift is negative or of an axis that `x` does not have, or the mode is unknown.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0]])
+        >>> y = F.random_shift(x, shifts=(1,)).data[0].tolist()
+        >>> y in ([1.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0, 3.0])
+        True
     """
 
 def reduce(x: T, op: str = "sum") -> T:
@@ -4829,6 +6127,12 @@ def reduce(x: T, op: str = "sum") -> T:
 
     Raises:
         ArgumentError: If `op` is neither.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.reduce(x, op="mean").data
+        array(2.5, dtype=float32)
     """
 
 def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4839,6 +6143,12 @@ def reduce_mean(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | N
 
     Returns:
         A scalar.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.reduce_mean(x).data
+        array(2.5, dtype=float32)
     """
 
 def reduce_sum(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4849,6 +6159,12 @@ def reduce_sum(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | No
 
     Returns:
         A scalar.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.reduce_sum(x).data
+        array(10., dtype=float32)
     """
 
 def relu(x: T, inplace: bool = False, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4860,6 +6176,12 @@ def relu(x: T, inplace: bool = False, n_outputs: int = -1, outputs: Sequence[NdA
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+        >>> F.relu(x).data
+        array([0., 0., 3.], dtype=float32)
     """
 
 def relu6(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4870,6 +6192,12 @@ def relu6(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`, each element within [0, 6].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 3.0, 8.0])
+        >>> F.relu6(x).data
+        array([0., 3., 6.], dtype=float32)
     """
 
 def rescale_uint8(
@@ -4902,6 +6230,13 @@ def rescale_uint8(
     Raises:
         ArgumentError: If a level is out of range.
         ShapeError: If `scale` or `shift` has not one number for each channel.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([[10, 20]]))
+        >>> scale, shift = nn.NdArray.from_numpy_array([2.0, 0.5]), nn.NdArray.from_numpy_array([1.0, 0.0])
+        >>> F.rescale_uint8(x, scale, shift).data
+        array([[21, 10]], dtype=uint8)
     """
 
 def reset_inf(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4913,6 +6248,12 @@ def reset_inf(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[Nd
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+        >>> F.reset_inf(x, val=-1.0).data
+        array([ 1., nan, -1.], dtype=float32)
     """
 
 def reset_nan(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -4924,6 +6265,12 @@ def reset_nan(x0: T, val: float = 0.0, n_outputs: int = -1, outputs: Sequence[Nd
 
     Returns:
         Array of the shape of `x0`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+        >>> F.reset_nan(x, val=-1.0).data
+        array([ 1., -1., inf], dtype=float32)
     """
 
 def reshape(
@@ -4945,6 +6292,16 @@ def reshape(
 
     Raises:
         ShapeError: If the number of elements differs.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.reshape(x, (3, 2)).data
+        array([[1., 2.],
+               [3., 4.],
+               [5., 6.]])
+        >>> F.reshape(x, (-1,)).data
+        array([1., 2., 3., 4., 5., 6.])
     """
 
 def rnn(
@@ -4989,6 +6346,14 @@ def rnn(
 
     Source:
         Elman, Finding Structure in Time, 1990.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, h = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4))
+        >>> w = nn.NdArray((1, 4, 7))
+        >>> y, last = F.rnn(x, h, w)
+        >>> y.shape, last.shape
+        ((5, 2, 4), (1, 1, 2, 4))
     """
 
 def roi_align(
@@ -5025,6 +6390,14 @@ def roi_align(
 
     Source:
         He et al., Mask R-CNN, 2017, arXiv:1703.06870.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.arange(16.0).reshape(1, 1, 4, 4))
+        >>> boxes = nn.NdArray.from_numpy_array([[0, 0, 0, 4, 4]])  # number of the image, then two corners
+        >>> F.roi_align(x, boxes, (2, 2)).data
+        array([[[[ 2.5,  4.5],
+                 [10.5, 12.5]]]], dtype=float32)
     """
 
 def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5035,6 +6408,12 @@ def round(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 1.2])
+        >>> F.round(x).data
+        array([-2.,  1.,  1.], dtype=float32)
     """
 
 def scaled_dot_product_attention(
@@ -5076,6 +6455,16 @@ def scaled_dot_product_attention(
     Source:
         Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022,
         arXiv:2205.14135.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> q = k = v = nn.NdArray.from_numpy_array([[[1.0, 0.0], [0.0, 1.0]]])  # one sequence of two steps
+        >>> F.scaled_dot_product_attention(q, k, v).data.round(3)
+        array([[[0.67, 0.33],
+                [0.33, 0.67]]], dtype=float32)
+        >>> F.scaled_dot_product_attention(q, k, v, causal=True).data.round(3)
+        array([[[1.  , 0.  ],
+                [0.33, 0.67]]], dtype=float32)
     """
 
 def scatter_add(
@@ -5102,6 +6491,13 @@ def scatter_add(
         AxisError: If `x0` has no such axis.
         ShapeError: If the shapes do not fit.
         IndexError: If an index is out of range or not a whole number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 0.0])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 2.0, 4.0])
+        >>> F.scatter_add(x, nn.NdArray.from_numpy_array([0, 2, 0]), y, axis=0).data
+        array([5., 0., 2.], dtype=float32)
     """
 
 def scatter_nd(
@@ -5130,6 +6526,14 @@ def scatter_nd(
         ArgumentError: If there is neither `shape` nor `out`, or they differ.
         ShapeError: If `data` or `indices` do not fit.
         IndexError: If an index is out of range or not a whole number.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([7.0, 8.0])
+        >>> indices = nn.NdArray.from_numpy_array([[0, 1], [2, 0]])  # of the elements (0, 2) and (1, 0)
+        >>> F.scatter_nd(x, indices, shape=(2, 3)).data
+        array([[0., 0., 7.],
+               [8., 0., 0.]], dtype=float32)
     """
 
 def searchsorted(
@@ -5151,6 +6555,15 @@ def searchsorted(
 
     Raises:
         ShapeError: If the shapes differ along another axis than the last.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> limits = nn.NdArray.from_numpy_array([1.0, 3.0, 5.0])
+        >>> x = nn.NdArray.from_numpy_array([0.0, 3.0, 9.0])
+        >>> F.searchsorted(limits, x).data
+        array([0, 1, 3])
+        >>> F.searchsorted(limits, x, right=True).data
+        array([0, 2, 3])
     """
 
 def selu(
@@ -5173,6 +6586,12 @@ def selu(
 
     Source:
         Klambauer, Unterthiner, Mayr and Hochreiter, Self-Normalizing Neural Networks, 2017, arXiv:1706.02515.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.selu(x).data.round(3)
+        array([-1.111,  0.   ,  1.051], dtype=float32)
     """
 
 def shape(
@@ -5191,6 +6610,14 @@ def shape(
 
     Returns:
         Whole numbers, one for each axis. Axes that `x` does not have are left out.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray((2, 3, 4))
+        >>> F.shape(x).data
+        array([2, 3, 4])
+        >>> F.shape(x, start=1).data
+        array([3, 4])
     """
 
 def shift(
@@ -5213,6 +6640,14 @@ def shift(
 
     Raises:
         ArgumentError: If there are more shifts than axes, or there is no such mode.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0, 4.0])
+        >>> F.shift(x, (1,)).data
+        array([1., 1., 2., 3.], dtype=float32)
+        >>> F.shift(x, (-2,), border_mode="nearest").data
+        array([3., 4., 4., 4.], dtype=float32)
     """
 
 def sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5223,6 +6658,12 @@ def sigmoid(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None 
 
     Returns:
         Array of the shape of `x`, each element within [0, 1].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.sigmoid(x).data.round(3)
+        array([0.269, 0.5  , 0.731], dtype=float32)
     """
 
 def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5240,6 +6681,13 @@ def sigmoid_cross_entropy(x: T, target: T, n_outputs: int = -1, outputs: Sequenc
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> scores = nn.NdArray.from_numpy_array([0.0, 2.0])
+        >>> target = nn.NdArray.from_numpy_array([1.0, 1.0])
+        >>> F.sigmoid_cross_entropy(scores, target).data.round(3)
+        array([0.693, 0.127], dtype=float32)
     """
 
 def sign(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5252,6 +6700,12 @@ def sign(x: T, alpha: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArra
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+        >>> F.sign(x, alpha=0.0).data
+        array([-1.,  0.,  1.], dtype=float32)
     """
 
 def sin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5262,6 +6716,12 @@ def sin(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 6, np.pi / 2])
+        >>> F.sin(x).data.round(3)
+        array([0. , 0.5, 1. ], dtype=float32)
     """
 
 def sinc(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5272,6 +6732,12 @@ def sinc(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 2, np.pi])
+        >>> F.sinc(x).data.round(3)
+        array([ 1.   ,  0.637, -0.   ], dtype=float32)
     """
 
 def sinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5282,6 +6748,12 @@ def sinh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.sinh(x).data.round(3)
+        array([-1.175,  0.   ,  1.175], dtype=float32)
     """
 
 def sink(*x: T, one_input_grad: bool = True, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5298,6 +6770,14 @@ def sink(*x: T, one_input_grad: bool = True, n_outputs: int = -1, outputs: Seque
 
     Raises:
         TypeError: If there is no input.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([1.0, 2.0])
+        >>> a, b = x + 1, x * 10
+        >>> F.sink(a, b).forward()
+        >>> a.d, b.d
+        (array([2., 3.], dtype=float32), array([10., 20.], dtype=float32))
     """
 
 def slice(
@@ -5352,6 +6832,12 @@ def slice_uint8(
     Raises:
         ArgumentError: If there are no such positions.
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 2, 3, 4]))
+        >>> F.slice_uint8(x, 1, 3).data
+        array([2, 3], dtype=uint8)
     """
 
 def softmax(x: T, axis: int | None = None, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5366,6 +6852,13 @@ def softmax(x: T, axis: int | None = None, n_outputs: int = -1, outputs: Sequenc
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+        >>> F.softmax(x).data.round(3)
+        array([[0.5  , 0.5  ],
+               [0.119, 0.881]], dtype=float32)
     """
 
 def softmax_cross_entropy(
@@ -5391,6 +6884,14 @@ def softmax_cross_entropy(
     Raises:
         ShapeError: If the shapes of `target` and `x` do not fit together.
         IndexError: If a label is not a whole number or not less than the number of classes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> scores = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+        >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+        >>> F.softmax_cross_entropy(scores, labels).data.round(3)
+        array([[0.693],
+               [0.127]], dtype=float32)
     """
 
 def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5405,6 +6906,14 @@ def softplus(x: T, beta: float = 1.0, n_outputs: int = -1, outputs: Sequence[NdA
 
     Raises:
         ArgumentError: If `beta` is zero or NaN.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.softplus(x).data.round(3)
+        array([0.313, 0.693, 1.313], dtype=float32)
+        >>> F.softplus(x, beta=10.0).data.round(3)
+        array([0.   , 0.069, 1.   ], dtype=float32)
     """
 
 def softsign(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5415,6 +6924,12 @@ def softsign(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None
 
     Returns:
         Array of the shape of `x`, each element within [-1, 1].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 3.0])
+        >>> F.softsign(x).data
+        array([-0.5 ,  0.  ,  0.75], dtype=float32)
     """
 
 @overload
@@ -5444,6 +6959,14 @@ def sort(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([3.0, 1.0, 2.0])
+        >>> F.sort(x).data
+        array([1., 2., 3.], dtype=float32)
+        >>> F.sort(x, reverse=True, only_index=True).data
+        array([0, 2, 1])
     """
 
 @overload
@@ -5506,6 +7029,14 @@ def spectral_norm(
 
     Source:
         Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018, arXiv:1802.05957.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> w = nn.NdArray.from_numpy_array([[2.0, 0.0], [0.0, 1.0]])
+        >>> u = nn.NdArray.from_numpy_array([1.0, 0.0])
+        >>> F.spectral_norm(w, u).data
+        array([[1. , 0. ],
+               [0. , 0.5]], dtype=float32)
     """
 
 def split(x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> tuple[T, ...]:
@@ -5521,6 +7052,12 @@ def split(x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | 
     Raises:
         AxisError: If `x` has no such axis.
         ShapeError: If it has no elements along it.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> [part.data for part in F.split(x, axis=1)]
+        [array([1., 3.], dtype=float32), array([2., 4.], dtype=float32)]
     """
 
 def squared_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5535,6 +7072,12 @@ def squared_error(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray |
 
     Raises:
         ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+        >>> F.squared_error(x, y).data
+        array([9.  , 0.25], dtype=float32)
     """
 
 def stack(*x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5550,6 +7093,16 @@ def stack(*x: T, axis: int = 0, n_outputs: int = -1, outputs: Sequence[NdArray |
     Raises:
         AxisError: If the result has no such axis.
         ShapeError: If the shapes differ.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> F.stack(x, y).data
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
+        >>> F.stack(x, y, axis=1).data
+        array([[1., 3.],
+               [2., 4.]], dtype=float32)
     """
 
 def stft(
@@ -5582,6 +7135,15 @@ def stft(
     Raises:
         ArgumentError: If a size is out of range or a mode has another name.
         ShapeError: If `x` has not two axes, or its signals are too short.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.sin(2 * np.pi * np.arange(64) / 8)[None])
+        >>> real, imaginary = F.stft(x, window_size=16, stride=8, fft_size=16)
+        >>> real.shape
+        (1, 9, 9)
+        >>> np.hypot(real.data, imaginary.data)[0, :, 4].argmax().item()  # 2 periods in a frame
+        2
     """
 
 def sub2(
@@ -5603,6 +7165,12 @@ def sub2(
 
     Raises:
         ShapeError: If the shapes do not broadcast together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.sub2(x, y).data
+        array([4., 5.], dtype=float32)
     """
 
 def sum(
@@ -5624,6 +7192,14 @@ def sum(
 
     Raises:
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.sum(x).data
+        array(10., dtype=float32)
+        >>> F.sum(x, axis=0).data
+        array([4., 6.], dtype=float32)
     """
 
 def sum_pooling(
@@ -5654,6 +7230,12 @@ def sum_pooling(
     Raises:
         ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
         ShapeError: If `x` has too few axes, or no window fits.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+        >>> F.sum_pooling(x, (2,)).data
+        array([[[3., 8.]]], dtype=float32)
     """
 
 def swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5667,6 +7249,12 @@ def swish(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = 
 
     Source:
         Ramachandran, Zoph and Le, Searching for Activation Functions, 2017, arXiv:1710.05941.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.swish(x).data.round(3)
+        array([-0.269,  0.   ,  0.731], dtype=float32)
     """
 
 @overload
@@ -5710,6 +7298,13 @@ def sync_batch_normalization(
     Raises:
         ArgumentError: If an argument of `batch_normalization` is out of range.
         ShapeError: If an input has the wrong shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> F.sync_batch_normalization(x).data.round(3)
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -5755,6 +7350,12 @@ def tan(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = No
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 4, 1.0])
+        >>> F.tan(x).data.round(3)
+        array([0.   , 1.   , 1.557], dtype=float32)
     """
 
 def tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5765,6 +7366,12 @@ def tanh(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = N
 
     Returns:
         Array of the shape of `x`, each element within [-1, 1].
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.tanh(x).data.round(3)
+        array([-0.762,  0.   ,  0.762], dtype=float32)
     """
 
 def tanh_shrink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5775,6 +7382,12 @@ def tanh_shrink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | N
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+        >>> F.tanh_shrink(x).data.round(3)
+        array([-0.238,  0.   ,  0.238], dtype=float32)
     """
 
 @overload
@@ -5805,6 +7418,13 @@ def tensor_normalization(
         ArgumentError: If `eps` is negative or NaN.
         AxisError: If `x` has no such axis.
         ShapeError: If beta or gamma has the wrong shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+        >>> F.tensor_normalization(x, axes=0).data.round(3)
+        array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -5840,6 +7460,15 @@ def tile(x: T, reps: int | Sequence[int], n_outputs: int = -1, outputs: Sequence
 
     Raises:
         ArgumentError: If a number is negative.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.tile(x, 2).data
+        array([1., 2., 1., 2.], dtype=float32)
+        >>> F.tile(x, (2, 1)).data
+        array([[1., 2.],
+               [1., 2.]], dtype=float32)
     """
 
 @overload
@@ -5874,6 +7503,13 @@ def top_k_data(
     Raises:
         AxisError: If `x` has no such axis.
         ArgumentError: If `k` is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[4.0, 1.0, 3.0], [2.0, 5.0, 6.0]])
+        >>> F.top_k_data(x, 2).data
+        array([[4., 3.],
+               [6., 5.]], dtype=float32)
     """
 
 @overload
@@ -5925,6 +7561,15 @@ def top_k_grad(
     Raises:
         AxisError: If `x` has no such axis.
         ArgumentError: If `k` is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([[1.0, 2.0, 3.0]], need_grad=True)
+        >>> y = F.top_k_grad(x, 1)
+        >>> y.forward()
+        >>> y.backward(nn.NdArray.from_numpy_array([[0.5, 0.9, 0.1]]))
+        >>> x.g
+        array([[0. , 0.9, 0. ]], dtype=float32)
     """
 
 def top_n_error(
@@ -5951,6 +7596,17 @@ def top_n_error(
         ShapeError: If the shapes of `target` and `x` do not fit together.
         ArgumentError: If `n` is less than one.
         IndexError: If a label is not a whole number or not less than the number of classes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> scores = nn.NdArray.from_numpy_array([[5.0, 3.0, 1.0], [5.0, 3.0, 1.0]])
+        >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+        >>> F.top_n_error(scores, labels).data
+        array([[0.],
+               [1.]], dtype=float32)
+        >>> F.top_n_error(scores, labels, n=2).data
+        array([[0.],
+               [0.]], dtype=float32)
     """
 
 def transpose(
@@ -5970,6 +7626,14 @@ def transpose(
 
     Raises:
         ArgumentError: If `axes` is not a permutation of all axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.transpose(x, (1, 0)).data
+        array([[1., 4.],
+               [2., 5.],
+               [3., 6.]], dtype=float32)
     """
 
 def transpose_uint8(
@@ -5989,6 +7653,14 @@ def transpose_uint8(
 
     Raises:
         ArgumentError: If `axes` is not a permutation of all axes.
+
+    Examples:
+        >>> import numpy as np, kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array(np.uint8([[1, 2, 3], [4, 5, 6]]))
+        >>> F.transpose_uint8(x, (1, 0)).data
+        array([[1, 4],
+               [2, 5],
+               [3, 6]], dtype=uint8)
     """
 
 def trilu(
@@ -6010,6 +7682,16 @@ def trilu(
 
     Raises:
         ShapeError: If `x` has fewer than two axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.trilu(x).data
+        array([[1., 2.],
+               [0., 4.]], dtype=float32)
+        >>> F.trilu(x, upper=False).data
+        array([[1., 0.],
+               [3., 4.]], dtype=float32)
     """
 
 def unique(
@@ -6045,6 +7727,15 @@ def unique(
     Raises:
         ArgumentError: If `flatten` is False and there is no `axis`.
         AxisError: If `x` has no such axis.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([3.0, 1.0, 3.0, 2.0])
+        >>> y, counts = F.unique(x, with_counts=True)
+        >>> y.data
+        array([1., 2., 3.], dtype=float32)
+        >>> counts.data
+        array([1, 1, 2])
     """
 
 def unlink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -6055,6 +7746,15 @@ def unlink(x: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None =
 
     Returns:
         Array of the shape of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> y = F.sum(x * F.unlink(x))
+        >>> y.forward()
+        >>> y.backward()
+        >>> x.g  # x, not 2 * x
+        array([1., 2.], dtype=float32)
     """
 
 def unpooling(
@@ -6077,6 +7777,12 @@ def unpooling(
     Raises:
         ArgumentError: If `kernel` is empty or holds a number below one.
         ShapeError: If `x` has too few axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+        >>> F.unpooling(x, (2,)).data
+        array([[[1., 1., 2., 2.]]], dtype=float32)
     """
 
 def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) -> Variable:
@@ -6100,6 +7806,14 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
 
     Source:
         Miyato et al., Distributional Smoothing with Virtual Adversarial Training, 2015, arXiv:1507.00677.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, w = (nn.Variable.from_numpy_array([[3.0, 4.0]]) for _ in range(2))
+        >>> y = F.vat_noise(x, w, eps=10.0)
+        >>> y.forward()
+        >>> y.d
+        array([[6., 8.]], dtype=float32)
     """
 
 def warp_by_flow(data: T, flow: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -6115,6 +7829,13 @@ def warp_by_flow(data: T, flow: T, n_outputs: int = -1, outputs: Sequence[NdArra
 
     Raises:
         ShapeError: If the shapes do not fit together.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 4.0]]]])
+        >>> flow = nn.NdArray.from_numpy_array([[[[1.0, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]])
+        >>> F.warp_by_flow(x, flow).data
+        array([[[[2., 3., 4.]]]], dtype=float32)
     """
 
 def warp_by_grid(
@@ -6150,6 +7871,13 @@ def warp_by_grid(
 
     Source:
         Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> grid = nn.NdArray.from_numpy_array([[[[0.0, 0.0], [1.0, -1.0]]]])  # the centre, a corner
+        >>> F.warp_by_grid(x, grid, align_corners=True).data
+        array([[[[2.5, 2. ]]]], dtype=float32)
     """
 
 def weight_normalization(
@@ -6178,6 +7906,14 @@ def weight_normalization(
 
     Source:
         Salimans and Kingma, Weight Normalization, 2016, arXiv:1602.07868.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> w = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+        >>> g = nn.NdArray.from_numpy_array([1.0, 10.0])
+        >>> F.weight_normalization(w, g).data.round(3)
+        array([[0.6, 0.8],
+               [6. , 8. ]], dtype=float32)
     """
 
 @overload
@@ -6207,6 +7943,13 @@ def weight_standardization(
 
     Source:
         Qiao, Wang, Liu, Shen and Yuille, Weight Standardization, 2019, arXiv:1903.10520.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> w = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+        >>> F.weight_standardization(w).data.round(3)
+        array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
     """
 
 @overload
@@ -6249,4 +7992,12 @@ def where(
 
     Raises:
         ShapeError: If the shapes do not fit.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> condition = nn.NdArray.from_numpy_array([1.0, 0.0, 1.0])
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+        >>> y = nn.NdArray.from_numpy_array([-1.0, -2.0, -3.0])
+        >>> F.where(condition, x, y).data
+        array([ 1., -2.,  3.], dtype=float32)
     """

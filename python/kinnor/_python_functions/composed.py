@@ -228,6 +228,12 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
     Raises:
         TypeError: If a bound is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.5, 2.0])
+        >>> F.clip_by_value(x, -1.0, 1.0).data
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
     for name, bound in (("min", min), ("max", max)):
         if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
@@ -252,6 +258,14 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
     Raises:
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If `clip_norm` is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> F.clip_by_norm(x, 1.0).data.round(3)
+        array([0.6, 0.8], dtype=float32)
+        >>> F.clip_by_norm(x, 10.0).data
+        array([3., 4.], dtype=float32)
     """
     # The norm is compared but never squared or multiplied, so that no intermediate result overflows.
     result: T
@@ -302,6 +316,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
         TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 10.0])
+        >>> F.dot(x, y).data
+        array([21., 43.], dtype=float32)
     """
     arrays = (Variable, NdArray)
     ours = [isinstance(x, arrays) for x in (a, b)]
@@ -429,6 +450,12 @@ def reduce(x: T, op: str = "sum") -> T:
 
     Raises:
         ArgumentError: If `op` is neither.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.reduce(x, op="mean").data
+        array(2.5, dtype=float32)
     """
     if op not in ("sum", "mean"):
         raise ArgumentError(f"reduce: expected `op` to be sum or mean, got {op!r}")

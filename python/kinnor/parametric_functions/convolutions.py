@@ -68,6 +68,19 @@ def convolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> with nn.parameter_scope("demo-convolution"):
+        ...     y = PF.convolution(x, 4, (3, 3), pad=(1, 1))
+        ...     nn.get_parameters()
+        name    shape         type     gradient  size
+        conv/W  (4, 3, 3, 3)  float32  yes        108
+        conv/b  (4,)          float32  yes          4
+        2 parameters, 112 elements, 448 bytes
+        >>> y.shape
+        (8, 4, 16, 16)
     """
     op = "convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
@@ -121,6 +134,12 @@ def depthwise_convolution(
 
     Source:
         Chollet: Xception: Deep learning with depthwise separable convolutions, 2016.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.depthwise_convolution(x, (3, 3), pad=(1, 1), name="demo-depthwise-convolution").shape
+        (8, 3, 16, 16)
     """
     op = "depthwise_convolution"
     inmaps = _channels(op, inp, base_axis)
@@ -183,6 +202,12 @@ def deconvolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 4, 16, 16))
+        >>> PF.deconvolution(x, 3, (2, 2), stride=(2, 2), name="demo-deconvolution").shape
+        (8, 3, 32, 32)
     """
     op = "deconvolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
@@ -233,6 +258,12 @@ def depthwise_deconvolution(
 
     Returns:
         Output, shape (*batch, inmaps / divisor, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.depthwise_deconvolution(x, (2, 2), stride=(2, 2), name="demo-depthwise-deconvolution").shape
+        (8, 3, 32, 32)
     """
     op = "depthwise_deconvolution"
     inmaps = _channels(op, inp, base_axis)
@@ -301,6 +332,12 @@ def deformable_convolution(
 
     Source:
         Dai et al.: Deformable convolutional networks, 2017; with the masks of Zhu et al., 2018.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, offset = nn.Variable((8, 3, 16, 16)), nn.Variable((8, 18, 14, 14))
+        >>> PF.deformable_convolution(x, 4, (3, 3), offset, name="demo-deformable-convolution").shape
+        (8, 4, 14, 14)
     """
     op = "deformable_convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)

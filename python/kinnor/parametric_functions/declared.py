@@ -71,6 +71,8 @@ class Base:
     weight: str
     maps: str
     returns: str
+    example: tuple[str, str, str]
+    """The shape of an input, the arguments after it, and the shape of the output."""
 
 
 AFFINE = Base(
@@ -89,6 +91,7 @@ AFFINE = Base(
     weight="(inputs, *n_outmaps)",
     maps="n_outmaps",
     returns="Output, shape (*batch, *n_outmaps).",
+    example=("(2, 3)", "4", "(2, 4)"),
 )
 CONVOLUTION = Base(
     name="convolution",
@@ -108,6 +111,7 @@ CONVOLUTION = Base(
     weight="(outmaps, inmaps, *kernel)",
     maps="(outmaps,)",
     returns="Output, shape (*batch, outmaps, *spatial of the output).",
+    example=("(2, 3, 8, 8)", "4, (3, 3)", "(2, 4, 6, 6)"),
 )
 
 
@@ -301,7 +305,18 @@ class Layer:
         arguments = "\n".join(f"    {argument.name}: {argument.meaning}" for argument in self.arguments())
         text = f"{base.title} {summary.replace('{product}', base.product)}\n\n{paragraph}\n\nArgs:\n{arguments}"
         text += f"\n\nReturns:\n    {base.returns}"
-        return text + (f"\n\nSource:\n    {self.transform.source}" if self.transform.source else "")
+        text += f"\n\nSource:\n    {self.transform.source}" if self.transform.source else ""
+        return f"{text}\n\nExamples:\n{self.example()}"
+
+    def example(self) -> str:
+        """Returns a session that calls the function."""
+        shape, arguments, result = self.base.example
+        calls = (
+            "import kinnor as nn, kinnor.parametric_functions as PF",
+            f"x = nn.Variable({shape})",
+            f'PF.{self.name}(x, {arguments}, name="demo-{self.name.replace("_", "-")}").shape',
+        )
+        return "".join(f"    >>> {call}\n" for call in calls) + f"    {result}"
 
 
 def made(layer: Layer, module: str) -> Callable[..., Variable]:

@@ -65,6 +65,16 @@ def svd_affine(
 
     Returns:
         Output, shape (*batch, *n_outmaps).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 30))
+        >>> with nn.parameter_scope("demo-svd"):
+        ...     y = PF.svd_affine(x, 20, r=4)  # 200 weights instead of 600
+        ...     list(nn.get_parameters())
+        ['svd_affine/U', 'svd_affine/V', 'svd_affine/b']
+        >>> y.shape
+        (2, 20)
     """
     op = "svd_affine"
     matrix, r = Matrix(op, inp, n_outmaps, base_axis), count(op, "r", r)
@@ -125,6 +135,12 @@ def svd_convolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.svd_convolution(x, 4, (3, 3), r=2, name="demo-svd-convolution").shape
+        (8, 4, 14, 14)
     """
     op = "svd_convolution"
     filters, r = Filters(op, inp, outmaps, kernel, base_axis), count(op, "r", r)
@@ -203,6 +219,12 @@ def cpd3_convolution(
 
     Source:
         Lebedev et al.: Speeding-up convolutional neural networks using fine-tuned CP-decomposition, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((1, 2, 8, 8))
+        >>> PF.cpd3_convolution(x, 4, (3, 3), r=2, name="demo-cpd").shape
+        (1, 4, 6, 6)
     """
     op = "cpd3_convolution"
     filters, r = Filters(op, inp, outmaps, kernel, base_axis), count(op, "r", r)
