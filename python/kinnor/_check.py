@@ -133,7 +133,7 @@ def check_paths(op: str, paths: list[str]) -> None:
         if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
             raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
         ends.append("/".join((*names, "")))
-    # What leads through a path stands right behind it.
+    # Sorted, a path is directly followed by paths that lead through it.
     for first, second in pairwise(sorted(ends)):
         if first == second:
             raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")

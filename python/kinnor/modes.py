@@ -110,6 +110,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
         @functools.wraps(f)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Calls the function within `recompute(recompute_)`."""
             with recompute(recompute_):
                 return f(*args, **kwargs)
 

@@ -41,6 +41,7 @@ impl Storage {
         self.fill_with(v, false)
     }
 
+    /// Fills with a value. Without a parent it is only noted, and memory is written at the first access.
     fn fill_with(&self, v: f64, zeroing: bool) -> Result<()> {
         if self.parent.is_some() {
             let dtype = self.dtype().unwrap_or(DType::F32);

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_joins_again_in_any_order() {
+    fn freed_pieces_join_in_any_order() {
         let mut spans = FreeSpans::new();
         let all = system::map(64 * PAGE).expect("memory");
         let (start, size) = (all.address(), all.size());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_stays() {
+    fn spans_that_the_system_refuses_to_unmap_stay() {
         let mut spans = FreeSpans::new();
         spans.add(system::map(64 * PAGE).expect("memory"));
         let size = spans.spans[0].size();

@@ -57,6 +57,7 @@ const ASIDE: usize = 32;
 const MARKS: usize = 63;
 
 impl Head {
+    /// The memory in this state, if any.
     pub(super) fn buffer(self) -> Option<Buffer> {
         match self {
             Self::Ready(buffer) | Self::Fill(_, Some(buffer)) => Some(buffer),
@@ -102,6 +103,7 @@ impl StorageState {
         self.is_lent && matches!(&self.head, Head::Ready(buffer) if buffer.is_shared())
     }
 
+    /// Removes the copies in other types and yields their memory.
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|cast| cast.buffer)
     }
@@ -160,6 +162,7 @@ impl Storage {
         Ok((Arc::new(storage), ptr))
     }
 
+    /// A storage of `len` elements in this state, with its parent and the offset if it is a part.
     pub(super) fn with(
         len: usize,
         head: Head,
@@ -347,6 +350,7 @@ impl Storage {
         }
     }
 
+    /// The element type of the storage at the root of the parts.
     fn root_dtype(&self) -> Option<DType> {
         self.root().state.lock().dtype
     }

@@ -145,6 +145,7 @@ pub(super) unsafe fn unmap(block: MemoryBlock) -> Option<MemoryBlock> {
     }
 }
 
+/// The size and alignment as the standard allocator takes them; None if they are too large.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 fn layout(size: usize) -> Option<std::alloc::Layout> {
     std::alloc::Layout::from_size_align(size, ALIGN).ok()

@@ -248,7 +248,7 @@ class Forget(PythonFunction):
         for x, g, add in zip(inputs, found, accum, strict=True):
             if g is None:
                 continue
-            # The gradient of an input that is not used has no type yet: that of the others must not change for it.
+            # The gradient of an unused input has no type yet. The types of other gradients must not depend on it.
             kind = dtype_of(g) if is_written(g) else dtype_of(seeds[0])
             x.grad.cast(np.promote_types(x.g.dtype, kind) if add else kind)
             x.g = x.g + g.d if add else g.d

@@ -56,6 +56,7 @@ impl Variable {
         Ok(v)
     }
 
+    /// A handle to a new variable of a tensor.
     fn counted(a: &mut Arena, tensor: Ix, flags: u16) -> Self {
         let v = a.new_variable(tensor, flags, NONE, 0);
         a.count_handle(v);
@@ -122,6 +123,7 @@ impl Variable {
         Array { shape: data.shape, data: data.storage, grad: grad.storage }
     }
 
+    /// Checks that an array has the shape of the variable.
     fn fits(&self, what: &str, array: &NdArray) -> Result<()> {
         let own = self.shape();
         if own == array.shape && array.storage.len() == own.size() {

@@ -17,7 +17,7 @@
 //!
 //! Near 1, `sigmoid` from 4 on and `tanh` from 3 on are within 0.55 units in `f32`.
 //!
-//! Those of `f64` are against functions that are themselves off by one at times. Sine, cosine and tangent of `f64` from
+//! The reference functions for `f64` are themselves off by one unit at times. Sine, cosine and tangent of `f64` from
 //! 2^20 on are calls of `libm`.
 
 mod angle;

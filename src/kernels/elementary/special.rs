@@ -114,6 +114,7 @@ pub(in crate::kernels) mod double {
         (high, ((a - high) + b) + more)
     }
 
+    /// The product of two numbers that are sums of a high and a low part.
     #[inline(always)]
     fn product(a: Sum, b: Sum) -> Sum {
         let high = a.0 * b.0;

@@ -133,6 +133,7 @@ impl WeightPanels {
         unsafe { *self.sums_ptr().add(column) }
     }
 
+    /// Packs the weights panel by panel, and sums their columns.
     fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
         let Self { kernels, start: to, columns, groups, padded } = *self;
         let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());

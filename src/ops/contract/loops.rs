@@ -28,11 +28,13 @@ unsafe impl Send for Loops {}
 unsafe impl Sync for Loops {}
 
 impl Loops {
+    /// The loops of a function of one variable.
     pub(crate) fn unary<C: Unary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
         Self::new::<C, OfOne>(op, double, [is_constant && op.df(0.0_f64, 0.0) == 1.0, false])
     }
 
+    /// The loops of a function of two variables.
     pub(crate) fn binary<C: Binary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
         let (da, db) = if is_constant { op.df(0.0_f64, 0.0, 0.0) } else { (0.0, 0.0) };

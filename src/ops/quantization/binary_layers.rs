@@ -383,6 +383,7 @@ impl<C: Declared> Declared for BinarizedLayer<C> {
 }
 
 impl<C: BinaryLayer> BinarizedLayer<C> {
+    /// How zeros become signs, and which outputs have scales of their own.
     fn signs(&self) -> Signs {
         let (zero, rows) = self.0.signs();
         let outputs = |rows| if rows { BinaryOutputs::Rows } else { BinaryOutputs::Columns };
