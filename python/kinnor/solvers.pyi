@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 class SolverState:
-    """What a solver remembers of one parameter.
+    """The state of a solver for one parameter.
 
     Args:
         pstate: Variables by name.
@@ -43,6 +43,16 @@ class SolverState:
 
     Raises:
         TypeError: If `pstate` is no dict.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Momentum(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> w.g = [0.5, -1.0]
+        >>> solver.update()
+        >>> solver.get_states()["w"]
+        SolverState(t=1, pstate=['m'])
     """
     pstate: dict[str, Variable]
     t: int
@@ -50,7 +60,21 @@ class SolverState:
     def __repr__(self) -> str: ...
 
 class Solver(_core.Solver):
-    """A solver: its rule, and the parameters that follow it with their states."""
+    """A solver: its rule, and the parameters that follow it with their states.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Sgd(lr=0.5)
+        >>> solver.set_parameters({"w": w})
+        >>> loss = F.sum(w * w)
+        >>> loss.forward()
+        >>> solver.zero_grad()
+        >>> loss.backward()
+        >>> solver.update()
+        >>> w.d
+        array([0., 0.])
+    """
     def set_parameters(self, param_dict: Mapping[str, Variable] | Module | Iterable[Variable] | Iterable[tuple[str, Variable]], reset: bool=True, retain_state: bool=False) -> None:
         """Take parameters to update.
 
@@ -130,7 +154,7 @@ class Solver(_core.Solver):
 
         Raises:
             GraphError: If a parameter was not set.
-            ParameterError: If the arrays are not those of this solver.
+            ParameterError: If this solver has other arrays.
             ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
         """
     def save_states(self, path: str | os.PathLike[str]) -> None:
@@ -150,7 +174,7 @@ class Solver(_core.Solver):
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
         Raises:
-            ParameterError: If the file is malformed or its states are not those of this solver.
+            ParameterError: If the file is malformed or has states of another solver.
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
@@ -167,12 +191,13 @@ class Solver(_core.Solver):
             optimizer_proto: NNabla's message `Optimizer`, or any of its layout.
 
         Raises:
-            ParameterError: If its states are not those of this solver.
+            ParameterError: If its states are of another solver.
             GraphError: If it has a parameter that was not set.
         """
     def _arrays(self) -> dict[str, State]:
         """The states as NumPy arrays, in what precision they are."""
-    def _set_arrays(self, states: Mapping[str, State]) -> None: ...
+    def _set_arrays(self, states: Mapping[str, State]) -> None:
+        """Sets states that were read from a file, with NumPy arrays."""
 
 class Sgd(Solver):
     """Stochastic gradient descent: `w <- w - lr g`.
@@ -181,6 +206,16 @@ class Sgd(Solver):
         lr: Learning rate.
     Returns:
         The solver.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Sgd(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.95, 2.1 ])
     """
     def __init__(self, lr: float = 0.001) -> None: ...
 
@@ -198,6 +233,16 @@ class SgdW(Solver):
         The solver.
     Source:
         Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.SgdW(lr=0.1, wd=0.01)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.94, 2.08])
     """
     def __init__(self, lr: float = 0.001, momentum: float = 0.9, wd: float = 0.0001) -> None: ...
 
@@ -211,6 +256,16 @@ class Momentum(Solver):
         The solver.
     Source:
         Qian, On the momentum term in gradient descent learning algorithms, 1999.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Momentum(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.95, 2.1 ])
     """
     def __init__(self, lr: float = 0.001, momentum: float = 0.9) -> None: ...
 
@@ -230,6 +285,16 @@ class Lars(Solver):
         The solver.
     Source:
         You et al., Large batch training of convolutional networks, 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Lars(lr=0.1, coefficient=0.5)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.95, 2.1 ])
     """
     def __init__(
         self,
@@ -249,6 +314,16 @@ class Nesterov(Solver):
         The solver.
     Source:
         Nesterov, A method for solving the convex programming problem with convergence rate O(1/k^2), 1983.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Nesterov(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.905, 2.19 ])
     """
     def __init__(self, lr: float = 0.001, momentum: float = 0.9) -> None: ...
 
@@ -264,6 +339,16 @@ class Adadelta(Solver):
         The solver.
     Source:
         Zeiler, ADADELTA: an adaptive learning rate method, 2012.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Adadelta(eps=0.01)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.667, 2.408])
     """
     def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-06) -> None: ...
 
@@ -277,6 +362,16 @@ class Adagrad(Solver):
         The solver.
     Source:
         Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, 2011.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Adagrad(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.9, 2.1])
     """
     def __init__(self, lr: float = 0.01, eps: float = 1e-08) -> None: ...
 
@@ -298,6 +393,16 @@ class AdaBelief(Solver):
         The solver.
     Source:
         Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, 2020.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.AdaBelief(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.889, 2.111])
     """
     def __init__(
         self,
@@ -324,6 +429,16 @@ class RMSprop(Solver):
         The solver.
     Source:
         Hinton, Neural networks for machine learning, lecture 6a, 2012.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.RMSprop(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.684, 2.316])
     """
     def __init__(self, lr: float = 0.001, decay: float = 0.9, eps: float = 1e-08) -> None: ...
 
@@ -340,6 +455,16 @@ class RMSpropGraves(Solver):
         The solver.
     Source:
         Graves, Generating sequences with recurrent neural networks, 2013.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.RMSpropGraves(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.543, 2.458])
     """
     def __init__(self, lr: float = 0.0001, decay: float = 0.95, momentum: float = 0.9, eps: float = 0.0001) -> None: ...
 
@@ -356,6 +481,16 @@ class Adam(Solver):
         The solver.
     Source:
         Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Adam(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.9, 2.1])
     """
     def __init__(self, alpha: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-08) -> None: ...
 
@@ -375,6 +510,16 @@ class AdamW(Solver):
         The solver.
     Source:
         Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.AdamW(alpha=0.1, wd=0.01)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.89, 2.08])
     """
     def __init__(
         self,
@@ -403,6 +548,16 @@ class AdaBound(Solver):
         The solver.
     Source:
         Luo et al., Adaptive gradient methods with dynamic bound of learning rate, 2019.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.AdaBound(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.9, 2.1])
     """
     def __init__(
         self,
@@ -427,6 +582,16 @@ class Adamax(Solver):
         The solver.
     Source:
         Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Adamax(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.9, 2.1])
     """
     def __init__(self, alpha: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-08) -> None: ...
 
@@ -444,6 +609,16 @@ class AMSGRAD(Solver):
         The solver.
     Source:
         Reddi, Kale and Kumar, On the convergence of Adam and beyond, 2018.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.AMSGRAD(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.684, 2.316])
     """
     def __init__(
         self,
@@ -469,6 +644,16 @@ class AMSBound(Solver):
         The solver.
     Source:
         Luo et al., Adaptive gradient methods with dynamic bound of learning rate, 2019.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.AMSBound(alpha=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.684, 2.316])
     """
     def __init__(
         self,
@@ -500,6 +685,16 @@ class Lamb(Solver):
         The solver.
     Source:
         You et al., Large batch optimization for deep learning: training BERT in 76 minutes, 2020.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Lamb(eta=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.842, 2.158])
     """
     def __init__(
         self,
@@ -526,5 +721,15 @@ class Lion(Solver):
         The solver.
     Source:
         Chen et al., Symbolic discovery of optimization algorithms, 2023.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> w.g = [0.5, -1.0]
+        >>> solver = S.Lion(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> solver.update()
+        >>> w.d.round(3)
+        array([0.9, 2.1])
     """
     def __init__(self, lr: float = 0.0001, beta1: float = 0.9, beta2: float = 0.99) -> None: ...
