@@ -195,7 +195,7 @@ class Model:
         return found
 
     def _blame_input(self, inputs: Sequence[Variable], error: Error) -> None:
-        """Raises an error that names the first input whose shape is not that of the file, if there is one."""
+        """Raises an error that names the first input whose shape differs from the file, if there is one."""
         for name, given in zip(self.inputs, inputs, strict=True):
             expected = self._network.variables[name].shape
             fits = len(expected) == given.ndim and all(

@@ -99,8 +99,8 @@ fn with_array<'py>(
     run(a.py(), op, &inputs, into)
 }
 
-/// A NumPy array beside an operator as an operand of the kind of `x`: a copy to which no gradients flow. None if `o` is no
-/// NumPy array.
+/// Copies a NumPy array beside an operator into an operand of the kind of `x`, to which no gradients flow. None if `o`
+/// is not a NumPy array.
 pub(super) fn constant<'py>(
     x: &Bound<'py, PyAny>,
     o: &Bound<'py, PyAny>,

@@ -1,4 +1,4 @@
-//! Shapes as arguments: those that constructors and `reshape` take, and the errors for what is no shape.
+//! Shapes as arguments of constructors and of `reshape`, and the errors for other arguments.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyString, PyTuple};
@@ -13,8 +13,8 @@ use crate::graph::settings;
 pub(super) fn lengths(class: &str, object: &Bound<'_, PyAny>) -> PyResult<Shape> {
     let refuse = || {
         PyErr::from(Error::Value(format!(
-            "{class}: expected the lengths of the axes as whole numbers of zero or more, {MOST} at most, got {}; for an \
-             array with these values call {class}.from_numpy_array",
+            "{class}: expected the lengths of the axes as whole numbers of zero or more, {MOST} at most, got {}; for \
+             an array with these values call {class}.from_numpy_array",
             shown(object)
         )))
     };
@@ -51,7 +51,8 @@ pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
     Ok(dims.map_err(|_| refuse())?.into())
 }
 
-/// Reads the shape and `unlink` from the arguments of `reshape`: a shape and perhaps `unlink`, or the lengths one by one.
+/// Reads the shape and `unlink` from the arguments of `reshape`: a shape and perhaps `unlink`, or the lengths one by
+/// one.
 pub(super) fn reshape_arguments<'py>(
     given: &Bound<'py, PyTuple>,
     named: Option<&Bound<'py, PyDict>>,

@@ -360,8 +360,8 @@ impl Variable {
     /// Its values as a NumPy array that shares them. Assigning an array copies it, assigning a number fills the values.
     ///
     /// Raises:
-    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the graph
-    ///         under `auto_forward()`.
+    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the
+    ///         graph under `auto_forward()`.
     #[getter]
     fn d<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.live(py)

@@ -162,7 +162,7 @@ def test_a_data_iterator_can_be_reset():
         assert batches.epoch == 1
 
 
-# --- What programs for other libraries write
+# --- Spellings of other libraries
 
 
 def test_numbers_stand_for_that_number_along_each_axis():

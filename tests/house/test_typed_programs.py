@@ -1,4 +1,4 @@
-"""What type checkers say of programs that use the package."""
+"""Type checkers accept typed programs that use the package, and report their mistakes."""
 
 import os
 import subprocess
