@@ -3,12 +3,13 @@
 # Written by `make stubs` from solvers.py and src/solvers; do not edit.
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _core
 from ._core import NdArray as NdArray
 from ._core import Variable
+from .core import Module
 from .files.solver_file import State
 
 __all__ = [
