@@ -84,7 +84,8 @@ impl FreeSpans {
         })
     }
 
-    /// As above, for pages of `page` bytes and a system that may return what it refuses.
+    /// Returns whole pages of `page` bytes to the system by `unmap`, longest span first. A block that `unmap` returns
+    /// was refused and stays free.
     fn unmap_pages(
         &mut self,
         bytes: usize,

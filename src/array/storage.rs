@@ -84,6 +84,7 @@ pub(super) struct Cast {
     pub(super) of: VersionedFingerprint,
 }
 
+/// The elements of a storage and what is known of them, behind its lock.
 pub(super) struct StorageState {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.

@@ -343,7 +343,7 @@ def test_an_exception_in_a_hook_is_not_wrapped():
     before = float(b)
 
     class Stop(Exception):
-        pass
+        """Raised by the hook."""
 
     def stop():
         """A hook that raises."""

@@ -36,6 +36,7 @@ struct RouteNode {
     inputs: u32,
 }
 
+/// The functions that a differentiation runs through, and a slot for the sum of the gradients of each tensor.
 pub(crate) struct GradientRoute {
     /// By descending rank.
     pub(crate) order: Vec<Ix>,

@@ -45,6 +45,7 @@ pub enum When {
     Accumulated,
 }
 
+/// A hook on the gradient of a tensor.
 struct RegisteredHook {
     /// Registered on a leaf. The tensor may also belong to an intermediate variable.
     leaf: bool,

@@ -134,6 +134,7 @@ fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
     (0..n).map(|i| T::of(((i * 7 + i / 11 + seed * 5) % 9) as f64 - 4.0)).collect()
 }
 
+/// Input, weight and output of a convolution, or gradients of them.
 pub(super) struct Arrays<T> {
     pub(super) x: Vec<T>,
     pub(super) w: Vec<T>,

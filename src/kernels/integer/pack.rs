@@ -61,6 +61,7 @@ pub(super) struct Packed<'a> {
     _memory: PackedMemory<'a>,
 }
 
+/// The memory of packed weights: of the cache, or its own.
 #[allow(dead_code)] // keeps the memory alive
 enum PackedMemory<'a> {
     Kept(Lent<'a, u8>),

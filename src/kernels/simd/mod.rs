@@ -246,6 +246,7 @@ mod tests {
     use super::{Vector, Work, in_registers_f32, in_registers_f64};
     use crate::kernels::Float;
 
+    /// Checks masks and interleaving in registers of one type.
     struct Lanes;
 
     impl<T: Float> Work<T> for Lanes {

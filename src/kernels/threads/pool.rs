@@ -29,6 +29,7 @@ const CALLER_SLEEPS: u64 = 1 << 30;
 const INSIDE: u64 = CALLER_SLEEPS - 1;
 const LOOP: u64 = 1 << 32;
 
+/// A value alone on its cache lines, so that writes to others do not slow it down.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -49,6 +50,7 @@ impl LoopWork {
     }
 }
 
+/// A thread of the pool.
 struct Worker {
     thread: JoinHandle<()>,
     signals: Arc<Signals>,
@@ -74,6 +76,7 @@ struct Signals {
     ends: AtomicBool,
 }
 
+/// The threads of the process, and the loop that they run.
 pub(super) struct Pool {
     gate: Line<AtomicU64>,
     /// Number of claimed chunks in each thread's share, for the widest loop so far.

@@ -121,8 +121,8 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
 /// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
-/// The same for formulas with long chains of dependent steps, where out-of-order execution does not reach the next
-/// register.
+/// The elements computed before any is written, for formulas with long chains of dependent steps. There out-of-order
+/// execution does not reach the next register.
 const MANY: usize = 4 * LANES;
 
 /// Stands for the output, where inputs are numbers.

@@ -191,9 +191,9 @@ op! {
 
 /// A layer that computes another operation with a modified weight.
 pub(crate) trait Weighted: Declared {
-    /// The other operation.
+    /// The operation that is computed with the modified weight.
     type Plain: Compute;
-    /// The other operation, with the arguments of the layer.
+    /// That operation, with the arguments of the layer.
     fn plain(&self) -> Self::Plain;
     /// Shape of the output for an input and a weight, with an optional bias.
     ///

@@ -87,6 +87,7 @@ impl Pins {
     }
 }
 
+/// The values that may be evicted to stay within a limit of bytes.
 pub(crate) struct PoolState {
     pub(crate) limit: usize,
     account: Arc<Account>,
