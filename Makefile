@@ -29,8 +29,8 @@ lint: build
 	$(PYTHON) -m codespell_lib
 	$(PYTHON) tools/prose.py
 	$(PYTHON) -m mypy
-	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions \
-		kinnor.parametric_functions.quantized
+	MYPYPATH=python $(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml \
+		--allowlist tools/stubtest-allowlist kinnor
 
 # Trains the digits with two processes; what it draws is in `demo/`.
 demo-mpi: build
@@ -88,7 +88,8 @@ free-threaded:
 
 build: $(STUBS)
 
-DECLARED := $(wildcard python/kinnor/_python_functions/*.py python/kinnor/parametric_functions/*.py)
+DECLARED := $(wildcard python/kinnor/_python_functions/*.py python/kinnor/parametric_functions/*.py) python/kinnor/solvers.py \
+	python/kinnor/compat/names.py
 $(firstword $(STUBS)): $(CORE) tools/make-stubs $(DECLARED)
 	$(PYTHON) tools/make-stubs
 	@touch $(STUBS)

@@ -40,6 +40,16 @@ class SolverState:
 
     Raises:
         TypeError: If `pstate` is no dict.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Momentum(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> w.g = [0.5, -1.0]
+        >>> solver.update()
+        >>> solver.get_states()["w"]
+        SolverState(t=1, pstate=['m'])
     """
 
     def __init__(self, pstate: dict[str, Variable] | None = None, t: int = 0) -> None:
@@ -53,7 +63,23 @@ class SolverState:
 
 
 class Solver(_core.Solver):
-    """A solver: its rule, and the parameters that follow it with their states."""
+    """A solver: its rule, and the parameters that follow it with their states.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Sgd(lr=0.5)
+        >>> isinstance(solver, S.Solver)
+        True
+        >>> solver.set_parameters({"w": w})
+        >>> loss = F.sum(w * w)
+        >>> loss.forward()
+        >>> solver.zero_grad()
+        >>> loss.backward()
+        >>> solver.update()
+        >>> w.d
+        array([0., 0.])
+    """
 
     _arguments: dict[str, Any]
 

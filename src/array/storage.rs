@@ -116,6 +116,8 @@ impl StorageState {
 pub struct Storage {
     pub(super) len: usize,
     pub(super) version: AtomicU64,
+    /// The version after the last [`Storage::zero`]; zero if there was none.
+    pub(super) zeroed: AtomicU64,
     /// Address and flags of the elements, see [`Storage::at`].
     pub(super) place: AtomicUsize,
     /// Number of views handed out so far.
@@ -180,6 +182,7 @@ impl Storage {
         Self {
             len,
             version: AtomicU64::new(0),
+            zeroed: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicU32::new(0),
             borrowed: AtomicBool::new(false),
@@ -390,6 +393,11 @@ impl Storage {
     pub fn is_zeroing(&self) -> bool {
         // A write to a zeroed storage clears the flag first.
         self.place.load(Ordering::Acquire) & (WRITABLE | ASIDE) != WRITABLE && self.lock().zeroing
+    }
+
+    /// True if nothing was ever written: it reads as zeros.
+    pub fn is_unwritten(&self) -> bool {
+        !self.is_ready() && matches!(self.root().lock().head, Head::Empty)
     }
 
     /// True if the elements are known to be zero without reading them: never written, or zeroed.

@@ -143,3 +143,23 @@ def test_an_input_that_no_segment_uses_keeps_the_precision_of_the_others(dynamic
         y.backward()
     t, s = np.tanh(x.d * 0.5), 1 / (1 + np.exp(-x.d))
     np.testing.assert_allclose(seen, 2 * (0.5 * (1 - t * t) * s + t * s * (1 - s) + 0.5), 1e-14)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_static_gradients_through_an_eager_segment_wait_for_forward(order):
+    """The seed of the segment comes from a static graph that no run has computed."""
+    x = nn.Variable.from_numpy_array(np.array([0.5, 1.0]), need_grad=True)
+    with nn.auto_forward():
+        y = F.forget(lambda h: F.sin(h) * h, x)
+    g = F.reshape(F.exp(y), (1, 2))
+    for _ in range(order):
+        (g,) = nn.grad([g], [x])
+    with pytest.raises(nn.NotComputedError):
+        g.d  # noqa: B018 - the refused read
+    for values in ([0.5, 1.0], [0.2, 0.3]):
+        x.d = values
+        g.forward()
+        a = np.array(values)
+        f, slope = np.sin(a) * a, np.cos(a) * a + np.sin(a)
+        expected = np.exp(f) * (slope if order == 1 else slope**2 + 2 * np.cos(a) - np.sin(a) * a)
+        np.testing.assert_allclose(g.d, expected, rtol=1e-5)

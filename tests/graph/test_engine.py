@@ -329,7 +329,7 @@ def test_numpy_scalars_may_be_either_operand() -> None:
     with pytest.raises(TypeError):
         _ = x + "a"  # type: ignore[operator]
     with pytest.raises(TypeError):
-        _ = x + np.ones(2)
+        _ = x + np.array(["a", "b"])
 
 
 def test_truncated_backpropagation_cuts_all_links() -> None:

@@ -92,7 +92,9 @@ class parameter_scope(tree.Entered, ContextDecorator):
     def __init__(self, name: str, scope: Scope | None = None) -> None:
         if scope is not None and not isinstance(scope, dict):
             raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
-        super().__init__("parameter_scope", name, scope)
+        # Most names are a single step. Dynamic programs repeat this call, so it does little else.
+        self.names = [name] if type(name) is str and name and "/" not in name else tree.split("parameter_scope", name)
+        self.start = scope
 
 
 def _this_scope() -> Callable[[], AbstractContextManager[object]]:

@@ -47,6 +47,20 @@ op! {
     ///
     /// Source:
     ///     Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+    ///     >>> F.batch_normalization(x).data.round(3)
+    ///     array([[-1., -1.],
+    ///            [ 1.,  1.]], dtype=float32)
+    ///     >>> mean = nn.NdArray.from_numpy_array([[1.0, 20.0]])
+    ///     >>> variance = nn.NdArray.from_numpy_array([[4.0, 100.0]])
+    ///     >>> F.batch_normalization(x, mean=mean, variance=variance, batch_stat=False).data.round(3)
+    ///     array([[ 0., -1.],
+    ///            [ 1.,  1.]], dtype=float32)
+    /// ```
     BatchNormalization = batch_normalization(
         x, beta: optional, gamma: optional, mean: optional, variance: optional;
         axes: Vec<i64> = [1], decay_rate: f64 = 0.9, eps: f64 = 1e-5, batch_stat: bool = true,
@@ -188,6 +202,15 @@ op! {
     ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.tensor_normalization(x, axes=0).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     TensorNormalization = tensor_normalization(
         x, beta: optional, gamma: optional; axes: Vec<i64> = [1], eps: f64 = 1e-5, output_stat: bool = false
     )

@@ -41,6 +41,15 @@ op! {
     ///
     /// Source:
     ///     Ba, Kiros and Hinton, Layer Normalization, 2016, arXiv:1607.06450.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.layer_normalization(x).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     LayerNormalization = layer_normalization(
         x, beta: optional, gamma: optional; batch_axis: Vec<i64> = [0], eps: f64 = 1e-5, output_stat: bool = false
     )
@@ -80,6 +89,15 @@ op! {
     ///
     /// Source:
     ///     Ulyanov, Vedaldi and Lempitsky, Instance Normalization, 2016, arXiv:1607.08022.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 3.0], [10.0, 30.0]]])
+    ///     >>> F.instance_normalization(x).data.round(3)
+    ///     array([[[-1.,  1.],
+    ///             [-1.,  1.]]], dtype=float32)
+    /// ```
     InstanceNormalization = instance_normalization(
         x, beta: optional, gamma: optional;
         channel_axis: i64 = 1, batch_axis: Vec<i64> = [0], eps: f64 = 1e-5, output_stat: bool = false
@@ -126,6 +144,14 @@ op! {
     ///
     /// Source:
     ///     Wu and He, Group Normalization, 2018, arXiv:1803.08494.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0], [3.0], [10.0], [30.0]]])  # four channels
+    ///     >>> F.group_normalization(x, num_groups=2).data.round(3).ravel()
+    ///     array([-1.,  1., -1.,  1.], dtype=float32)
+    /// ```
     GroupNormalization = group_normalization(
         x, beta: optional, gamma: optional;
         num_groups: i64 = 1, channel_axis: i64 = 1, batch_axis: Vec<i64> = [0], eps: f64 = 1e-5,
@@ -176,6 +202,15 @@ op! {
     ///
     /// Source:
     ///     Qiao, Wang, Liu, Shen and Yuille, Weight Standardization, 2019, arXiv:1903.10520.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.weight_standardization(w).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     WeightStandardization = weight_standardization(
         w; channel_axis: i64 = 0, eps: f64 = 1e-5, output_stat: bool = false
     )

@@ -19,6 +19,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 3.0])
+    ///     >>> F.pow_scalar(x, 2.0).data
+    ///     array([1., 9.], dtype=float32)
+    /// ```
     PowScalar = pow_scalar(x; val: f64 = 1.0, inplace: bool = false)
 }
 

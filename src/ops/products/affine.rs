@@ -27,6 +27,16 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    ///     >>> b = nn.NdArray.from_numpy_array([10.0, 20.0, 30.0])
+    ///     >>> F.affine(x, w, b).data
+    ///     array([[11., 22., 33.]], dtype=float32)
+    /// ```
     Affine = affine(x, weight, bias: optional; base_axis: i64 = 1)
 }
 

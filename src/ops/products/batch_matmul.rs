@@ -24,6 +24,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+    ///     >>> y = nn.NdArray.from_numpy_array([[[1.0], [10.0]]])
+    ///     >>> F.batch_matmul(x, y).data
+    ///     array([[[21.],
+    ///             [43.]]], dtype=float32)
+    /// ```
     BatchMatmul = batch_matmul(a, b; transpose_a: bool = false, transpose_b: bool = false)
 }
 

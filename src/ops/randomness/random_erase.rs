@@ -40,6 +40,16 @@ op! {
     ///
     /// Source:
     ///     Zhong et al., "Random erasing data augmentation", 2017.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray((8, 3, 32, 32))
+    ///     >>> x.zero()
+    ///     >>> y = F.random_erase(x, prob=1.0, replacements=(1.0, 2.0)).data
+    ///     >>> y.any(axis=(1, 2, 3)).tolist() == [True] * 8  # each image has a patch
+    ///     True
+    /// ```
     RandomErase = random_erase(x; prob: f64 = 0.5, area_ratios: Vec<f64> = vec![0.02, 0.4],
         aspect_ratios: Vec<f64> = vec![0.3, 3.3333], replacements: Vec<f64> = vec![0.0, 255.0], n: i64 = 1,
         share: bool = true, inplace: bool = false, base_axis: i64 = 1, seed: i64 = -1, channel_last: bool = false,

@@ -43,6 +43,15 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+    ///     >>> F.softmax(x).data.round(3)
+    ///     array([[0.5  , 0.5  ],
+    ///            [0.119, 0.881]], dtype=float32)
+    /// ```
     Softmax = softmax(x; axis: Option<i64> = None)
 }
 
@@ -78,6 +87,15 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+    ///     >>> F.log_softmax(x).data.round(3)
+    ///     array([[-0.693, -0.693],
+    ///            [-2.127, -0.127]], dtype=float32)
+    /// ```
     LogSoftmax = log_softmax(x; axis: Option<i64> = None)
 }
 

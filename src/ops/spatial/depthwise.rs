@@ -32,6 +32,16 @@ op! {
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])  # two channels
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 1.0], [10.0, 10.0]])  # a kernel of 2 for each
+    ///     >>> F.depthwise_convolution(x, w).data
+    ///     array([[[  3.,   5.],
+    ///             [ 90., 110.]]], dtype=float32)
+    /// ```
     DepthwiseConvolution = depthwise_convolution(x, weight, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,

@@ -31,6 +31,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If both or neither of `scale` and `output_size` are given, `x` has too few axes, a length is
     ///         not positive, or the mode is unknown.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 3.0]]]])
+    ///     >>> F.interpolate(x, scale=(1, 2), mode="nearest").data
+    ///     array([[[[1., 1., 3., 3.]]]], dtype=float32)
+    ///     >>> F.interpolate(x, output_size=(1, 3), mode="linear", align_corners=True).data
+    ///     array([[[[1., 2., 3.]]]], dtype=float32)
+    /// ```
     Interpolate = interpolate(x; scale: Option<Vec<f64>> = None, output_size: Option<Vec<i64>> = None,
         mode: String = "linear", align_corners: bool = false, half_pixel: bool = false,
         half_pixel_for_nn: bool = false, channel_last: bool = false)
