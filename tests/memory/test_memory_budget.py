@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from support import chain, random_leaf, same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -15,24 +16,16 @@ BYTES = 4 * 64 * 1024
 """Bytes of an array that is large enough to be counted immediately, not in batches."""
 
 
-def leaf(seed=0, shape=SHAPE):
-    """Returns a leaf of random values."""
-    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
-    return nn.Variable.from_numpy_array(values, need_grad=True)
-
-
-def chain(n, f=F.tanh):
-    """Returns a leaf and the loss of a chain of `n` functions."""
-    h = x = leaf()
-    for _ in range(n):
-        h = f(h)
-    return x, F.mean(h)
+def leaf_and_loss(n, f=F.tanh):
+    """Returns a leaf and the mean after `n` functions."""
+    x = random_leaf(*SHAPE)
+    return x, F.mean(chain(x, n, f))
 
 
 def net(seed):
     """Returns a random graph with branches, skips, random numbers, several outputs and views."""
     rng = np.random.RandomState(seed)
-    leaves = [leaf(seed + i) for i in range(2)]
+    leaves = [random_leaf(*SHAPE, seed=seed + i) for i in range(2)]
     nodes = list(leaves)
     for _ in range(rng.randint(5, 40)):
         a, b = (nodes[-1 - min(int(rng.exponential(2)), len(nodes) - 1)] for _ in range(2))
@@ -76,11 +69,6 @@ def facts(loss, budget=None):
     return _core.plan_facts(loss, budget)
 
 
-def same(a, b):
-    """True if two lists of arrays are equal bit by bit."""
-    return all((x == y).all() for x, y in zip(a, b, strict=True))
-
-
 def least(loss):
     """Returns the least budget that suffices."""
     with pytest.raises(nn.BudgetError) as caught:
@@ -90,19 +78,19 @@ def least(loss):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 64])
 def test_a_chain_takes_the_planned_memory(n):
-    x, loss = chain(n)
+    x, loss = leaf_and_loss(n)
     plain, peak = step(loss, [x])
     assert abs(peak - facts(loss)["peak_clearing"]) < 4096
     for budget in np.ceil(np.linspace(least(loss), peak + 4096, 5)).astype(int).tolist():
         gradients, real = step(loss, [x], memory_budget=budget)
-        assert same(plain, gradients)
+        same(plain, gradients)
         said = facts(loss, budget)["peak"]
         assert said <= budget
         assert abs(real - said) < 4096
 
 
 def test_a_chain_needs_about_twice_the_square_root_of_its_length():
-    _, loss = chain(100)
+    _, loss = leaf_and_loss(100)
     assert least(loss) < (2 * 10 + 6) * BYTES
     assert facts(loss, least(loss))["extra"] < 0.34
 
@@ -115,13 +103,13 @@ def test_any_graph_stays_within_its_budget(seed):
     for budget in {low, (low + high) // 2, high}:
         for _ in range(2):
             gradients, real = step(loss, leaves, memory_budget=budget)
-            assert same(plain, gradients)
+            same(plain, gradients)
             assert abs(real - facts(loss, budget)["peak"]) < 4096
-    assert same(plain, step(loss, leaves)[0])
+    same(plain, step(loss, leaves)[0])
 
 
 def test_a_budget_that_is_too_small_is_refused_with_the_least_one():
-    x, loss = chain(20)
+    x, loss = leaf_and_loss(20)
     with pytest.raises(MemoryError, match=r"expected at least \d+ bytes, .* got 1000") as caught:
         loss.forward(memory_budget=1000)
     assert isinstance(caught.value, nn.Error)
@@ -134,7 +122,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_least_one():
 def residual(n, drop=0.2):
     """Returns a network with convolutions, batch normalization, dropout and skip connections."""
     nn.seed(1)
-    x = leaf(3, (4, 8, 16, 16))
+    x = random_leaf(4, 8, 16, 16, seed=3)
     h = x
     for i in range(n):
         with nn.parameter_scope(f"block{i}"):
@@ -168,11 +156,12 @@ def test_a_network_learns_the_same():
                 continue
             low, high = least(loss), facts(loss)["peak_clearing"]
             results.append(train(loss, x, memory_budget=int(low + part * (high - low))))
-    assert all(same(results[0], other) for other in results[1:])
+    for other in results[1:]:
+        same(results[0], other)
 
 
 def test_the_context_is_thread_local_and_nests():
-    _, loss = chain(20)
+    _, loss = leaf_and_loss(20)
     seen = []
 
     def elsewhere():
@@ -202,11 +191,11 @@ def test_a_budget_is_a_number_of_bytes(wrong):
     with pytest.raises(nn.Error, match="memory_budget: expected `bytes` to be"), nn.memory_budget(wrong):
         pass
     with pytest.raises((ValueError, TypeError, OverflowError)):
-        chain(1)[1].forward(memory_budget=wrong)
+        leaf_and_loss(1)[1].forward(memory_budget=wrong)
 
 
 def test_flags_stay_as_they_are_and_persistent_values_stay():
-    x = leaf()
+    x = random_leaf(*SHAPE)
     values = [x]
     for _ in range(20):
         values.append(F.tanh(values[-1]))
@@ -230,7 +219,7 @@ def expected(x, n):
 
 
 def test_backward_frees_memory_under_a_budget():
-    x, loss = chain(20)
+    x, loss = leaf_and_loss(20)
     with nn.memory_budget(least(loss)):
         loss.forward()
     loss.backward()
@@ -243,17 +232,17 @@ def test_backward_frees_memory_under_a_budget():
     loss.backward()
     first = x.g.copy()
     loss.backward()
-    assert same(plain, [first])
+    same(plain, [first])
 
 
 def test_a_step_with_a_budget_may_follow_one_without():
-    x, loss = chain(30)
+    x, loss = leaf_and_loss(30)
     plain, _ = step(loss, [x])
     loss.forward()
     loss.backward()
     budget = least(loss)
     for options in ({"memory_budget": budget}, {}, {"memory_budget": budget + BYTES}, {"clear_no_need_grad": True}):
-        assert same(plain, step(loss, [x], **options)[0])
+        same(plain, step(loss, [x], **options)[0])
     loss.forward()
     loss.backward()
     step(loss, [x], memory_budget=budget)
@@ -271,12 +260,12 @@ def test_evaluation_needs_two_values_at_a_time():
     h.forward(memory_budget=4 * BYTES)  # includes the input and the values of the last run
     with pytest.raises(nn.BudgetError):
         h.forward(memory_budget=3 * BYTES)
-    x, loss = chain(20)
+    x, loss = leaf_and_loss(20)
     loss.forward(clear_buffer=True, memory_budget=5 * BYTES)
 
 
 def test_memory_in_a_hook_is_within_the_budget():
-    x, loss = chain(30)
+    x, loss = leaf_and_loss(30)
     budget = least(loss)
     step(loss, [x], memory_budget=budget)
     start = nn.memory_stats()["live"] - 2 * BYTES
@@ -287,7 +276,7 @@ def test_memory_in_a_hook_is_within_the_budget():
 
 
 def test_clearing_frees_memory_immediately():
-    x, loss = chain(30)
+    x, loss = leaf_and_loss(30)
     step(loss, [x])
     before = nn.memory_stats()["live"]
     nn.reset_peak_memory()
@@ -297,21 +286,21 @@ def test_clearing_frees_memory_immediately():
 
 def test_values_of_half_the_size_take_half_the_memory():
     with nn.context_scope(nn.Context(["cpu:half"])):
-        x, loss = chain(16)
+        x, loss = leaf_and_loss(16)
     plain, _ = step(loss, [x])
     budget = least(loss)
     gradients, real = step(loss, [x], memory_budget=budget)
-    assert same(plain, gradients)
+    same(plain, gradients)
     assert real <= budget + 4096
 
 
 def test_the_report_is_readable():
-    x, loss = chain(3)
+    x, loss = leaf_and_loss(3)
     text = nn.plan_report(loss)
     assert [line.split()[1] for line in text.splitlines()[1:5]] == ["Tanh"] * 3 + ["Mean"]
     assert "kept" in text
     assert "budget" not in text
-    x, loss = chain(30)
+    x, loss = leaf_and_loss(30)
     with nn.memory_budget(least(loss)):
         text = nn.plan_report(loss)
     assert "recomputed" in text
@@ -324,16 +313,16 @@ def test_the_report_is_readable():
 
 
 def test_autodiff_goes_through_a_budgeted_graph():
-    x, loss = chain(20)
+    x, loss = leaf_and_loss(20)
     expected, _ = step(loss, [x])
     budget = least(loss)
     loss.forward(memory_budget=budget)
     (g,) = autodiff.grad(loss, x)
-    assert same(expected, [g.d])
+    same(expected, [g.d])
     x.grad.zero()
     loss.forward(memory_budget=budget)
     autodiff.backward(loss)
-    assert same(expected, [x.g])
+    same(expected, [x.g])
     loss.forward(memory_budget=budget)
     (g,) = autodiff.grad(loss, x, create_graph=True)
     assert np.allclose(expected[0], g.d, rtol=1e-5, atol=1e-12)
@@ -345,7 +334,7 @@ def test_autodiff_goes_through_a_budgeted_graph():
 
 
 def test_a_changed_value_is_detected_if_it_is_recomputed():
-    x, loss = chain(20)
+    x, loss = leaf_and_loss(20)
     loss.forward(memory_budget=least(loss))
     x.d = 0.5
     with pytest.raises(autodiff.ModifiedError):
