@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core, solvers
-from .. import functions as F
 from .._core import CallError, ParameterError, Variable
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..core import Module
-from ..grad_mode import no_grad
 from ..learning_rate_scheduler import PlateauScheduler
 from ..parameter import get_parameters
+from ._graphs import BatchGraphs
 from .batches import batches
 from .callbacks import Callback, Run, monitored
 from .evaluator import Evaluator
@@ -31,13 +28,11 @@ if TYPE_CHECKING:
 
     from ..learning_rate_scheduler import BaseLearningRateScheduler
     from ..solvers import Solver
+    from ._graphs import BatchGraph
     from .batches import Batch, Batches
     from .losses import Measure
 
 __all__ = ["fit"]
-
-MOST_GRAPHS = 8
-"""The number of shapes of batches that static graphs are kept for."""
 
 
 def fit(
@@ -116,7 +111,7 @@ def fit(
     """
     if not callable(model):
         raise CallError(f"fit: expected `model` to be a module or a function, got {type(model).__name__}")
-    graphs = _Graphs(model, loss_of(loss), metrics_of(metrics))
+    graphs = BatchGraphs(model, loss_of(loss), metrics_of(metrics))
     worker = _Worker(
         graphs,
         batches(data, batch_size, True, shuffle),
@@ -161,91 +156,12 @@ class _Function(Callback):
         self.on_epoch_end = function  # type: ignore[assignment,method-assign]
 
 
-class _Graph(NamedTuple):
-    """The graph of a batch: its inputs, the loss, and further values by name."""
-
-    inputs: list[Variable]
-    loss: Variable
-    values: dict[str, Variable]
-
-
-class _Graphs:
-    """Builds graphs of batches, for training and for validation."""
-
-    def __init__(self, model: Any, loss: Measure | None, metrics: dict[str, Measure]) -> None:
-        if metrics and loss is None:
-            raise CallError(
-                "fit: expected `loss` with `metrics`, got metrics alone; the model may return values itself"
-            )
-        self.model, self.loss, self.metrics = model, loss, metrics
-        self.kept: dict[Any, _Graph] = {}
-        self.modes: dict[Module, bool] = {}
-        self.takes_training = not isinstance(model, Module) and "training" in _arguments(model)
-
-    @contextmanager
-    def modes_kept(self) -> Iterator[None]:
-        """Put all modules back into their modes when the block ends."""
-        if isinstance(self.model, Module):
-            self.modes = {module: module.training for module in self.model.modules()}
-        try:
-            yield
-        finally:
-            self._restore()
-
-    def _restore(self) -> None:
-        """Gives all modules the training modes that they had before `fit`."""
-        for module, mode in self.modes.items():
-            module.__dict__["training"] = mode
-
-    def of(self, batch: Batch, training: bool) -> _Graph:
-        """The graph of a batch, with the values of the batch in its inputs; computed in dynamic mode only."""
-        if _core.auto_forward_mode():
-            return self._build([Variable.from_numpy_array(each) for each in batch], training)
-        key = (training, *(each.shape for each in batch))
-        if key not in self.kept:
-            if len(self.kept) >= MOST_GRAPHS:
-                del self.kept[next(iter(self.kept))]
-            self.kept[key] = self._build([Variable(each.shape) for each in batch], training)
-        graph = self.kept[key]
-        for x, each in zip(graph.inputs, batch, strict=True):
-            x.d = each
-        return graph
-
-    def _build(self, inputs: list[Variable], training: bool) -> _Graph:
-        """Builds the graph of a step in training or evaluation mode. Evaluation graphs have no gradients."""
-        if isinstance(self.model, Module):
-            self._restore()
-            if not training or not self.model.training:
-                self.model.train(training)
-        if training:
-            return self._computed(inputs, training)
-        with no_grad():
-            return self._computed(inputs, training)
-
-    def _computed(self, inputs: list[Variable], training: bool) -> _Graph:
-        """Calls model, loss and metrics on the inputs. Returns the graph with their means."""
-        more = {"training": training} if self.takes_training else {}
-        if self.loss is None:
-            made = self.model(*inputs, **more)
-            loss, values = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
-        else:
-            if len(inputs) < 2:
-                raise CallError("fit: expected batches of inputs and a target for `loss`, got one array")
-            y, target = self.model(*inputs[:-1], **more), inputs[-1]
-            loss = self.loss(y, target)
-            values = {name: metric(y, target) for name, metric in self.metrics.items()}
-        if not isinstance(loss, Variable):
-            raise CallError(f"fit: expected a Variable as the loss, got {type(loss).__name__}")
-        means = {name: _mean("metrics", name, value) for name, value in dict(values).items()}
-        return _Graph(inputs, _mean("loss", "loss", loss), means)
-
-
 class _Worker:
     """The methods that a `Trainer` calls."""
 
     def __init__(
         self,
-        graphs: _Graphs,
+        graphs: BatchGraphs,
         data: Batches,
         validation: Batches | None,
         run: Run,
@@ -255,7 +171,7 @@ class _Worker:
         self.graphs, self.data, self.validation = graphs, data, validation
         self.run, self.callbacks, self.settings = run, callbacks, settings
         self.start = 0
-        self.graph: _Graph | None = None
+        self.graph: BatchGraph | None = None
         self.means = _Means()
         self.source: Iterator[Batch] = iter(())
         self.first: Batch | None = None
@@ -416,7 +332,7 @@ class _Worker:
         if settings.weight_decay:
             solver.weight_decay(settings.weight_decay)
 
-    def _graph(self) -> _Graph:
+    def _graph(self) -> BatchGraph:
         """Returns the graph of the current batch."""
         assert self.graph is not None
         return self.graph
@@ -479,7 +395,7 @@ class _Means:
         self.sums: dict[str, float] = {}
         self.size = 0
 
-    def add(self, graph: _Graph) -> None:
+    def add(self, graph: BatchGraph) -> None:
         """Add the values of a batch."""
         rows = graph.inputs[0].shape[0] if graph.inputs and graph.inputs[0].ndim else 1
         self.size += rows
@@ -489,21 +405,6 @@ class _Means:
     def found(self) -> dict[str, float]:
         """Returns the means."""
         return {name: value / max(self.size, 1) for name, value in self.sums.items()}
-
-
-def _arguments(function: Any) -> Mapping[str, Any]:
-    """Returns the parameters of a function's signature, or nothing if it has none."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}
-
-
-def _mean(what: str, name: str, value: Any) -> Variable:
-    """Returns the mean of a result, after a check that it is a Variable."""
-    if not isinstance(value, Variable):
-        raise CallError(f"fit: expected `{what}` to give Variables, got {type(value).__name__} for {name!r}")
-    return value if value.size == 1 else F.mean(value)
 
 
 def _named(iterator: Any) -> dict[str, Any]:
