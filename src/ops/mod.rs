@@ -182,13 +182,8 @@ pub(crate) fn not_negative(op: &str, arg: &str, value: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Tensor, check_gradient};
-    use super::{Op, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use super::Value;
+    use super::testing::{Tensor, check_gradient, op};
 
     #[test]
     fn smooth_functions_have_true_gradients() {

@@ -6,7 +6,12 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::array::{DType, Shape};
 use crate::ops::contract::symbol::{Builder, build};
-use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols};
+use crate::ops::{Call, Kind, Memory, Op, Reads, State, Sym, Symbols, Value, find};
+
+/// The registered operation of this name with these arguments and all inputs.
+pub(crate) fn op(name: &str, values: &[Value]) -> Op {
+    find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
+}
 
 /// A float64 array. It holds whole numbers if the operation reads or writes indices.
 #[derive(Clone, Debug)]

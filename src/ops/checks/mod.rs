@@ -7,14 +7,9 @@ mod random;
 mod rearranged;
 mod reduced;
 
-use crate::ops::testing::{Tensor, forward};
+use crate::ops::testing::{Tensor, forward, op};
 use crate::ops::{Op, State, Value, find};
 use crate::{Error, Result};
-
-/// The operation `name` with these arguments and all inputs.
-fn op(name: &str, values: &[Value]) -> Op {
-    find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-}
 
 /// The operation `name` with these arguments and the inputs in the mask `present`.
 fn given(name: &str, values: &[Value], present: u64) -> Op {

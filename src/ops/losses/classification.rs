@@ -380,13 +380,8 @@ impl Binary for BinaryError {
 #[cfg(test)]
 mod tests {
     use crate::array::Shape;
-    use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
-    use crate::ops::{Op, State, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, forward, op};
+    use crate::ops::{State, Value};
 
     #[test]
     fn cross_entropies_ignore_negative_labels() {

@@ -395,13 +395,8 @@ impl Compute for KLMultinomial {
 mod tests {
     use super::{Binary, EpsilonInsensitiveLoss, HuberLoss, TINY};
     use crate::array::Shape;
-    use crate::ops::testing::{Tensor, check_forward, check_gradient};
-    use crate::ops::{Op, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use crate::ops::Value;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, op};
 
     #[test]
     fn losses_equal_their_formulas() {

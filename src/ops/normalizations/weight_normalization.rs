@@ -283,13 +283,8 @@ impl Compute for NormNormalization {
 #[cfg(test)]
 mod tests {
     use crate::array::Shape;
-    use crate::ops::testing::{Tensor, check_forward, check_gradient};
-    use crate::ops::{Op, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use crate::ops::Value;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, op};
 
     #[test]
     fn weights_have_the_norm_that_is_given() {

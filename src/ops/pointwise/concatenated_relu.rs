@@ -210,13 +210,8 @@ impl TwoSided for CELU {
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::testing::{Tensor, check_forward, check_gradient};
-    use crate::ops::{Op, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use crate::ops::Value;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, op};
 
     #[test]
     fn concatenated_relu_appends_the_rectified_negative() {

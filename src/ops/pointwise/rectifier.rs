@@ -410,13 +410,8 @@ impl Unary for HardSwish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{Tensor, check_forward, check_gradient};
-    use crate::ops::{Op, Value, find};
-
-    /// An operation with these arguments and all inputs.
-    fn op(name: &str, values: &[Value]) -> Op {
-        find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
-    }
+    use crate::ops::Value;
+    use crate::ops::testing::{Tensor, check_forward, check_gradient, op};
 
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
