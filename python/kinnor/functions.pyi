@@ -1227,6 +1227,14 @@ def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
         ShapeError: If the shapes do not broadcast.
         IndexError: If an element is not an integer.
         ValueError: If an element is negative.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, bits = nn.NdArray.from_numpy_array([1, 2, 12]), nn.NdArray.from_numpy_array([3, 1, 2])
+        >>> F.bit_shift(x, bits).data
+        array([ 8,  4, 48])
+        >>> F.bit_shift(x, bits, direction="RIGHT").data
+        array([0, 1, 3])
     """
 
 def bool_fill(
@@ -2468,6 +2476,12 @@ def fixed_point_quantize(
 
     Raises:
         ArgumentError: If `n` or `delta` is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+        >>> F.fixed_point_quantize(x, n=4, delta=0.25).data
+        array([-1.75,  0.25,  0.5 ], dtype=float32)
     """
 
 def flip(
@@ -4445,6 +4459,16 @@ def min_max_quantize(
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
         2017, arXiv:1712.05877.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 0.3, 2.0])
+        >>> low = nn.NdArray.from_numpy_array([0.0])
+        >>> high = nn.NdArray.from_numpy_array([1.0])
+        >>> first = nn.NdArray.from_numpy_array([0.0])
+        >>> last = nn.NdArray.from_numpy_array([4.0])
+        >>> F.min_max_quantize(x, low, high, first, last).data
+        array([0.  , 0.25, 0.25, 1.  ], dtype=float32)
     """
 
 def minimum2(x0: T, x1: T, n_outputs: int = -1, outputs: Sequence[NdArray | None] | None = None) -> T:
@@ -5248,6 +5272,12 @@ def pow2_quantize(
     Source:
         Miyashita, Lee and Murmann, Convolutional Neural Networks using Logarithmic Data Representation, 2016,
         arXiv:1603.01025.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+        >>> F.pow2_quantize(x).data
+        array([-2.  ,  0.25,  0.5 ], dtype=float32)
     """
 
 def pow_scalar(
@@ -5376,6 +5406,14 @@ def quantize_linear(
     Raises:
         ArgumentError: If `round_mode` or `dtype` is unknown.
         ShapeError: If `scale` or `zero_point` has a length other than 1 or the length of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 1000.0])
+        >>> scale = nn.NdArray.from_numpy_array([0.5])
+        >>> zero = nn.NdArray.from_numpy_array([0])
+        >>> F.quantize_linear(x, scale, zero).data
+        array([ -2.,   0., 127.], dtype=float32)
     """
 
 def quantize_uint8(
@@ -6807,6 +6845,15 @@ def slice(
 
     Raises:
         ArgumentError: If a step is zero, or there are more entries than axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.slice(x, start=(0, 1), stop=(2, 3)).data
+        array([[2., 3.],
+               [5., 6.]], dtype=float32)
+        >>> F.slice(x, start=(0, 0), stop=(1, 3), step=(1, 2)).data
+        array([[1., 3.]], dtype=float32)
     """
 
 def slice_uint8(

@@ -69,6 +69,8 @@ class Solver(_core.Solver):
         >>> import kinnor as nn, kinnor.functions as F, kinnor.solvers as S
         >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
         >>> solver = S.Sgd(lr=0.5)
+        >>> isinstance(solver, S.Solver)
+        True
         >>> solver.set_parameters({"w": w})
         >>> loss = F.sum(w * w)
         >>> loss.forward()

@@ -114,6 +114,15 @@ def slice(
 
     Raises:
         ArgumentError: If a step is zero, or there are more entries than axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.slice(x, start=(0, 1), stop=(2, 3)).data
+        array([[2., 3.],
+               [5., 6.]], dtype=float32)
+        >>> F.slice(x, start=(0, 0), stop=(1, 3), step=(1, 2)).data
+        array([[1., 3.]], dtype=float32)
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
@@ -395,6 +404,14 @@ def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
         ShapeError: If the shapes do not broadcast.
         IndexError: If an element is not an integer.
         ValueError: If an element is negative.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, bits = nn.NdArray.from_numpy_array([1, 2, 12]), nn.NdArray.from_numpy_array([3, 1, 2])
+        >>> F.bit_shift(x, bits).data
+        array([ 8,  4, 48])
+        >>> F.bit_shift(x, bits, direction="RIGHT").data
+        array([0, 1, 3])
     """
     bits = min(63, 8 * type_of(x).itemsize) if type_of(x).kind == "u" else 63
     result: T = f.bit_shift(x, shift, direction, bits)
