@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SolverState:
-    """What a solver remembers of one parameter.
+    """The state of a solver for one parameter.
 
     Args:
         pstate: Variables by name.
@@ -217,7 +217,7 @@ class Solver(_core.Solver):
 
         Raises:
             GraphError: If a parameter was not set.
-            ParameterError: If the arrays are not those of this solver.
+            ParameterError: If this solver has other arrays.
             ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
         """
         if not isinstance(states, Mapping):
@@ -250,7 +250,7 @@ class Solver(_core.Solver):
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
         Raises:
-            ParameterError: If the file is malformed or its states are not those of this solver.
+            ParameterError: If the file is malformed or has states of another solver.
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
@@ -280,7 +280,7 @@ class Solver(_core.Solver):
             optimizer_proto: NNabla's message `Optimizer`, or any of its layout.
 
         Raises:
-            ParameterError: If its states are not those of this solver.
+            ParameterError: If its states are of another solver.
             GraphError: If it has a parameter that was not set.
         """
         from .files.solver_file import State
@@ -298,6 +298,7 @@ class Solver(_core.Solver):
         }
 
     def _set_arrays(self, states: Mapping[str, State]) -> None:
+        """Sets states that were read from a file, with NumPy arrays."""
         arrays = {
             key: (state.t, {name: NdArray.from_numpy_array(array) for name, array in state.arrays.items()})
             for key, state in states.items()
@@ -322,6 +323,7 @@ def _holds_parameters(x: Any) -> bool:
 
 
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
+    """Returns variables that share the memory of the arrays."""
     variables = {}
     for name, array in arrays.items():
         variables[name] = Variable(array.shape)

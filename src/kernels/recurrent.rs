@@ -190,6 +190,7 @@ impl Layer {
         self.hidden <= self.apart && (self.steps * self.batch - 1) * self.apart + self.hidden <= numbers
     }
 
+    /// Asserts the lengths of all arrays.
     fn check<T>(&self, r: &Reading<'_, T>) {
         let Self { cell, steps, batch, inputs, hidden, .. } = *self;
         assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());

@@ -165,6 +165,7 @@ impl Builder for Eager {
     }
 }
 
+/// The gradients of an operation by its backward kernel, with arrays that it must not read made wild.
 fn gradient(
     op: &Op,
     x: &[Tensor],

@@ -7,9 +7,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{count, flag, some_flag, whole};
 use super::classes::NdArray;
-use super::ndarray::shape_from;
 use super::numpy;
 use super::operands::{into_arrays, run_user};
+use super::shapes::shape_from;
 use super::user_operation::UserOp;
 use crate::array::Storage;
 use crate::ops::{Array, Op};

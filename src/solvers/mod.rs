@@ -110,7 +110,7 @@ impl<'a> StateMemory<'a> {
     }
 }
 
-/// A [`Rule`] as [`Solver`] sees it.
+/// The methods of a [`Rule`] that [`Solver`] calls, without its type parameters.
 trait Stepper: Send + Sync {
     fn spec(&self) -> &'static Spec;
     fn values(&self) -> Vec<Value>;

@@ -82,6 +82,7 @@ SUBJECTS = {
             "IndexRangeError",
             "InternalError",
             "ModifiedError",
+            "NotComputedError",
             "ParameterError",
             "RangeError",
             "ShapeError",
@@ -251,7 +252,7 @@ SUBJECTS = {
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
 
 ALPHABETICAL = {"Layers", "Parametric functions"}
-"""Pages whose names are sorted, as those of functions are. Others are in the order of their modules."""
+"""Pages whose names are sorted, like pages of functions. Others are in the order of their modules."""
 
 INSIDE = {
     "compat.utils.network_passes",

@@ -281,31 +281,26 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
     if isinstance(clip_norm, (int, float, np.number)):
         if not clip_norm > 0:
             raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-        is_inside = f.less_equal_scalar(norm_for_where(x, axis), float(clip_norm))
+        is_inside = without_gradient(f.less_equal_scalar(f.norm(x, 2.0, axis, True), float(clip_norm)))
+        is_inside = f.broadcast(is_inside, tuple(x.shape))
         clipped = f.norm_normalization(x, 2.0, axis, 0.0)
         result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
     elif isinstance(clip_norm, (Variable, NdArray)):
         shape: tuple[int, ...] = np.broadcast_shapes(tuple(x.shape), tuple(clip_norm.shape))
         if shape != tuple(x.shape):
             x = f.broadcast(f.reshape(x, (*(1,) * (len(shape) - len(x.shape)), *x.shape)), shape)
-        is_inside = f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm)
+        is_inside = without_gradient(f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm))
         result = f.where(is_inside, x, clip_norm * f.norm_normalization(x, 2.0, axis, 0.0))
     else:
         raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
     return result
 
 
-def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
-    """The Euclidean norm in a shape that `where` accepts as its condition: the shape of `x`, or its first axes."""
-    ndim = len(x.shape)
-    axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
-    result: T
-    if {k % ndim for k in axes} == set(range(ndim - len(axes), ndim)):
-        result = f.norm(x, 2.0, axis)
-    else:
-        # The norm is at least as large as each element, so the maximum broadcasts it without a change.
-        result = f.maximum2(f.norm(x, 2.0, axis, True), x)
-    return result
+def without_gradient(condition: T) -> T:
+    """The condition, marked so that backward runs do not visit the functions that made it."""
+    if isinstance(condition, Variable):
+        condition.need_grad = False
+    return condition
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:

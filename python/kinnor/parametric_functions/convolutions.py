@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .arguments import bias, check_input, index_of_axis, multiple, sizes, weight
+from .arguments import bias, check_input, index_of_axis, multiple, sizes, taps, weight
 from .decorator import parametric_function_api
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ __all__ = ["convolution", "deconvolution", "deformable_convolution", "depthwise_
 def convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     channel_last: bool = False,
     w_init: Initializer | None = None,
@@ -50,7 +50,7 @@ def convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -84,11 +84,11 @@ def convolution(
     """
     op = "convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
-    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
+    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     return F.convolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last)
 
@@ -99,10 +99,10 @@ def convolution(
 )
 def depthwise_convolution(
     inp: Variable,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     multiplier: int = 1,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
@@ -116,7 +116,7 @@ def depthwise_convolution(
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -143,10 +143,10 @@ def depthwise_convolution(
     """
     op = "depthwise_convolution"
     inmaps = _channels(op, inp, base_axis)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (multiplier,) = sizes(op, "multiplier", multiplier, single=True)
     outmaps = inmaps * multiplier
-    w = weight((outmaps, *taps), w_init, (outmaps, inmaps, taps), rng, fix_parameters)
+    w = weight((outmaps, *size), w_init, (outmaps, inmaps, size), rng, fix_parameters)
     b = bias((outmaps,), b_init, with_bias, fix_parameters)
     return F.depthwise_convolution(inp, w, b, base_axis, pad, stride, dilation, multiplier)
 
@@ -161,13 +161,13 @@ def depthwise_convolution(
 def deconvolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     channel_last: bool = False,
-    output_padding: Sequence[int] | None = None,
+    output_padding: int | Sequence[int] | None = None,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -183,7 +183,7 @@ def deconvolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of output maps.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -211,11 +211,11 @@ def deconvolution(
     """
     op = "deconvolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "`outmaps`", outmaps, group)
-    shape = (inmaps, *taps, per_group) if channel_last else (inmaps, per_group, *taps)
-    w = weight(shape, w_init, (outmaps, inmaps, taps), rng, fix_parameters, apply_w)
+    shape = (inmaps, *size, per_group) if channel_last else (inmaps, per_group, *size)
+    w = weight(shape, w_init, (outmaps, inmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     return F.deconvolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last, output_padding)
 
@@ -226,10 +226,10 @@ def deconvolution(
 )
 def depthwise_deconvolution(
     inp: Variable,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     divisor: int = 1,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
@@ -243,7 +243,7 @@ def depthwise_deconvolution(
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -267,9 +267,9 @@ def depthwise_deconvolution(
     """
     op = "depthwise_deconvolution"
     inmaps = _channels(op, inp, base_axis)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     outmaps = multiple(op, "the channels of the input", inmaps, divisor, "divisor")
-    w = weight((inmaps, *taps), w_init, (inmaps, inmaps, taps), rng, fix_parameters)
+    w = weight((inmaps, *size), w_init, (inmaps, inmaps, size), rng, fix_parameters)
     b = bias((outmaps,), b_init, with_bias, fix_parameters)
     return F.depthwise_deconvolution(inp, w, b, base_axis, pad, stride, dilation, divisor)
 
@@ -284,12 +284,12 @@ def depthwise_deconvolution(
 def deformable_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     offset: Variable,
     mask: Variable | None = None,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     deformable_group: int = 1,
     channel_last: bool = False,
@@ -308,7 +308,7 @@ def deformable_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, height, width).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         offset: Offset of each tap, shape (*batch, 2 * deformable_group * taps, *spatial of the output).
         mask: Weight of each tap, shape (*batch, deformable_group * taps, *spatial of the output); by default 1.
         pad: Zeros to add at both ends of each spatial axis; by default none.
@@ -341,11 +341,11 @@ def deformable_convolution(
     """
     op = "deformable_convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
-    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
+    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     place = (base_axis, pad, stride, dilation, group, deformable_group, channel_last)
     return F.deformable_convolution(inp, w, offset, mask, b, *place)

@@ -44,7 +44,7 @@ class Argument(NamedTuple):
         return self._replace(name=self.name.format(**filled), meaning=self.meaning.format(**filled))
 
 
-SIZES = "Sequence[int] | None"
+SIZES = "int | Sequence[int] | None"
 INITIALIZER = "Initializer | None"
 W_INIT = Argument("w_init", INITIALIZER, "None", "Initial weight; by default uniform, `calc_uniform_lim_glorot`.")
 B_INIT = Argument("b_init", INITIALIZER, "None", "Initial bias; by default zeros.")
@@ -101,7 +101,7 @@ CONVOLUTION = Base(
     head=(
         Argument("inp", "Variable", None, "Input, shape (*batch, inmaps, *spatial)."),
         Argument("outmaps", "int", None, "Number of filters."),
-        Argument("kernel", "Sequence[int]", None, "Shape of the filters; (3, 3) for images."),
+        Argument("kernel", "int | Sequence[int]", None, "Shape of the filters, as (3, 3); a number for all axes."),
         Argument("pad", SIZES, "None", "Zeros to add at both ends of each spatial axis; by default none."),
         Argument("stride", SIZES, "None", "Distance of neighbouring outputs; by default 1."),
         Argument("dilation", SIZES, "None", "Distance of neighbouring taps; by default 1."),

@@ -100,11 +100,11 @@ def svd_affine(
 def svd_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     r: int,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     uv_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -120,7 +120,7 @@ def svd_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
@@ -175,11 +175,11 @@ def svd_convolution(
 def cpd3_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     r: int,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     oik_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -198,7 +198,7 @@ def cpd3_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.

@@ -99,6 +99,7 @@ class Picture:
         return "\n".join([*lines, f"{counted(sum(kinds.values()), 'function')}: {most}"])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Returns the picture as SVG, or in a frame of HTML, for notebooks."""
         bundle = {"text/plain": repr(self)}
         if self.format == "svg":
             return bundle | {"image/svg+xml": self.svg()}

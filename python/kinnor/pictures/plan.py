@@ -43,6 +43,7 @@ class PlanReport(str):
     moments: Sequence[Moment]
 
     def _repr_html_(self) -> str:
+        """Returns the report as HTML, for notebooks."""
         return STYLE + self._body()
 
     def _body(self) -> str:

@@ -252,6 +252,7 @@ mod large {
             (r * series!(z; SIN), series!(z; COS), whole.to_bits())
         }
 
+        /// The sine of an angle in quadrant `n`, from sine and cosine of the rest.
         #[inline(always)]
         fn sine_of(sin: f64, cos: f64, n: u64) -> f32 {
             let v = if n & 1 == 0 { sin } else { cos };

@@ -170,6 +170,7 @@ macro_rules! kernels {
     ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
+            /// The tile with the instructions of this table.
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }

@@ -23,11 +23,13 @@ pub struct WideStatistic {
 }
 
 impl WideStatistic {
+    /// The scaled element minus the mean.
     #[inline(always)]
     fn centred<T: Float>(self, x: T) -> f64 {
         x.real() * self.factor - self.mean
     }
 
+    /// The normalized element.
     #[inline(always)]
     fn unit<T: Float>(self, x: T) -> f64 {
         self.centred(x) * self.scale
@@ -38,6 +40,7 @@ impl WideStatistic {
         self.scale * self.factor
     }
 
+    /// The standard deviation.
     pub(super) fn deviation(self) -> f64 {
         1.0 / self.scale / self.factor
     }

@@ -1,7 +1,7 @@
 //! Loops over a row of numbers in registers, and sums along it. Knows registers, not the meaning of a row.
 //!
-//! The lane of an element depends on its position in the row, and lanes are added in an order that depends only on
-//! the length of the row. So the result is the same to the bit for every register width.
+//! The lane of an element depends on its position in the row. Lanes are added in an order that depends only on the
+//! length of the row. So the result is the same to the bit for every register width.
 
 use super::{Float, Vector};
 use crate::array::Element;

@@ -41,6 +41,7 @@ fn reads<C: Compute>(op: &C) -> Reads {
     op.reads(0)
 }
 
+/// Applies the operation symbolically.
 fn sym<C: Compute>(op: &C, x: Sym) -> Sym {
     Sym::apply(op.clone(), &[x])
 }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_numbers_and_empty_ones_are_tables() {
+    fn embed_accepts_scalar_rows_and_empty_tables() {
         let scalar = Tensor::new([], &[1.0]);
         check_forward(
             &Op::new(Embed {}),

@@ -116,6 +116,7 @@ struct Lines {
 }
 
 impl Lines {
+    /// Checks shapes and arguments, and counts the lines to copy.
     fn new(op: &str, x: &Shape, index: &Shape, axis: i64, batch_dims: i64) -> Result<Self> {
         let axis = x.axis(op, axis)?;
         let Some(lead) = usize::try_from(batch_dims).ok().filter(|n| *n <= axis && *n <= index.ndim()) else {

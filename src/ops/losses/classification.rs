@@ -383,6 +383,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Op, State, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_must_fit() {
+    fn labels_out_of_range_are_refused() {
         for name in ["softmax_cross_entropy", "categorical_cross_entropy"] {
             let x = Tensor::sample([2, 3], 1);
             let beyond = forward(

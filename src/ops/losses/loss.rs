@@ -398,12 +398,13 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
     #[test]
-    fn losses_are_what_they_say() {
+    fn losses_equal_their_formulas() {
         type Loss<'a> = &'a dyn Fn(f64, f64) -> f64;
         let huber = |d: f64| if d < 0.7 { d * d } else { 0.7 * (2.0 * d - 0.7) };
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());

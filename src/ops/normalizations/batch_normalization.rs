@@ -69,6 +69,7 @@ op! {
 }
 
 impl BatchNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape) -> Result<Form> {
         let axes = x.axes("batch_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -216,6 +217,7 @@ op! {
 }
 
 impl TensorNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("tensor_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -231,6 +233,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Call, Memory, Op, State, find};
 
+    /// A batch normalization; `present` has a bit for each given input.
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
             Value::Ints(axes.to_vec()),
@@ -251,12 +254,14 @@ mod tests {
         ((0..3).map(mean).collect(), (0..3).map(variance).collect())
     }
 
+    /// Input, shift, scale, running mean and running variance.
     fn inputs() -> [Tensor; 5] {
         let channel = |data: &[f64]| Tensor::new([1, 3, 1], data);
         let (beta, gamma) = (channel(&[0.5, -1.0, 2.0]), channel(&[1.5, 0.3, -0.7]));
         [Tensor::sample([2, 3, 4], 1), beta, gamma, channel(&[0.1, -0.2, 0.3]), channel(&[1.0, 2.0, 0.5])]
     }
 
+    /// The input normalized by these statistics, in plain loops.
     fn normalized(x: &[Tensor; 5], mean: &[f64], variance: &[f64]) -> Tensor {
         let unit = |i: usize| {
             let c = i / 4 % 3;
@@ -284,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_follow_the_batch_and_no_recomputation() {
+    fn running_statistics_are_updated_once_and_not_by_a_recomputation() {
         let mut x = inputs();
         let (mean, variance) = moments(&x[0]);
         let moved = |old: &Tensor, batch: &[f64], factor: f64| -> Vec<f64> {
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_normalize_where_asked_to() {
+    fn without_batch_stat_running_statistics_normalize() {
         let x = inputs();
         let eval = batch(&[1], false, false, u64::MAX);
         check_forward(&eval, &x, &[normalized(&x, &x[3].data, &x[4].data)]);

@@ -56,6 +56,7 @@ op! {
 }
 
 impl LayerNormalization {
+    /// The axes that are kept and scaled.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let kept = among(x.ndim(), &x.axes("layer_normalization", Some(&self.batch_axis))?);
         let scaled = kept.iter().map(|kept| !kept).collect();
@@ -104,6 +105,7 @@ op! {
 }
 
 impl InstanceNormalization {
+    /// The axes that are kept and scaled: per channel, or per sample and channel by the shape of `param`.
     fn form(&self, x: &Shape, param: Option<&Shape>) -> Result<Form> {
         let mut axes = x.axes("instance_normalization", Some(&self.batch_axis))?;
         let channel = x.axis("instance_normalization", self.channel_axis)?;
@@ -158,6 +160,7 @@ op! {
 }
 
 impl GroupNormalization {
+    /// The view with an axis of groups, and the axes that are kept and scaled.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("group_normalization", Some(&self.batch_axis))?;
         let channel = x.axis("group_normalization", self.channel_axis)?;
@@ -214,6 +217,7 @@ op! {
 }
 
 impl WeightStandardization {
+    /// The axes that are kept: the channels.
     fn form(&self, w: &Shape, _: Option<&Shape>) -> Result<Form> {
         let kept = among(w.ndim(), &[w.axis("weight_standardization", self.channel_axis)?]);
         Ok(Form::new(w, kept, Axes::from_elem(false, w.ndim()), self.eps, self.output_stat))
@@ -230,6 +234,7 @@ mod tests {
 
     const EPS: Value = Value::Float(1e-3);
 
+    /// An operation with these arguments; `present` has a bit for each given input.
     fn op(name: &str, values: &[Value], present: u64) -> Op {
         find(name).expect("is registered").bind(values, present).expect("binds")
     }

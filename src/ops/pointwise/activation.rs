@@ -465,6 +465,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -472,7 +473,7 @@ mod tests {
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
     #[test]
-    fn smooth_activations_are_what_they_say() {
+    fn smooth_activations_equal_their_formulas() {
         let softplus = |x: f64| x.exp().ln_1p();
         let gelu = |x: f64| {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())

@@ -213,12 +213,13 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
     #[test]
-    fn both_signs_follow_each_other() {
+    fn concatenated_relu_appends_the_rectified_negative() {
         let elu = |x: f64| if x < 0.0 { 1.5 * x.exp_m1() } else { x };
         let x = Tensor::new([2, 1, 2], &[-1.0, 0.5, 2.0, -0.3]);
         let both = |f: &dyn Fn(f64) -> f64| -> Vec<f64> {

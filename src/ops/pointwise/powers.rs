@@ -100,7 +100,7 @@ mod tests {
     use crate::ops::{Value, find};
 
     #[test]
-    fn powers_of_halves_are_powers() {
+    fn powers_of_half_integers_equal_general_powers() {
         let x = [0.25, 1.0, 2.25, 1e-3, 37.0];
         for twice in -9..=9 {
             let val = f64::from(twice) / 2.0;

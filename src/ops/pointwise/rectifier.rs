@@ -413,6 +413,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -420,7 +421,7 @@ mod tests {
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
     #[test]
-    fn rectifiers_are_what_they_say() {
+    fn rectifiers_equal_their_formulas() {
         let elu = |a: f64, x: f64| if x > 0.0 { x } else { a * x.exp_m1() };
         let leaky = [Value::Float(0.3), Value::Bool(false)];
         let selu = [Value::Float(1.1), Value::Float(1.7)];

@@ -149,6 +149,7 @@ impl Attending {
         })
     }
 
+    /// The factor of the scores: the argument, or 1 / sqrt(width).
     fn scale(&self, width: usize) -> f64 {
         self.of.scale.unwrap_or_else(|| 1.0 / (width.max(1) as f64).sqrt())
     }
@@ -179,6 +180,7 @@ impl Attending {
         Mask { data: mask, firsts, row: stride(n - 2), column: stride(n - 1) }
     }
 
+    /// The key of the random numbers of the last forward run.
     fn last(&self) -> Result<PhiloxKey> {
         self.last.lock().ok_or_else(|| {
             let expected = "a forward run before the backward run";

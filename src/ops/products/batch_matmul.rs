@@ -100,10 +100,12 @@ impl Products {
         b.filter(|_| self.b.size() == 1)
     }
 
+    /// The i-th left matrix, transposed if the operation says so.
     fn left<'a, T>(&self, op: &BatchMatmul, a: &'a [T], i: usize) -> Matrix<'a, T> {
         matrix(a, i, self.m, self.k, op.transpose_a)
     }
 
+    /// The i-th right matrix, transposed if the operation says so.
     fn right<'a, T>(&self, op: &BatchMatmul, b: &'a [T], i: usize) -> Matrix<'a, T> {
         matrix(b, i, self.k, self.n, op.transpose_b)
     }
@@ -264,6 +266,7 @@ mod tests {
         }
     }
 
+    /// Asserts that these shapes are refused with this message.
     #[track_caller]
     fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
         let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_does_not_fit() {
+    fn errors_say_what_was_expected_and_given() {
         let matmul = || BatchMatmul { transpose_a: false, transpose_b: false };
         refused(
             matmul(),

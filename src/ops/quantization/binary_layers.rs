@@ -191,9 +191,9 @@ op! {
 
 /// A layer that computes another operation with a modified weight.
 pub(crate) trait Weighted: Declared {
-    /// The other operation.
+    /// The operation that is computed with the modified weight.
     type Plain: Compute;
-    /// The other operation, with the arguments of the layer.
+    /// That operation, with the arguments of the layer.
     fn plain(&self) -> Self::Plain;
     /// Shape of the output for an input and a weight, with an optional bias.
     ///
@@ -383,6 +383,7 @@ impl<C: Declared> Declared for BinarizedLayer<C> {
 }
 
 impl<C: BinaryLayer> BinarizedLayer<C> {
+    /// How zeros become signs, and which outputs have scales of their own.
     fn signs(&self) -> Signs {
         let (zero, rows) = self.0.signs();
         let outputs = |rows| if rows { BinaryOutputs::Rows } else { BinaryOutputs::Columns };

@@ -265,6 +265,7 @@ fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()>
 impl QuantizedConvolution {
     const NAME: &'static str = "quantized_convolution";
 
+    /// Window, groups and output shape, after checks of the shapes.
     fn window(&self, x: &Shape, w: &Shape) -> Result<(ImageWindow, usize, Shape)> {
         if x.ndim() < 3 {
             let expected = "images with axes of height, width and channels";

@@ -215,8 +215,8 @@ op! {
     ///     >>> import kinnor.functions as F
     ///     >>> x = F.randn(mu=5.0, sigma=0.1, shape=(1000,))
     ///     >>> x.forward()
-    ///     >>> round(float(x.d.mean()), 1), round(float(x.d.std()), 1)
-    ///     (5.0, 0.1)
+    ///     >>> print(f"{x.d.mean():.1f} {x.d.std():.1f}")
+    ///     5.0 0.1
     /// ```
     Randn = randn(; mu: f64 = 0.0, sigma: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }

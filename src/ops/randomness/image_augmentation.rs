@@ -84,6 +84,7 @@ struct Change {
 }
 
 impl ImageAugmentation {
+    /// Sizes of the images and the output shape, after checks.
     fn sizes(&self, x: &Shape) -> Result<(ImageSizes, Shape)> {
         let op = "image_augmentation";
         let n = x.ndim();

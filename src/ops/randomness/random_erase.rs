@@ -94,6 +94,7 @@ struct ErasedImages {
 }
 
 impl Erasing {
+    /// Number and sizes of the images, after checks.
     fn images(&self, x: &Shape) -> Result<ErasedImages> {
         let base = x.axis("random_erase", self.of.base_axis)?;
         if x.ndim() != base + 3 {
@@ -241,6 +242,7 @@ mod tests {
     use crate::ops::testing::{Tensor, forward};
     use crate::ops::{Op, State};
 
+    /// An operation that fills patches with 9, at this probability.
     fn erase(prob: f64, share: bool) -> Op {
         let mut op =
             Erasing::bind(&Erasing::SPEC.args.iter().filter_map(|a| Some(a.default?())).collect::<Vec<_>>())
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_cover_what_they_should() {
+    fn channels_share_erased_patches_within_the_area_limit() {
         let x = Tensor::sample([3, 2, 16, 16], 1);
         let y =
             forward(&erase(1.0, true), std::slice::from_ref(&x), &mut State::default(), false).expect("runs");

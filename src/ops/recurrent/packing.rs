@@ -155,10 +155,12 @@ impl PackedPlaces {
         }
     }
 
+    /// Copies padded sequences into packed ones.
     fn take<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }
 
+    /// Copies packed sequences into padded ones.
     fn put<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |from, to| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }

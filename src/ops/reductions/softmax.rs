@@ -179,6 +179,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation along an axis, or along its default axis.
     fn op(name: &str, axis: Option<i64>) -> Op {
         let axis = axis.map_or(Value::None, Value::Int);
         find(name).expect("is registered").bind(&[axis], u64::MAX).expect("binds")

@@ -52,6 +52,7 @@ struct Sizes {
     places: [[usize; 2]; 2],
 }
 
+/// Checks the shapes and returns the sizes.
 fn sizes(x: &Shape, v: &Shape, u: &Shape) -> Result<Sizes> {
     let fail = |expected: &str| Err(Error::shape("adaptive_separable_convolution", expected, [x, v, u]));
     if [x, v, u].iter().any(|s| s.ndim() != 4) || v[0] != x[0] || u[0] != x[0] {

@@ -105,6 +105,7 @@ impl DeformableConvolution {
         }
     }
 
+    /// Checks the shapes. Returns the parts of the computation and the output shape.
     fn parts(&self, x: &Shape, w: &Shape, offset: &Shape) -> Result<(Parts, Shape)> {
         let op = "deformable_convolution";
         if self.channel_last {

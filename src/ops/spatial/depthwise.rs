@@ -57,6 +57,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseConvolution {
+    /// Checks the shapes. Returns the arguments of an equivalent grouped convolution.
     fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_convolution";
         let base = x.axis(op, self.base_axis)?;

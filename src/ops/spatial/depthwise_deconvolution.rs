@@ -58,6 +58,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseDeconvolution {
+    /// Checks the shapes. Returns the arguments of an equivalent grouped deconvolution.
     fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_deconvolution";
         let base = x.axis(op, self.base_axis)?;

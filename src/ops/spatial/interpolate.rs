@@ -228,6 +228,7 @@ mod tests {
     use crate::ops::Op;
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
+    /// An interpolation to these sizes.
     fn interpolate(sizes: &[i64], mode: &str, align_corners: bool, half_pixel: bool, for_nn: bool) -> Op {
         Op::new(Interpolate {
             scale: None,
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_each_convention() {
+    fn sampled_positions_follow_each_convention() {
         let x = Tensor::new([1, 3], &[0.0, 1.0, 2.0]);
         let rows: [(&str, bool, bool, bool, [f64; 5]); 6] = [
             ("linear", false, false, false, [0.0, 0.6, 1.2, 1.8, 2.0]),

@@ -49,6 +49,7 @@ struct ChosenIndices {
 static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
 impl ONNXNonMaxSuppression {
+    /// Checks the shape and the arguments.
     fn check(&self, shape: &Shape) -> Result<()> {
         if shape.ndim() != 3 || shape[2] < 4 {
             return Err(Error::shape(OP, "boxes and scores of shape (n, boxes, 4 + classes)", [shape]));

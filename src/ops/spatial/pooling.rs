@@ -140,6 +140,7 @@ op! {
 pools!(AveragePooling SumPooling PoolingDataGrad);
 
 impl PoolingDataGrad {
+    /// The number that a sum is divided by.
     fn divisor(&self) -> Divisor {
         match (self.average, self.including_pad) {
             (false, _) => Divisor::One,

@@ -81,6 +81,7 @@ struct RoiLookup {
 const MOST_POINTS: f64 = 65536.0;
 
 impl RoiAlign {
+    /// Checks shapes and arguments. Returns the sizes.
     fn sizes(&self, x: &Shape, boxes: &Shape) -> Result<RoiSizes> {
         let op = "roi_align";
         if x.ndim() != 4 || boxes.ndim() != 2 || boxes[1] != 5 {

@@ -349,6 +349,7 @@ impl ByKernel for WarpByGrid {
 }
 
 impl WarpByFlow {
+    /// Checks the shapes. Returns how points are sampled.
     fn sizes(x: &Shape, flow: &Shape) -> Result<(Sampling, Lookup)> {
         let fits =
             x.ndim() == 4 && flow.ndim() == 4 && flow[0] == x[0] && flow[1] == 2 && flow[2..] == x[2..];

@@ -51,6 +51,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of rows of the block of taps.
     #[inline(always)]
     unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self) {
         // SAFETY: as above.
@@ -64,6 +65,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of columns of the block of taps.
     #[inline(always)]
     unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self) {
         // SAFETY: as above.
