@@ -111,7 +111,9 @@ class Feeds:
             return np.full(shape, values, dtype)
         if values is not None:
             low, high = values
-            drawn = self._rng.uniform(low, high, shape) if dtype.kind == "f" else self._rng.integers(low, high + 1, shape)
+            drawn = (
+                self._rng.uniform(low, high, shape) if dtype.kind == "f" else self._rng.integers(low, high + 1, shape)
+            )
             return drawn.astype(dtype)
         if dtype.kind == "f":
             return (0.3 * self._rng.standard_normal(shape)).astype(dtype)

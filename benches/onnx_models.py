@@ -182,7 +182,9 @@ def main() -> int:
     parser.add_argument("--memory", action="store_true", help="the most memory in place of time")
     parser.add_argument("--quantized", choices=FORMS, help="quantize the models first")
     parser.add_argument("--models", type=Path, help="a folder of ONNX files, or one file, in place of architectures")
-    parser.add_argument("--inputs", type=Path, help="a JSON file on the inputs of these files: see benches/onnx_files.py")
+    parser.add_argument(
+        "--inputs", type=Path, help="a JSON file on the inputs of these files: see benches/onnx_files.py"
+    )
     options = parser.parse_args()
     if options.models:
         return compare(options.models, options.inputs, options.threads, options.seconds, options.memory)
