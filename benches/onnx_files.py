@@ -5,15 +5,15 @@ Each file gets one row for each number of threads. The runtimes take turns in on
 - `warm`: a call of a shape that was called before; the minimum of many.
 - `new`: calls of random shapes, each for the first time; the sum of all. For Kinnor also as a multiple of warm calls.
 - `first`: loading and the first call.
-- `memory`: the peak in MiB from loading on, over warm calls and over calls of random shapes, each in a process of its own.
+- `memory`: the peak in MiB from loading on, over warm calls and over calls of random shapes, each in its own process.
 - `apart`: the largest difference of an output, relative to the largest number in it, over all calls.
 
 A JSON file says how inputs look where a file does not say it:
 
     {"speech": {"lengths": {"N": [16000, 64000, 320]}, "values": {"sr": 16000, "lengths": "N"}}}
 
-`lengths` has smallest, largest and step of an open axis, by its name in the file or as `input:axis`. `values` has bounds of
-random numbers, one number, or the name of the axis whose length the input says.
+`lengths` has smallest, largest and step of an open axis, by its name in the file or as `input:axis`. `values` has bounds
+of random numbers, one number, or the name of the axis whose length the input says.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def measured(path: Path, said: Mapping[str, Any], threads: int, seconds: float, 
         with_memory: Whether to measure memory.
 
     Returns:
-        Figures by name: those of the module's docstring, as ratios to onnxruntime's if they have `_ratio` in their name.
+        Figures by name: those of the module's docstring. Names with `_ratio` are ratios to onnxruntime's.
     """
     gc.collect()
     clock = time.process_time if threads == 1 else time.perf_counter

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CALLS = 5
-"""Calls of one shape. Kinnor caches packed weights from the second call on, and fuses functions from the second run on."""
+"""Calls of one shape. Kinnor caches packed weights from the second call on, and fuses functions from the second run."""
 
 
 def peak(runtime: str, path: Path, calls: Sequence[Mapping[str, Any]], threads: int) -> float:
