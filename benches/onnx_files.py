@@ -12,8 +12,8 @@ A JSON file says how inputs look where a file does not say it:
 
     {"speech": {"lengths": {"N": [16000, 64000, 320]}, "values": {"sr": 16000, "lengths": "N"}}}
 
-`lengths` has smallest, largest and step of an open axis, by its name in the file or as `input:axis`. `values` has bounds
-of random numbers, one number, or the name of the axis whose length the input says.
+`lengths` has smallest, largest and step of an open axis, by its name in the file or as `input:axis`. `values` has
+bounds of random numbers, one number, or the name of the axis whose length the input says.
 """
 
 from __future__ import annotations
