@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import _core, solvers
 from .. import functions as F
 from .._core import CallError, ParameterError, Variable
+from .._suggest import explained
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..core import Module
 from ..grad_mode import no_grad
@@ -39,7 +40,36 @@ __all__ = ["fit"]
 MOST_GRAPHS = 8
 """The number of shapes of batches that static graphs are kept for."""
 
+ELSEWHERE = {
+    "accumulate_grad_batches": "accumulate",
+    "ckpt_path": "checkpoint",
+    "criterion": "loss",
+    "grad_clip": "clip_norm",
+    "gradient_clip_val": "clip_norm",
+    "loss_fn": "loss",
+    "lr_scheduler": "schedule",
+    "max_epochs": "epochs",
+    "max_grad_norm": "clip_norm",
+    "num_epochs": "epochs",
+    "optimizer": "solver",
+    "patience": "write callbacks=[kinnor.training.EarlyStopping(patience=...)]",
+    "lr": "write solver=kinnor.solvers.Adam(alpha=...)",
+    "learning_rate": "write solver=kinnor.solvers.Adam(alpha=...)",
+    "scheduler": "schedule",
+    "train_data": "data",
+    "valid": "validation",
+    "validation_data": "validation",
+}
+"""Arguments of training loops of other libraries, and the arguments of `fit` for the same purpose."""
 
+SURPLUS = (
+    "model, data and loss, then arguments by name; inputs and targets are one tuple: "
+    "fit(model, (inputs, targets), loss)"
+)
+"""The arguments of `fit` without a name, for the error about too many of them."""
+
+
+@explained("fit", ELSEWHERE, SURPLUS)
 def fit(
     model: Module | Callable[..., Any],
     data: Any,
@@ -86,11 +116,12 @@ def fit(
         clip_norm: Largest common norm of all gradients; 0 for no limit.
         accumulate: Number of batches whose mean gradient makes an update.
         checkpoint: Path of a checkpoint that is written after each epoch.
-        resume: True to go on from the checkpoint if the file exists.
+        resume: True to go on from the checkpoint if the file exists. A run that has all its epochs trains no further.
         parameters: A module or parameters by name, if `model` is a function that has them elsewhere than in the current
             parameter scope.
         shuffle: True to train on arrays in random order.
-        verbose: True to print a line for each epoch. Progress bars appear on terminals and in notebooks only.
+        verbose: True to print a line for each epoch, and for a checkpoint that is read. Progress bars appear on
+            terminals and in notebooks only.
 
     Returns:
         A row of values for each epoch.
@@ -116,6 +147,7 @@ def fit(
     """
     if not callable(model):
         raise CallError(f"fit: expected `model` to be a module or a function, got {type(model).__name__}")
+    _check_arguments(solver, schedule, callbacks)
     graphs = _Graphs(model, loss_of(loss), metrics_of(metrics))
     worker = _Worker(
         graphs,
@@ -133,6 +165,18 @@ def fit(
         except _Stopped:
             worker.training_complete()
     return worker.run.history
+
+
+def _check_arguments(solver: Any, schedule: Any, callbacks: Any) -> None:
+    """Refuses a class or a name as the solver, a function as the schedule, and a single callback."""
+    if solver is not None and (isinstance(solver, (str, type)) or not hasattr(solver, "get_parameters")):
+        got = repr(solver) if isinstance(solver, str) else getattr(solver, "__name__", type(solver).__name__)
+        raise CallError(f"fit: expected `solver` to be a solver such as kinnor.solvers.Adam(), got {got}")
+    if schedule is not None and not hasattr(schedule, "get_learning_rate"):
+        got = type(schedule).__name__
+        raise CallError(f"fit: expected `schedule` to be one of kinnor.learning_rate_scheduler, got {got}")
+    if not hasattr(callbacks, "__iter__"):
+        raise CallError(f"fit: expected `callbacks` to be a list, got {type(callbacks).__name__}")
 
 
 class _Settings(NamedTuple):
@@ -226,7 +270,15 @@ class _Graphs:
         """Calls model, loss and metrics on the inputs. Returns the graph with their means."""
         more = {"training": training} if self.takes_training else {}
         if self.loss is None:
-            made = self.model(*inputs, **more)
+            try:
+                made = self.model(*inputs, **more)
+            except TypeError as error:
+                if "positional argument" not in str(error):
+                    raise
+                raise CallError(
+                    f"fit: expected `loss`, or a model that takes all {len(inputs)} arrays of a batch and returns the "
+                    f"loss, got no `loss` and {error}"
+                ) from error
             loss, values = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
         else:
             if len(inputs) < 2:
@@ -295,6 +347,10 @@ class _Worker:
                 load_checkpoint(path, parameters=more)
             self.first = None
             self.start = settings.epochs if values["stopped"] else values["epoch"]
+            if settings.verbose:
+                done = f"{path} has {values['epoch']} of {settings.epochs} epochs"
+                why = "stopped by a callback" if values["stopped"] else "nothing is left to train"
+                print(f"{done}, {why}" if self.start >= settings.epochs else f"{done}, the run goes on from there")
         return self.start
 
     def max_epoch(self) -> int:
@@ -434,9 +490,8 @@ class _Worker:
         """Returns the parameters of the model by path. Raises ParameterError if none requires a gradient."""
         named = self._found()
         if not any(v.need_grad for v in named.values()):
-            raise ParameterError(
-                "fit: expected a model with parameters to train, got none; `parameters=` says where they are"
-            )
+            got = "only frozen ones" if named else "none; `parameters=` says where they are"
+            raise ParameterError(f"fit: expected a model with parameters to train, got {got}")
         return named
 
     def _variables(self) -> dict[str, Variable]:
