@@ -18,6 +18,7 @@ FUNCTIONS = {
     "batchnorm": "batch_normalization",
     "binarycrossentropywithlogits": "sigmoid_cross_entropy",
     "bmm": "batch_matmul",
+    "cast": "x.astype(type)",
     "cat": "concatenate",
     "categoricalcrossentropy": "categorical_cross_entropy",
     "clamp": "clip_by_value",
@@ -51,11 +52,11 @@ FUNCTIONS = {
     "maxpool1d": "max_pooling",
     "maxpool2d": "max_pooling",
     "maxpool3d": "max_pooling",
-    "minimum": "minimum2",
-    "mseloss": "squared_error",
     "meansquarederror": "squared_error",
-    "multiheadattention": "multi_head_attention",
+    "minimum": "minimum2",
     "mm": "x @ y",
+    "mseloss": "squared_error",
+    "multiheadattention": "multi_head_attention",
     "nllloss": "categorical_cross_entropy, which takes probabilities, not their logarithms",
     "normalize": "norm_normalization",
     "ones": "constant(1, shape)",
@@ -113,38 +114,101 @@ SOLVERS = {
 
 PACKAGE = {
     "adam": "kinnor.solvers.Adam",
-    "asarray": "Variable.from_numpy_array(values)",
+    "amp": "kinnor.context_scope with a context of `half` or `bfloat16`",
     "array": "NdArray.from_numpy_array(values)",
+    "asarray": "Variable.from_numpy_array(values)",
+    "autocast": "kinnor.context_scope with a context of `half` or `bfloat16`",
+    "bfloat16": "x.astype('bfloat16'), or a context of `bfloat16`",
     "cat": "kinnor.functions.concatenate",
     "crossentropyloss": "kinnor.functions.softmax_cross_entropy",
-    "dataloader": "kinnor.utils.data_iterator.data_iterator",
-    "dataset": "kinnor.utils.data_source.DataSource",
+    "dataloader": "kinnor.data.data_iterator.data_iterator_simple",
+    "dataset": "kinnor.data.data_source.DataSource",
     "device": "a context: kinnor.context_scope; there is one device, the CPU",
     "dropout": "kinnor.functions.dropout",
     "eval": "a graph of its own for evaluation, built with batch_stat=False and without dropout",
+    "float16": "x.astype('float16'), or a context of `half`",
     "fromnumpy": "Variable.from_numpy_array(values)",
     "functional": "functions",
     "gelu": "kinnor.functions.gelu",
-    "init": "initializer",
+    "gradscaler": "kinnor.experimental.mixed_precision_training.DynamicLossScalingUpdater",
     "inferencemode": "no_grad",
+    "init": "initializer",
     "losses": "functions",
+    "lrscheduler": "learning_rate_scheduler",
     "manualseed": "seed",
     "mseloss": "kinnor.functions.squared_error",
     "ones": "Variable.from_numpy_array(numpy.ones(shape))",
     "optim": "solvers",
     "optimizers": "solvers",
-    "parameter": "kinnor.parameter.get_parameter_or_create",
+    "parameter": "Variable.from_numpy_array(values, need_grad=True)",
+    "profiler": "profile",
+    "rand": "kinnor.functions.rand",
+    "randn": "kinnor.functions.randn",
     "relu": "kinnor.functions.relu",
     "sigmoid": "kinnor.functions.sigmoid",
     "silu": "kinnor.functions.swish",
     "softmax": "kinnor.functions.softmax",
+    "summary": "print(model)",
     "tanh": "kinnor.functions.tanh",
     "tensor": "Variable.from_numpy_array(values)",
     "zeros": "Variable(shape)",
 }
 """Names of the package itself."""
 
-TABLES = {"": PACKAGE, "functions": FUNCTIONS, "parametric_functions": PARAMETRIC, "solvers": SOLVERS}
+SCHEDULES = {
+    "cosineannealinglr": "CosineScheduler",
+    "cosinedecay": "CosineScheduler",
+    "exponentialdecay": "ExponentialScheduler",
+    "exponentiallr": "ExponentialScheduler",
+    "lambdalr": "solver.set_learning_rate(rate) in each step",
+    "linearlr": "LinearWarmupScheduler",
+    "lrscheduler": "BaseLearningRateScheduler",
+    "multisteplr": "StepScheduler",
+    "polynomiallr": "PolynomialScheduler",
+    "reducelronplateau": "PlateauScheduler",
+    "sequentiallr": "LinearWarmupScheduler",
+    "steplr": "StepScheduler",
+}
+"""Schedules of learning rates."""
+
+ITERATORS = {
+    "csvdataset": "data_iterator_csv_dataset",
+    "dataloader": "data_iterator_simple",
+    "dataset": "kinnor.data.data_source.DataSource",
+    "imagefolder": "data_iterator_image_folder",
+    "randomsplit": "two iterators over slices of the arrays",
+    "tensordataset": "data_iterator_simple",
+}
+"""Data iterators, by the names of PyTorch's data sets."""
+
+TRAINING = {
+    "csvlogger": "history = kinnor.fit(...), whose rows are dictionaries",
+    "lambdacallback": "Callback",
+    "learningratemonitor": "history.series('learning_rate')",
+    "modelcheckpoint": "the argument `checkpoint` of fit; EarlyStopping keeps the best parameters",
+    "tqdmprogressbar": "the argument `verbose` of fit",
+}
+"""Callbacks of Keras and Lightning."""
+
+ONNX = {
+    "checkmodel": "onnx.checker.check_model of the package `onnx`",
+    "dynamoexport": "save",
+    "export": "save",
+    "loadmodel": "load",
+    "savemodel": "save",
+}
+"""Functions of `torch.onnx` and of the package `onnx`."""
+
+TABLES = {
+    "": PACKAGE,
+    "data.data_iterator": ITERATORS,
+    "functions": FUNCTIONS,
+    "learning_rate_scheduler": SCHEDULES,
+    "onnx": ONNX,
+    "parametric_functions": PARAMETRIC,
+    "solvers": SOLVERS,
+    "training": TRAINING,
+}
 """The table of each module of Kinnor or NNabla, by its path within the package."""
 
 

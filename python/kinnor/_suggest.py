@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _missing
+from . import _core, _missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
 
 ELSEWHERE = {
     "bias": "with_bias",
@@ -70,6 +74,57 @@ def question(name: str, known: Iterable[str]) -> str:
     """
     found = nearest(name, known)
     return f"; did you mean '{found}'?" if found else ""
+
+
+def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None) -> Callable[[_F], _F]:
+    """A decorator for functions with errors that lead from arguments of other libraries to their own arguments.
+
+    Args:
+        op: Name of the function, for errors.
+        elsewhere: Arguments of other libraries, and for each the argument here, or text that says what to write.
+        surplus: The arguments without a name, for an error about too many of them; by default Python raises it.
+
+    Returns:
+        The decorator. The functions raise CallError, which is a TypeError.
+
+    >>> @explained("resize", {"dim": "axis"})
+    ... def resize(x, axis=0):
+    ...     return x
+    >>> resize(3, dim=1)
+    Traceback (most recent call last):
+        ...
+    kinnor.CallError: resize: expected (x, axis), got an argument 'dim'; did you mean 'axis'?
+    """
+
+    def decorated(function: _F) -> _F:
+        """The function, behind a check of its arguments' names."""
+        parameters = inspect.signature(function).parameters
+        known = list(parameters)
+        most = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters.values())
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            """Checks the names and the number of arguments, and calls the function."""
+            for name in kwargs:
+                if name not in parameters:
+                    expected = f"({', '.join(known)})" if len(known) <= 8 else "one of its arguments"
+                    advice = _advice(name, known, elsewhere)
+                    raise _core.CallError(f"{op}: expected {expected}, got an argument {name!r}{advice}")
+            if surplus is not None and len(args) > most:
+                raise _core.CallError(f"{op}: expected {surplus}, got {len(args)} arguments without a name")
+            return function(*args, **kwargs)
+
+        return checked  # type: ignore[return-value]
+
+    return decorated
+
+
+def _advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
+    """The end of an error about an unknown argument."""
+    other = elsewhere.get(name)
+    if other is None:
+        return question(name, known)
+    return f"; did you mean {other!r}?" if other in known else f"; {other}"
 
 
 def absence(path: str, known: Iterable[str] = ()) -> str:

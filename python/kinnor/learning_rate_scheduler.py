@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check
 from ._core import CallError, RangeError
+from ._suggest import absence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import NoReturn
 
 __all__ = [
     "BaseLearningRateScheduler",
@@ -258,3 +260,9 @@ def _at_least(op: str, name: str, value: Any, least: int) -> Any:
     if _check.number(op, name, value) < least:
         raise RangeError(f"{op}: expected `{name}` to be at least {least}, got {value}")
     return value
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))

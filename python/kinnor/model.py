@@ -20,7 +20,7 @@ from .modes import auto_forward
 from .nnp import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -247,6 +247,7 @@ def save(
         parameters: The module of the network, or its parameters by name; by default the current parameter scope.
 
     Raises:
+        CallError: If an output or an input is no Variable, or no output depends on an input.
         NetworkError: If the path does not end in `.nnp`, or the format cannot hold a function, such as one written in
             Python.
         OSError: If the file cannot be written.
@@ -264,17 +265,66 @@ def save(
     if isinstance(outputs, Model):
         outputs.save(path)
         return
+    check_outputs("save", outputs)
     ends = {"y": outputs} if isinstance(outputs, Variable) else dict(outputs)
     if not ends:
         raise CallError("save: expected outputs, got none")
+    if inputs is not None:
+        check_inputs("save", inputs)
     starts = dict(inputs or {})
     scope: Any = None if parameters is None else getattr(parameters, "state_dict", lambda: dict(parameters))()
     leaves = None if inputs is None else starts.values()
     described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends}, scope, leaves)
     network = described.default_graph()
+    check_inputs("save", {key: x for key, x in starts.items() if key not in network.inputs}, set(ends.values()))
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]
     _write(path, network, order, list(ends), free_batch)
+
+
+def check_outputs(op: str, outputs: Any) -> None:
+    """Refuse a module, a path or another object that is no Variable and has no Variables.
+
+    Args:
+        op: The call, for errors.
+        outputs: The outputs of a network to write.
+
+    Raises:
+        CallError: If it is something else.
+    """
+    if callable(getattr(outputs, "named_parameters", None)):
+        raise CallError(
+            f"{op}: expected the output of a network, got the module {type(outputs).__name__}; its call "
+            "y = module(x) gives an output, and x is an input"
+        )
+    is_collection = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes))
+    if not is_collection and not isinstance(outputs, Variable):
+        raise CallError(f"{op}: expected Variables as outputs, got {type(outputs).__name__}")
+
+
+def check_inputs(op: str, inputs: Any, read: Collection[Variable] | None = None) -> None:
+    """Refuse inputs that are no Variables by name, or that no output depends on.
+
+    An input that nothing reads is a mistake: the variable that is read in its place would become a constant.
+
+    Args:
+        op: The call, for errors.
+        inputs: The inputs of a network to write.
+        read: The variables that functions of the network read; None to check the types only.
+
+    Raises:
+        CallError: If an input is not one.
+    """
+    if not hasattr(inputs, "items"):
+        raise CallError(f"{op}: expected `inputs` to be Variables by name, got {type(inputs).__name__}")
+    for name, x in inputs.items():
+        if not isinstance(x, Variable):
+            raise CallError(f"{op}: expected `inputs` to be Variables by name, got {type(x).__name__} for {name!r}")
+        if read is not None and x not in read:
+            raise CallError(
+                f"{op}: expected inputs that the outputs are computed from, got {name!r} of shape {x.shape}, which "
+                "no function between reads"
+            )
 
 
 def _write(
@@ -282,7 +332,11 @@ def _write(
 ) -> None:
     """Writes a network with its parameters and an executor for these inputs and outputs."""
     if not network_file.is_archive(path, ".nnp"):
-        raise NetworkError(f"save: expected a name that ends in .nnp, got {path}")
+        ending = str(path).rpartition(".")[2]
+        hint = "; kinnor.onnx.save writes ONNX files" if ending == "onnx" else ""
+        if ending in ("pt", "pth", "safetensors", "h5"):
+            hint = "; save_parameters writes parameters, as .safetensors or .h5"
+        raise NetworkError(f"save: expected a name that ends in .nnp, got {path}{hint}")
     executor = {"name": "runtime", "network": network.name, "data": inputs, "output": outputs}
     proto = network.owner.as_proto(networks=[network], variable_batch_size=free_batch)
     proto.ClearField("executor")

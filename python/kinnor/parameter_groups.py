@@ -44,6 +44,9 @@ def named(op: str, parameters: Any) -> Mapping[str, Variable]:
         of_module = {name: v for name, v in parameters.named_parameters() if v.need_grad}
         if not of_module:
             kind = type(parameters).__name__
+            if next(iter(parameters.named_parameters()), None) is not None:
+                hint = "call requires_grad_() of the part to train"
+                raise ParameterError(f"{op}: expected parameters to train, got {kind} with all of them frozen; {hint}")
             expected = "a module that has parameters, which a call of the module or layers make"
             raise ParameterError(f"{op}: expected {expected}, got {kind} without any")
         return of_module

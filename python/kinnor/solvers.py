@@ -18,7 +18,7 @@ The classes, with signatures and docstrings, are generated from the registry of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +131,7 @@ class Solver(_core.Solver):
         Args:
             params: Parameters, as `set_parameters` takes them.
             weight_decay: Rate that each update of the group applies in the way of the method `weight_decay`; 0 for no
-                decay. By default the group follows calls of that method.
+                decay. By default the group follows calls of that method. `AdamW` and `SgdW` take `wd` instead.
             **arguments: Arguments of the class, such as the learning rate, in place of the solver's.
 
         Returns:
@@ -156,9 +156,12 @@ class Solver(_core.Solver):
         from .parameter_groups import Groups, check_group
 
         own = next(cls for cls in type(self).__mro__ if _classes.get(cls.__name__) is cls)
-        rate = next(iter(own.__signature__.parameters))  # type: ignore[attr-defined]
-        given = {**self._arguments, rate: self.learning_rate(), **arguments}
+        known = own.__signature__.parameters  # type: ignore[attr-defined]
+        given = {**self._arguments, next(iter(known)): self.learning_rate(), **arguments}
         if weight_decay is not None:
+            if "wd" in known:
+                hint = _instead("weight_decay", known)
+                raise CallError(f"{self.name}.add_group: expected `wd`, got an argument 'weight_decay'{hint}")
             weight_decay = _check.number(f"{self.name}.add_group", "weight_decay", weight_decay)
         group: Solver = own(**given)
         found, moving = check_group(self, params)
@@ -184,6 +187,14 @@ class Solver(_core.Solver):
         return list(self.__dict__.get("_groups", ()))
 
     if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in _FIXED and type(self).__module__ == __name__:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r} to set; set_learning_rate(rate) changes "
+                    "the learning rate, and add_group gives parameters other arguments"
+                )
+            super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> Any:
             other = _ELSEWHERE.get(name)
@@ -306,14 +317,34 @@ class Solver(_core.Solver):
         self._set_states(arrays)
 
 
+_FIXED = ("alpha", "learning_rate", "lr", "param_groups", "wd", "weight_decay")
+"""Names that look like settings of a solver. Setting one of them would have no effect."""
+
 _ELSEWHERE = {
     "add_param_group": "add_group",
+    "clip_grad_norm_": "clip_grad_by_global_norm",
     "load_state_dict": "set_states",
+    "lr": "learning_rate()",
     "param_groups": "groups",
     "state_dict": "get_states",
     "step": "update",
 }
 """Names that PyTorch's optimizers have for the same method."""
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    """The end of an error about an argument of PyTorch's optimizers that has another form here; empty for others."""
+    if name == "weight_decay":
+        return (
+            "; `wd` is PyTorch's weight_decay times the learning rate"
+            if "wd" in known
+            else "; call weight_decay(rate) of the solver between backward and update"
+        )
+    if name == "betas" and "beta1" in known:
+        return "; did you mean 'beta1' and 'beta2'?"
+    if name in ("momentum", "nesterov") and name not in known:
+        return "; Momentum and Nesterov are solvers of their own"
+    return ""
 
 
 def _holds_parameters(x: Any) -> bool:
@@ -338,7 +369,7 @@ def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver
         """Checks the names of arguments, and makes the core solver."""
         unknown = [key for key in kwargs if key not in signature.parameters]
         if unknown:
-            nearest = question(unknown[0], signature.parameters)
+            nearest = _instead(unknown[0], signature.parameters) or question(unknown[0], signature.parameters)
             known = ", ".join(signature.parameters)
             raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
         if args and _holds_parameters(args[0]):

@@ -319,6 +319,14 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         (lambda: nn.Linear, "write kinnor."),
         (lambda: nn.tensor, "write Variable.from_numpy_array(values)"),
         (lambda: S.SGD, "did you mean 'Sgd'?"),
+        (lambda: nn.DataLoader, "write kinnor.data.data_iterator.data_iterator_simple"),
+        (lambda: nn.autocast, "write kinnor.context_scope"),
+        (lambda: nn.learning_rate_scheduler.CosineAnnealingLR, "did you mean 'CosineScheduler'?"),
+        (lambda: nn.learning_rate_scheduler.StepLr, "did you mean 'StepScheduler'?"),
+        (lambda: nn.training.ModelCheckpoint, "write the argument `checkpoint` of fit"),
+        (lambda: nn.training.EarlyStoping, "did you mean 'EarlyStopping'?"),
+        (lambda: importlib.import_module("kinnor.onnx").export, "did you mean 'save'?"),
+        (lambda: importlib.import_module("kinnor.data.data_iterator").ImageFolder, "data_iterator_image_folder"),
     ):
         with pytest.raises(AttributeError) as raised:
             call()
@@ -338,12 +346,12 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
 def test_names_of_other_libraries_lead_to_names_that_are_there():
     from kinnor import _foreign_names
 
-    modules = {"": nn, "functions": F, "parametric_functions": PF, "solvers": S}
     for path, table in _foreign_names.TABLES.items():
+        module_of_table = importlib.import_module(f"kinnor.{path}".rstrip("."))
         assert list(table) == [name.replace("_", "").lower() for name in table]
         for text in table.values():
             if text.isidentifier():
-                assert hasattr(modules[path], text), text
+                assert hasattr(module_of_table, text), text
             elif text.startswith("kinnor.") and " " not in text:
                 module, _, last = text.rpartition(".")
                 assert hasattr(importlib.import_module(module), last), text

@@ -252,3 +252,45 @@ def test_inputs_of_whole_numbers(tmp_path):
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
     y.forward()
     agrees(run(tmp_path / "net.onnx", {"x": x.d}), [y.d])
+
+
+@pytest.mark.parametrize("kind", ["onnx", "nnp"])
+def test_what_is_no_network_is_not_written(tmp_path, kind):
+    x, y = network()
+    path, other = tmp_path / f"net.{kind}", nn.Variable((1, 2))
+
+    def written(outputs, inputs):
+        """Writes a file of the kind."""
+        return kinnor.onnx.save(outputs, path, inputs) if kind == "onnx" else nn.save(path, outputs, inputs)
+
+    for outputs, inputs, told in (
+        ({"y": y}, {"x": other}, r"got 'x' of shape \(1, 2\), which no function between reads"),
+        ({"y": y}, {"x": x, "z": other}, "got 'z' of shape"),
+        ({"y": y}, {"x": np.ones(3)}, "expected `inputs` to be Variables by name, got ndarray for 'x'"),
+        ({"y": y}, ["x"], "expected `inputs` to be Variables by name, got list"),
+        (nn.Sequential(nn.Module()), {"x": x}, "expected the output of a network, got the module Sequential"),
+        ("net", {"x": x}, "expected Variables as outputs, got str"),
+    ):
+        with pytest.raises(nn.CallError, match=told):
+            written(outputs, inputs)
+        assert not path.exists()
+    written({"y": y, "same": x}, {"x": x})
+    assert path.exists()
+
+
+def test_files_of_the_other_format_are_named(tmp_path):
+    x, y = network()
+    kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
+    with pytest.raises(nn.nnp.NetworkError, match=r"kinnor\.onnx\.load reads ONNX files"):
+        nn.load(tmp_path / "net.onnx")
+    with pytest.raises(nn.nnp.NetworkError, match=r"kinnor\.onnx\.save writes ONNX files"):
+        nn.save(tmp_path / "net.onnx", y)
+    with pytest.raises(nn.nnp.NetworkError, match="save_parameters writes parameters"):
+        nn.save(tmp_path / "net.pt", y)
+
+
+@pytest.mark.parametrize("name", kinnor.onnx.write.saving.ELSEWHERE)
+def test_arguments_of_pytorch_are_explained(tmp_path, name):
+    x, y = network()
+    with pytest.raises(TypeError, match=f"got an argument '{name}'; .*`?(opset|inputs|outputs|free_batch)"):
+        kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, **{name: ["x"]})

@@ -1,5 +1,6 @@
 """`fit`: training runs in one call, their callbacks, and going on from checkpoints."""
 
+import inspect
 import sys
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from kinnor.data.data_iterator import data_iterator_simple
 from kinnor.datasets import digits
 from kinnor.files.progress import Progress, is_notebook
 from kinnor.learning_rate_scheduler import CosineScheduler, PlateauScheduler
-from kinnor.training import Callback, EarlyStopping, History
+from kinnor.training import Callback, EarlyStopping, History, fitting, losses
 
 IMAGES, LABELS = digits()
 TRAIN, TEST = (IMAGES[:600], LABELS[:600]), (IMAGES[1500:], LABELS[1500:])
@@ -263,7 +264,12 @@ def test_lines_are_printed(capsys):
         ((network(), TRAIN, "cross_entrpy"), "did you mean 'cross_entropy'"),
         ((network(), (IMAGES,), "mse"), "batches of inputs and a target"),
         ((lambda x, t: 3, TRAIN), "expected a Variable as the loss, got int"),
-        ((lambda x, t: F.mean(x), TRAIN), "expected a model with parameters to train"),
+        ((lambda x, t: F.mean(x), TRAIN), "expected a model with parameters to train, got none"),
+        ((network().requires_grad_(False), TRAIN, "mse"), "to train, got only frozen ones"),
+        ((network(), IMAGES, LABELS, "cross_entropy"), r"one tuple: fit\(model, \(inputs, targets\), loss\)"),
+        ((network(), TRAIN), "expected `loss`, or a model that takes all 2 arrays"),
+        ((network(), (IMAGES, np.eye(10)[LABELS.ravel()]), "cross_entropy"), "argmax.axis=-1. of one-hot rows"),
+        ((network(), TRAIN, "ce"), "did you mean 'cross_entropy'"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(arguments, error):
@@ -271,6 +277,48 @@ def test_what_cannot_be_fitted_is_refused(arguments, error):
         nn.fit(*arguments, verbose=False)
     with pytest.raises(TypeError, match="expected `loss` with `metrics`"):
         nn.fit(network(), TRAIN, metrics="accuracy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"optimizer": S.Adam()}, "got an argument 'optimizer'; did you mean 'solver'"),
+        ({"epoch": 3}, "got an argument 'epoch'; did you mean 'epochs'"),
+        ({"nothing": 3}, "got an argument 'nothing'$"),
+        ({"patience": 3}, r"write callbacks=\[kinnor.training.EarlyStopping"),
+        ({"solver": S.Adam}, "expected `solver` to be a solver such as .*, got Adam"),
+        ({"solver": "adam"}, "expected `solver` to be a solver such as .*, got 'adam'"),
+        ({"schedule": lambda step: 0.1}, "expected `schedule` to be one of .*, got function"),
+        ({"callbacks": EarlyStopping("loss")}, "expected `callbacks` to be a list, got EarlyStopping"),
+        ({"metrics": "acc"}, "did you mean 'accuracy'"),
+        ({"callbacks": [EarlyStopping("val_loss")]}, "fit measures it if `validation` is given"),
+        ({"callbacks": [EarlyStopping("lss")]}, "did you mean 'loss'"),
+    ],
+)
+def test_arguments_of_other_libraries_are_explained(arguments, error):
+    with pytest.raises((TypeError, ValueError, KeyError), match=error):
+        nn.fit(network(), TRAIN, "cross_entropy", **{"verbose": False, "epochs": 1, **arguments})
+
+
+def test_names_for_the_same_argument_lead_to_arguments():
+    known = inspect.signature(nn.fit).parameters
+    for names in (fitting.ELSEWHERE, losses.ELSEWHERE):
+        assert not set(names) & {*known, *losses.METRICS}
+    assert {text.removeprefix("write ").partition("=")[0] for text in fitting.ELSEWHERE.values()} <= set(known)
+    assert set(losses.ELSEWHERE.values()) <= set(losses.METRICS)
+
+
+def test_a_checkpoint_that_is_read_is_told(tmp_path, capsys):
+    def told(epochs, **arguments):
+        nn.fit(network(), TRAIN, "cross_entropy", epochs=epochs, checkpoint=tmp_path / "run", **arguments)
+        return capsys.readouterr().out.splitlines()
+
+    assert len(told(1)) == 1
+    lines = told(2)
+    assert len(lines) == 2 and lines[0].endswith("run has 1 of 2 epochs, the run goes on from there")
+    (line,) = told(2)
+    assert line.endswith("run has 2 of 2 epochs, nothing is left to train")
+    assert told(2, verbose=False) == []
 
 
 def test_labels_and_targets_are_aligned():
@@ -294,7 +342,11 @@ def test_labels_and_targets_are_aligned():
 
 def test_histories_are_tables():
     history = History([{"epoch": 0, "loss": 0.5}])
-    assert repr(History()) == "no epochs"
+    assert repr(History()) == "no epochs" and History().series("loss") == []
+    with pytest.raises(nn.ParameterError, match="expected one of epoch, loss, got 'los'; did you mean 'loss'"):
+        history.series("los")
+    with pytest.raises(TypeError, match=r"got 'loss'; series\('loss'\) returns its values"):
+        history["loss"]
     assert "<table" in history._repr_html_() and "0.5" in history._repr_html_()
 
 

@@ -231,3 +231,45 @@ def test_ways_of_pytorch_are_explained():
         S.Adam().step()
     with pytest.raises(AttributeError, match=r"'Adam' object has no attribute 'nothing'$"):
         _ = S.Adam().nothing
+    for make, told in (
+        (lambda: S.AdamW(weight_decay=0.01), "`wd` is PyTorch's weight_decay times the learning rate"),
+        (lambda: S.Adam(weight_decay=0.01), "call weight_decay(rate) of the solver"),
+        (lambda: S.Adam(betas=(0.9, 0.99)), "did you mean 'beta1' and 'beta2'?"),
+        (lambda: S.Sgd(lr=0.1, momentum=0.9), "Momentum and Nesterov are solvers of their own"),
+    ):
+        with pytest.raises(TypeError) as raised:
+            make()
+        assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["lr", "alpha", "learning_rate", "wd", "weight_decay"])
+def test_settings_without_effect_are_refused(name):
+    module, solver = network(), S.AdamW(alpha=0.1)
+    solver.set_parameters(module)
+    for each in (solver, solver.add_group(module[1], alpha=0.2), solver):
+        with pytest.raises(AttributeError, match="set_learning_rate"):
+            setattr(each, name, 0.5)
+
+    class Own(S.AdamW):
+        """A solver of a program, which may have any attribute."""
+
+    own = Own()
+    setattr(own, name, 0.5)
+    assert getattr(own, name) == 0.5
+
+
+def test_groups_of_solvers_with_wd_refuse_the_other_decay():
+    for solver in (S.AdamW(alpha=0.1, wd=0.01), S.SgdW(lr=0.1, wd=0.01)):
+        module = network()
+        solver.set_parameters(module)
+        with pytest.raises(TypeError, match="add_group: expected `wd`, got an argument 'weight_decay'"):
+            solver.add_group(module[1], weight_decay=0.0)
+        assert solver.groups == []
+
+
+def test_a_frozen_module_is_named_as_frozen():
+    module, solver = network().requires_grad_(False), S.Adam()
+    with pytest.raises(nn.ParameterError, match=r"got Sequential with all of them frozen; call requires_grad_\(\)"):
+        solver.set_parameters(module)
+    with pytest.raises(nn.ParameterError, match="expected a module that has parameters"):
+        solver.set_parameters(nn.Sequential())

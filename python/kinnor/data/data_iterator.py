@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _check, _core
+from .._suggest import absence
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
@@ -17,6 +18,7 @@ from .workers import DataSourceWithWorkers
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
     from numpy.random import RandomState
     from numpy.typing import NDArray
@@ -334,3 +336,9 @@ def data_iterator_cache(
         epoch_end_callbacks=epoch_end_callbacks,
         stop_exhausted=stop_exhausted,
     )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))

@@ -195,7 +195,8 @@ def _read_archive(op: str, name: str, raw: bytes, content: Content) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         if isinstance(error, Error):
             raise
-        raise NetworkError(f"{op}: expected an archive of NNabla, got {name}: {error}") from error
+        hint = "; kinnor.onnx.load reads ONNX files" if str(name).endswith(".onnx") else ""
+        raise NetworkError(f"{op}: expected an archive of NNabla, got {name}: {error}{hint}") from error
 
 
 def _inner(name: str) -> str:

@@ -8,6 +8,11 @@ session = kinnor.onnx.InferenceSession("net.onnx")  # the interface of ONNX Runt
 y, = session.run(None, {"x": images})
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._suggest import absence
 from .read.described import ModelMetadata, NodeArg
 from .read.values import OnnxError
 from .run.network import Model, load
@@ -21,6 +26,9 @@ from .run.session import (
     SessionOptions,
 )
 from .write.saving import save
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 __all__ = [
     "ExecutionMode",
@@ -37,3 +45,9 @@ __all__ = [
     "load",
     "save",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))

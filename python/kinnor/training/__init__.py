@@ -1,5 +1,10 @@
 """Training loops: `fit` for most programs, and the parts that it is made of."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._suggest import absence
 from .callbacks import Callback, EarlyStopping, Run
 from .evaluator import Evaluator
 from .fitting import fit
@@ -7,4 +12,13 @@ from .history import History
 from .trainer import Trainer
 from .updater import Updater
 
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 __all__ = ["Callback", "EarlyStopping", "Evaluator", "History", "Run", "Trainer", "Updater", "fit"]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))

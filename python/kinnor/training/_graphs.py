@@ -89,7 +89,15 @@ class BatchGraphs:
         """Calls model, loss and metrics on the inputs. Returns the graph with their means."""
         more = {"training": training} if self.takes_training else {}
         if self.loss is None:
-            made = self.model(*inputs, **more)
+            try:
+                made = self.model(*inputs, **more)
+            except TypeError as error:
+                if "positional argument" not in str(error):
+                    raise
+                raise CallError(
+                    f"fit: expected `loss`, or a model that takes all {len(inputs)} arrays of a batch and returns the "
+                    f"loss, got no `loss` and {error}"
+                ) from error
             loss, values = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
         else:
             if len(inputs) < 2:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check
 from .._core import NdArray, ParameterError, RangeError, Variable
+from .._suggest import question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,5 +196,7 @@ def is_better(value: float, best: float, min_delta: float, mode: str) -> bool:
 def monitored(op: str, name: str, logs: Mapping[str, Any]) -> float:
     """The value of a name in the logs of an epoch."""
     if name not in logs:
-        raise ParameterError(f"{op}: expected `monitor` to be one of {list(logs)}, got {name!r}")
+        missing = name.startswith("val_") and not any(each.startswith("val_") for each in logs)
+        hint = "; fit measures it if `validation` is given" if missing else question(name, logs)
+        raise ParameterError(f"{op}: expected `monitor` to be one of {list(logs)}, got {name!r}{hint}")
     return float(logs[name])

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core, solvers
 from .._core import CallError, ParameterError, Variable
+from .._suggest import explained
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler
 from ..parameter import get_parameters
+from ._arguments import ELSEWHERE, SURPLUS, check_arguments
 from ._graphs import BatchGraphs
 from .batches import batches
 from .callbacks import Callback, Run, monitored
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 
+@explained("fit", ELSEWHERE, SURPLUS)
 def fit(
     model: Module | Callable[..., Any],
     data: Any,
@@ -81,11 +84,12 @@ def fit(
         clip_norm: Largest common norm of all gradients; 0 for no limit.
         accumulate: Number of batches whose mean gradient makes an update.
         checkpoint: Path of a checkpoint that is written after each epoch.
-        resume: True to go on from the checkpoint if the file exists.
+        resume: True to go on from the checkpoint if the file exists. A run that has all its epochs trains no further.
         parameters: A module or parameters by name, if `model` is a function that has them elsewhere than in the current
             parameter scope.
         shuffle: True to train on arrays in random order.
-        verbose: True to print a line for each epoch. Progress bars appear on terminals and in notebooks only.
+        verbose: True to print a line for each epoch, and for a checkpoint that is read. Progress bars appear on
+            terminals and in notebooks only.
 
     Returns:
         A row of values for each epoch.
@@ -111,6 +115,7 @@ def fit(
     """
     if not callable(model):
         raise CallError(f"fit: expected `model` to be a module or a function, got {type(model).__name__}")
+    check_arguments(solver, schedule, callbacks)
     graphs = BatchGraphs(model, loss_of(loss), metrics_of(metrics))
     worker = _Worker(
         graphs,
@@ -211,6 +216,10 @@ class _Worker:
                 load_checkpoint(path, parameters=more)
             self.first = None
             self.start = settings.epochs if values["stopped"] else values["epoch"]
+            if settings.verbose:
+                done = f"{path} has {values['epoch']} of {settings.epochs} epochs"
+                why = "stopped by a callback" if values["stopped"] else "nothing is left to train"
+                print(f"{done}, {why}" if self.start >= settings.epochs else f"{done}, the run goes on from there")
         return self.start
 
     def max_epoch(self) -> int:
@@ -350,9 +359,8 @@ class _Worker:
         """Returns the parameters of the model by path. Raises ParameterError if none requires a gradient."""
         named = self._found()
         if not any(v.need_grad for v in named.values()):
-            raise ParameterError(
-                "fit: expected a model with parameters to train, got none; `parameters=` says where they are"
-            )
+            got = "only frozen ones" if named else "none; `parameters=` says where they are"
+            raise ParameterError(f"fit: expected a model with parameters to train, got {got}")
         return named
 
     def _variables(self) -> dict[str, Variable]:

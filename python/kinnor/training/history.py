@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._core import CallError, ParameterError
+from .._suggest import question
 from ..display import html_table, text_table
 
 __all__ = ["History"]
@@ -30,8 +32,24 @@ class History(list[dict[str, Any]]):
 
         Returns:
             The values of all epochs that have one.
+
+        Raises:
+            ParameterError: If no epoch has one.
         """
+        known = list(dict.fromkeys(each for row in self for each in row))
+        if self and name not in known:
+            near = question(name, known)
+            raise ParameterError(f"History.series: expected one of {', '.join(known)}, got {name!r}{near}")
         return [row[name] for row in self if name in row]
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, place: Any) -> Any:
+            if isinstance(place, str):
+                raise CallError(
+                    f"History: expected the number of an epoch, got {place!r}; series({place!r}) returns its values"
+                )
+            return super().__getitem__(place)
 
     def __repr__(self) -> str:
         rows = self._rows()

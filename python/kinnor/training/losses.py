@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import functions as F
-from .._core import RangeError
+from .._core import RangeError, ShapeError
 from .._suggest import question
 
 if TYPE_CHECKING:
@@ -23,9 +23,19 @@ def _aligned(y: Variable, t: Variable) -> Variable:
     return F.reshape(t, (*t.shape, 1)) if t.ndim == y.ndim - 1 else t
 
 
+def _labels(op: str, y: Variable, t: Variable) -> Variable:
+    """Targets as class numbers with a last axis of size 1. Raises ShapeError for one-hot rows."""
+    if t.shape == y.shape and y.ndim and y.shape[-1] > 1:
+        raise ShapeError(
+            f"{op}: expected the number of the class of each row, shape {y.shape[:-1]}, got shape {t.shape}; "
+            "argmax(axis=-1) of one-hot rows gives the numbers"
+        )
+    return _aligned(y, t)
+
+
 def cross_entropy(y: Variable, t: Variable) -> Variable:
     """Mean of softmax and cross entropy of logits (..., classes) and labels (...) or (..., 1)."""
-    return F.mean(F.softmax_cross_entropy(y, _aligned(y, t), axis=y.ndim - 1))
+    return F.mean(F.softmax_cross_entropy(y, _labels("cross_entropy", y, t), axis=y.ndim - 1))
 
 
 def binary_cross_entropy(y: Variable, t: Variable) -> Variable:
@@ -40,7 +50,7 @@ def mse(y: Variable, t: Variable) -> Variable:
 
 def accuracy(y: Variable, t: Variable) -> Variable:
     """Share of rows whose largest output is at the label."""
-    return 1 - F.mean(F.top_n_error(y, _aligned(y, t), axis=y.ndim - 1))
+    return 1 - F.mean(F.top_n_error(y, _labels("accuracy", y, t), axis=y.ndim - 1))
 
 
 LOSSES: dict[str, Measure] = {
@@ -50,13 +60,23 @@ LOSSES: dict[str, Measure] = {
 }
 METRICS: dict[str, Measure] = {"accuracy": accuracy, **LOSSES}
 
+ELSEWHERE = {
+    "acc": "accuracy",
+    "bce": "binary_cross_entropy",
+    "categorical_crossentropy": "cross_entropy",
+    "ce": "cross_entropy",
+    "mean_squared_error": "mse",
+    "nll": "cross_entropy",
+    "sparse_categorical_crossentropy": "cross_entropy",
+}
+"""Names that other libraries have for the same loss or metric."""
+
 
 def _named(what: str, name: str, known: Mapping[str, Measure]) -> Measure:
     """Returns the loss or metric of this name. Raises RangeError for an unknown name."""
     if name not in known:
-        raise RangeError(
-            f"fit: expected `{what}` to be a function or one of {', '.join(known)}, got {name!r}{question(name, known)}"
-        )
+        near = f"; did you mean {ELSEWHERE[name]!r}?" if ELSEWHERE.get(name) in known else question(name, known)
+        raise RangeError(f"fit: expected `{what}` to be a function or one of {', '.join(known)}, got {name!r}{near}")
     return known[name]
 
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from ... import parameter as parameters
 from ..._core import ArgumentError, CallError, UnsupportedError, Variable
+from ..._suggest import explained
 from ...files.atomic import replacing
 from ...files.progress import each
 from ...model import Model as NetworkModel
+from ...model import check_inputs, check_outputs
 from ...modes import auto_forward
 from ..read.reading import onnx_package
 from ..run.network import Model
@@ -39,6 +41,17 @@ _MOST_INSIDE = (1 << 31) - (1 << 24)
 """Limit on the bytes of tensors inside of a file. Protobuf messages are limited to 2 GiB."""
 
 
+ELSEWHERE = {
+    "dynamic_axes": "`free_batch` makes the batch axis symbolic",
+    "dynamic_shapes": "`free_batch` makes the batch axis symbolic",
+    "input_names": "`inputs` has Variables by name",
+    "opset_version": "opset",
+    "output_names": "`outputs` has Variables by name",
+}
+"""Arguments of `torch.onnx.export`, and the arguments of `save` for the same purpose."""
+
+
+@explained("onnx.save", ELSEWHERE)
 def save(
     outputs: Variable | Mapping[str, Variable] | Sequence[Variable] | NetworkModel | Model,
     path: str | os.PathLike[str],
@@ -65,6 +78,7 @@ def save(
         external_data: Whether to write tensors to an external file; by default from 2 GiB on.
 
     Raises:
+        CallError: If an output or an input is no Variable, or no output depends on an input.
         UnsupportedError: If a function has no ONNX operators in this version, or does not allow a symbolic batch.
         ArgumentError: If the version does not exist.
         OSError: If a file cannot be written.
@@ -127,6 +141,7 @@ def _network(outputs: Any, inputs: Mapping[str, Variable] | None) -> _Network:
             made = outputs(**starts)
         ends = dict(zip(outputs.outputs, made if isinstance(made, tuple) else (made,), strict=True))
         return _Network(ends, starts, {x: key for key, x in outputs.get_parameters().items()})
+    check_outputs("onnx.save", outputs)
     if isinstance(outputs, Variable):
         ends = {"y": outputs}
     elif hasattr(outputs, "items"):
@@ -137,7 +152,11 @@ def _network(outputs: Any, inputs: Mapping[str, Variable] | None) -> _Network:
         raise CallError("onnx.save: expected outputs, got none")
     names = {x: key for key, x in parameters.get_parameters(grad_only=False).items()}
     if inputs is not None:
-        return _Network(ends, inputs, names)
+        check_inputs("onnx.save", inputs)
+        network = _Network(ends, inputs, names)
+        read = {x for function in network.functions for x in function.inputs} | set(network.outputs.values())
+        check_inputs("onnx.save", inputs, read)
+        return network
     whole = _Network(ends, {}, names)
     starts = {}
     for function in whole.functions:
