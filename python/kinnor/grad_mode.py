@@ -128,7 +128,7 @@ class no_grad(GradMode):
         return super().__new__(cls)
 
     def __init__(self, no_grad_: bool = True) -> None:
-        super().__init__(not _check.flag("no_grad", "no_grad_", no_grad_))
+        super().__init__(no_grad_ is not True and not _check.flag("no_grad", "no_grad_", no_grad_))
 
 
 class enable_grad(GradMode):

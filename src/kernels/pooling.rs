@@ -101,11 +101,36 @@ impl PoolingRow<'_> {
 
     /// The divisor of the sum of window `i`.
     fn divisor(&self, i: usize, divisor: Divisor) -> usize {
-        let spans = [self.depth, self.height, &self.widths[i]];
-        match divisor {
-            Divisor::One => 1,
-            Divisor::Inside => spans.iter().map(|s| s.range.len()).product(),
-            Divisor::Padded => spans.iter().map(|s| s.padded).product(),
+        [self.depth, self.height, &self.widths[i]].map(|span| divisor.length(span)).iter().product()
+    }
+
+    /// Divides the values of a row by their divisors. `lengths` come from [`Windows::lengths`].
+    #[inline(always)]
+    fn divide<T: Float>(&self, y: &mut [T], inner: usize, lengths: &[T], divisor: Divisor) {
+        // The product below is rounded once, as the product of whole numbers would be.
+        let rows = T::of((divisor.length(self.depth) * divisor.length(self.height)) as f64);
+        if inner == 1 {
+            for (y, length) in y.iter_mut().zip(lengths) {
+                *y = *y / (*length * rows);
+            }
+            return;
+        }
+        for (y, length) in y.chunks_exact_mut(inner).zip(lengths) {
+            let n = *length * rows;
+            for y in y {
+                *y = *y / n;
+            }
+        }
+    }
+}
+
+impl Divisor {
+    /// The number of elements by which one side of a window counts.
+    fn length(self, side: &Span) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Inside => side.range.len(),
+            Self::Padded => side.padded,
         }
     }
 }
@@ -148,6 +173,11 @@ impl Windows {
     /// The number of elements in one row of outputs.
     fn row(&self) -> usize {
         self.axes[2].output * self.inner
+    }
+
+    /// The lengths along the last axis by which the windows count in their divisors.
+    fn lengths<T: Float>(&self, divisor: Divisor) -> List<T> {
+        self.axes[2].spans().iter().map(|span| T::of(divisor.length(span) as f64)).collect()
     }
 
     /// Calls `f` for each row of outputs, plane by plane, with planes in parallel. `f` must be `#[inline(always)]`.
@@ -284,6 +314,7 @@ const WIDE: usize = 16;
 pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs());
     let to = Shared::new(y.as_mut_ptr());
+    let lengths = &*w.lengths(divisor);
     w.for_each(
         #[inline(always)]
         move |row| {
@@ -305,11 +336,8 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                     move |o, i| unsafe { y.add(o).write(y.add(o).read() + x.add(i).read()) },
                 );
             }
-            for (i, y) in y.chunks_exact_mut(w.inner).enumerate() {
-                let n = T::of(row.divisor(i, divisor) as f64);
-                for y in y {
-                    *y = *y / n;
-                }
+            if divisor != Divisor::One {
+                row.divide(y, w.inner, lengths, divisor);
             }
             // A separate loop without early exit, which the compiler vectorizes.
             if !y.iter().fold(true, |all, y| all & (y.abs() <= T::MAX)) {
@@ -340,15 +368,14 @@ fn sum_wide<T: Float>(w: &Windows, row: &PoolingRow<'_>, x: &[T], y: &mut [T], d
 pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: Divisor) {
     assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
     let to = Shared::new(gx.as_mut_ptr());
+    let lengths = &*w.lengths(divisor);
     w.for_each(
         #[inline(always)]
         move |row| {
-            let mut shares = List::with_capacity(w.row());
-            for (i, gy) in gy[row.to..row.to + w.row()].chunks_exact(w.inner).enumerate() {
-                let n = T::of(row.divisor(i, divisor) as f64);
-                for gy in gy {
-                    shares.push(*gy / n);
-                }
+            let mut shares = List::repeat(T::ZERO, w.row());
+            shares.copy_from_slice(&gy[row.to..row.to + w.row()]);
+            if divisor != Divisor::One {
+                row.divide(&mut shares, w.inner, lengths, divisor);
             }
             if w.along_windows() {
                 for (share, width) in shares.iter().zip(row.widths) {

@@ -14,7 +14,7 @@ use super::simd::vectorised;
 use super::threads::{self, Shared};
 use super::{Float, strided};
 use crate::array::Shape;
-pub use powers::{PowerSums, power_sums};
+pub use powers::{PlainRange, PowerSums, power_sums};
 
 /// Accumulators side by side along a row: closer to the exact sum than one, and independent of each other.
 const LANES: usize = 8;

@@ -59,6 +59,18 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
                 unsafe { self.add_crowded(x, (y, len), &crowded, columns) };
             });
         }
+        if self.n == 1 {
+            return threads::in_turn(self.count, GRAIN, |rows| {
+                for i in rows {
+                    let to = (self.to)(i);
+                    assert!(to < len);
+                    // SAFETY: the element is within `y`, which is borrowed alone.
+                    let y = unsafe { &mut *y.get().add(to) };
+                    let x = x[(self.from)(i)];
+                    *y = if accumulate { *y + x } else { x };
+                }
+            });
+        }
         threads::ranges(self.n, grain, |columns| {
             threads::in_turn(self.count, GRAIN / columns.len(), |rows| {
                 for i in rows {
@@ -81,9 +93,46 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
             // SAFETY: the array is borrowed alone.
             return unsafe { self.add_crowded(x, (Shared::new(y.as_mut_ptr()), len), &crowded, 0..self.n) };
         }
+        if self.n == 1 {
+            (0..self.count).for_each(|i| y[(self.to)(i)] = y[(self.to)(i)] + x[(self.from)(i)]);
+            return;
+        }
         for i in 0..self.count {
             let (from, to) = ((self.from)(i), (self.to)(i));
             move_row(&x[from..from + self.n], &mut y[to..to + self.n], true);
+        }
+    }
+
+    /// As [`Rows::add_crowded`] for rows of one element.
+    ///
+    /// # Safety
+    /// As for [`Rows::add_crowded`].
+    unsafe fn add_crowded_elements<T: Float>(
+        &self,
+        x: &[T],
+        (y, len): (Shared<T>, usize),
+        crowded: &Crowded,
+    ) {
+        // Sums of other elements, which are not used. There are several, so that additions do not wait.
+        const OTHERS: usize = 8;
+        let n = crowded.rows.len();
+        let mut sums = Zeros::<f64>::new(n + OTHERS);
+        let element = |to: usize| {
+            assert!(to < len);
+            // SAFETY: the element is within `y`, and no other thread uses it.
+            unsafe { &mut *y.get().add(to) }
+        };
+        threads::in_turn(self.count, GRAIN, |rows| {
+            for i in rows {
+                let (x, to) = (x[(self.from)(i)], (self.to)(i));
+                let k = crowded.place(to).unwrap_or(n + i % OTHERS);
+                sums[k] += x.real();
+                // Without branches, which a processor cannot predict here. Adding -0 changes nothing.
+                *element(to) = *element(to) + if k < n { T::of(-0.0) } else { x };
+            }
+        });
+        for (to, sum) in crowded.rows.iter().zip(&*sums) {
+            *element(*to) = T::of(element(*to).real() + sum);
         }
     }
 
@@ -99,6 +148,10 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
         columns: Range<usize>,
     ) {
         let width = columns.len();
+        if self.n == 1 {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { self.add_crowded_elements(x, (y, len), crowded) };
+        }
         let mut sums = Zeros::<f64>::new(crowded.rows.len() * width);
         let row_of = |to: usize| {
             assert!(to + self.n <= len);
@@ -129,12 +182,15 @@ pub const MANY: usize = 1 << 12;
 
 /// Destination rows to which more than [`MANY`] rows may be added.
 struct Crowded {
-    /// The number of additions for each hash of a row.
-    counts: List<u32>,
+    /// For each hash of a row: [`NO_ROW`], the number of the only crowded row with that hash, or [`SEVERAL_ROWS`].
+    places: List<u32>,
     shift: u32,
     /// The sorted starts of these rows.
     rows: Vec<usize>,
 }
+
+const NO_ROW: u32 = u32::MAX;
+const SEVERAL_ROWS: u32 = u32::MAX - 1;
 
 impl Crowded {
     /// Finds the crowded rows of `n` elements in an array of `len`, to which row `i` is added at `to(i)`.
@@ -143,49 +199,113 @@ impl Crowded {
             return None;
         }
         // Several rows share a count, so that even a long array has few counts.
-        let counts = (len / n).clamp(1, (count / 1024).max(1 << 16)).next_power_of_two();
-        let shift = 64 - counts.trailing_zeros().max(1);
-        let mut all = Self { counts: List::repeat(0, counts.max(2)), shift, rows: Vec::new() };
-        for i in 0..count {
-            let slot = all.slot(to(i));
-            all.counts[slot] = all.counts[slot].saturating_add(1);
-        }
-        if all.counts.iter().all(|count| *count as usize <= MANY) {
+        let bits = |counts: usize| counts.next_power_of_two().trailing_zeros().max(1);
+        let all = bits((len / n).clamp(1, (count / 1024).max(1 << 16)));
+        // The groups of rows that share a count are united to fewer groups first, because these counts stay in the
+        // cache. Usually not even such a group is crowded.
+        if !has_crowded(bits((count / 1024).max(1 << 8)).min(all), (0..count).map(&to)) {
             return None;
         }
-        // Sorted and deduplicated now and then, because few rows may have many additions.
-        for i in 0..count {
-            let to = to(i);
-            if all.is_crowded(to) {
-                if all.rows.len() >= MANY && all.rows.len() == all.rows.capacity() {
-                    all.rows.sort_unstable();
-                    all.rows.dedup();
+        let groups = Groups::of(all, (0..count).map(&to));
+        let mut rows: Vec<usize> = groups.all.iter().filter(|g| g.is_crowded()).map(|g| g.first).collect();
+        if rows.is_empty() {
+            return None;
+        }
+        if groups.all.iter().any(|group| group.is_crowded() && group.has_several) {
+            // Sorted and deduplicated now and then, because few rows may have many additions.
+            for to in (0..count).map(to).filter(|to| groups.of_row(*to).is_several(*to)) {
+                if rows.len() >= MANY && rows.len() == rows.capacity() {
+                    rows.sort_unstable();
+                    rows.dedup();
                 }
-                all.rows.push(to);
+                rows.push(to);
             }
         }
-        all.rows.sort_unstable();
-        all.rows.dedup();
-        Some(all)
-    }
-
-    /// The counter of a row.
-    #[inline(always)]
-    fn slot(&self, to: usize) -> usize {
-        // The upper bits of a product by the golden ratio differ for neighbours.
-        ((to as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
-    }
-
-    /// True if more than `MANY` rows may be added to this row.
-    #[inline(always)]
-    fn is_crowded(&self, to: usize) -> bool {
-        self.counts[self.slot(to)] as usize > MANY
+        rows.sort_unstable();
+        rows.dedup();
+        let mut places = List::repeat(NO_ROW, groups.all.len());
+        for (k, to) in rows.iter().enumerate() {
+            let place = &mut places[slot(*to, groups.shift)];
+            let only = u32::try_from(k).ok().filter(|k| *k < SEVERAL_ROWS && *place == NO_ROW);
+            *place = only.unwrap_or(SEVERAL_ROWS);
+        }
+        Some(Self { places, shift: groups.shift, rows })
     }
 
     /// The number of the crowded row that begins at `to`.
     #[inline(always)]
     fn place(&self, to: usize) -> Option<usize> {
-        if self.is_crowded(to) { self.rows.binary_search(&to).ok() } else { None }
+        match self.places[slot(to, self.shift)] {
+            NO_ROW => None,
+            SEVERAL_ROWS => self.rows.binary_search(&to).ok(),
+            k => Some(k as usize),
+        }
+    }
+}
+
+/// A hash of the start of a row, without the last `shift` of its 64 bits.
+#[inline(always)]
+fn slot(to: usize, shift: u32) -> usize {
+    // The upper bits of a product by the golden ratio differ for neighbours.
+    ((to as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift) as usize
+}
+
+/// Counts rows by hashes of `bits` bits. Returns true if a count exceeds [`MANY`].
+fn has_crowded(bits: u32, rows: impl Iterator<Item = usize>) -> bool {
+    // Additions for equal rows often follow each other. Four counters alternate, so that they do not wait.
+    let mut counts = List::repeat([0_u32; 4], 1 << bits);
+    for (turn, to) in rows.enumerate() {
+        let count = &mut counts[slot(to, u64::BITS - bits)][turn % 4];
+        *count = count.saturating_add(1);
+    }
+    counts.iter().any(|parts| parts.iter().fold(0, |sum: u32, n| sum.saturating_add(*n)) as usize > MANY)
+}
+
+/// The rows with one hash.
+#[derive(Clone, Copy)]
+struct Group {
+    /// The number of additions.
+    count: u32,
+    /// True if they are to different rows.
+    has_several: bool,
+    /// The first row.
+    first: usize,
+}
+
+impl Group {
+    fn is_crowded(self) -> bool {
+        self.count as usize > MANY
+    }
+
+    /// True if the group is crowded, and the row is not its first one.
+    fn is_several(self, to: usize) -> bool {
+        self.has_several && self.is_crowded() && self.first != to
+    }
+}
+
+/// The groups of rows with equal hashes.
+struct Groups {
+    all: List<Group>,
+    shift: u32,
+}
+
+impl Groups {
+    /// Groups rows by hashes of `bits` bits.
+    fn of(bits: u32, rows: impl Iterator<Item = usize>) -> Self {
+        let shift = u64::BITS - bits;
+        let mut all = List::repeat(Group { count: 0, has_several: false, first: 0 }, 1 << bits);
+        for to in rows {
+            let group = &mut all[slot(to, shift)];
+            // Without branches, which a processor cannot predict here.
+            group.first = if group.count == 0 { to } else { group.first };
+            group.has_several |= group.first != to;
+            group.count = group.count.saturating_add(1);
+        }
+        Self { all, shift }
+    }
+
+    fn of_row(&self, to: usize) -> Group {
+        self.all[slot(to, self.shift)]
     }
 }
 
@@ -303,6 +423,26 @@ mod tests {
         let times = to.iter().filter(|to| **to == 5).count() as f64;
         assert_eq!(here[5 * n..6 * n], [(0.5 + f64::from(0.1_f32) * times) as f32, (0.5 + times) as f32]);
         assert_eq!(here.iter().filter(|v| **v == 0.5).count(), n * 65_598);
+    }
+
+    #[test]
+    fn crowded_rows_with_equal_hashes_are_summed_apart() {
+        // Few rows share few hashes. All but the last one are crowded.
+        for (n, rows) in [(1, 2), (1, 3), (2, 5), (3, 40)] {
+            let all = (0..2 * MANY * rows).map(|i| (i * i % 7 + i / 3) % (rows - 1));
+            let to: Vec<usize> = all.chain([rows - 1]).collect();
+            let x: Vec<f32> = (0..n * to.len()).map(|i| 0.1 + i as f32 * 1e-7).collect();
+            let copies = Rows { n, count: to.len(), from: |i| i * n, to: |i| to[i] * n };
+            let mut sums = vec![0.0_f64; n * rows];
+            for (row, x) in to.iter().zip(x.chunks_exact(n)) {
+                sums[row * n..][..n].iter_mut().zip(x).for_each(|(sum, x)| *sum += f64::from(*x));
+            }
+            let expected: Vec<f32> = sums.iter().map(|sum| *sum as f32).collect();
+            let (mut here, mut shared) = (vec![0.0_f32; n * rows], vec![0.0_f32; n * rows]);
+            copies.add_here(&x, &mut here);
+            copies.put_in_order(&x, &mut shared, true);
+            assert_eq!((&here, &shared), (&expected, &expected), "{rows} rows of {n}");
+        }
     }
 
     #[test]

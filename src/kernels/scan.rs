@@ -11,6 +11,8 @@ use crate::array::Shape;
 
 /// The least number of columns that run together, if there are as many.
 const COLUMNS: usize = 64;
+/// Number of elements of a line that are computed before the next line continues.
+const BLOCK: usize = 16;
 
 /// A cumulative operation along an axis.
 #[derive(Clone, Copy, Debug)]
@@ -98,10 +100,12 @@ impl Scan {
         }
         let begin = |columns: usize| List::repeat(first, columns);
         self.rows(begin, |last: &mut List<S>, row, _, columns| {
-            for (last, j) in last.iter_mut().zip(columns) {
-                let next = op(*last, x[row + j]);
-                // SAFETY: rows and columns are within both arrays, and no other run has them.
-                unsafe { y.get().add(row + j).write(of(if self.exclusive { *last } else { next })) };
+            let x = &x[row + columns.start..row + columns.end];
+            // SAFETY: rows and columns are within both arrays, and no other run has them.
+            let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(row + columns.start), x.len()) };
+            for ((last, x), y) in last.iter_mut().zip(x).zip(y) {
+                let next = op(*last, *x);
+                *y = of(if self.exclusive { *last } else { next });
                 *last = next;
             }
         });
@@ -129,7 +133,7 @@ impl Scan {
         });
     }
 
-    /// Runs over `N` adjacent lines together.
+    /// Computes `N` lines, a block of each in turn, so that no line leaves the cache before all of it is used.
     #[inline(always)]
     fn some_lines<T: Float, S: Copy, const N: usize>(
         self,
@@ -143,14 +147,26 @@ impl Scan {
         let Self { n, exclusive, reverse, .. } = self;
         let mut last = [first; N];
         threads::in_turn(n, GRAIN, |steps| {
-            for step in steps {
-                let i = if reverse { n - 1 - step } else { step };
+            for start in steps.clone().step_by(BLOCK) {
+                let end = steps.end.min(start + BLOCK);
+                let part = if reverse { n - end..n - start } else { start..end };
                 for (l, last) in last.iter_mut().enumerate() {
-                    let at = (line + l) * n + i;
-                    let next = op(*last, x[at]);
+                    let part = (line + l) * n + part.start..(line + l) * n + part.end;
+                    let x = &x[part.clone()];
                     // SAFETY: `x` has as many elements as `y`, and no other call has these lines.
-                    unsafe { y.get().add(at).write(of(if exclusive { *last } else { next })) };
-                    *last = next;
+                    let y = unsafe { std::slice::from_raw_parts_mut(y.get().add(part.start), part.len()) };
+                    let mut sum = *last; // in a register, which `y` cannot alias
+                    let step = |(x, y): (&T, &mut T)| {
+                        let next = op(sum, *x);
+                        *y = of(if exclusive { sum } else { next });
+                        sum = next;
+                    };
+                    if reverse {
+                        x.iter().zip(y).rev().for_each(step);
+                    } else {
+                        x.iter().zip(y).for_each(step);
+                    }
+                    *last = sum;
                 }
             }
         });

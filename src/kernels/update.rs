@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Float;
+use super::reduce::PlainRange;
 use super::threads::{self, Shared};
 use crate::array::{DType, convert};
 
@@ -143,17 +144,15 @@ where
 {
     // SAFETY: guaranteed by the caller.
     let sums = unsafe { totals(n, g, w, s, formula, |sum, x| sum + x * x, |a, b| a + b) };
-    let least = 4.0 * n as f64 * f64::MIN_POSITIVE;
-    if T::DTYPE != DType::F64 || sums.iter().all(|sum| (least..=f64::MAX).contains(sum)) {
+    // Squares of other types are in range, because they are computed in float64.
+    let range = PlainRange::of::<f64>(n);
+    if T::DTYPE != DType::F64 || !sums.iter().any(|sum| range.excludes(*sum, 0.0)) {
         return sums.map(|sum| Squares { unit: 1.0, sum });
     }
     // SAFETY: guaranteed by the caller.
     let largest = unsafe { totals(n, g, w, s, &again, |most, x| most.max(x.abs()), f64::max) };
-    let units = from_fn(|k| {
-        let is_apart = !(least..=f64::MAX).contains(&sums[k]) && !sums[k].is_nan();
-        if is_apart && largest[k] > 0.0 && largest[k].is_finite() { largest[k] } else { 1.0 }
-    });
-    let [a, b]: [f64; 2] = units;
+    let units: [Option<f64>; 2] = from_fn(|k| range.unit(sums[k], 0.0, largest[k]));
+    let [a, b] = units.map(|unit| unit.unwrap_or(1.0));
     let scaled = || {
         let f = again();
         move |g, w, s: &mut _| {
@@ -163,7 +162,10 @@ where
     };
     // SAFETY: guaranteed by the caller.
     let scaled = unsafe { totals(n, g, w, s, scaled, |sum, x| sum + x * x, |a, b| a + b) };
-    from_fn(|k| Squares { unit: units[k], sum: if units[k] == 1.0 { sums[k] } else { scaled[k] } })
+    from_fn(|k| match units[k] {
+        Some(unit) => Squares { unit, sum: scaled[k] },
+        None => Squares { unit: 1.0, sum: sums[k] },
+    })
 }
 
 /// Folds the two numbers that `f` returns for each element, each from zero on.

@@ -75,8 +75,8 @@ pub(super) fn run<'py>(
     inputs: &Inputs<'_, 'py>,
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    scopes::follow(py);
     if inputs.iter().any(|x| matches!(x, ArrayOrNumber::Array(_))) {
+        scopes::follow(py);
         let x = inputs
             .iter()
             .map(|x| match x {

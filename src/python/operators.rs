@@ -6,6 +6,7 @@ use ::numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
+use smallvec::SmallVec;
 
 use super::classes::{NdArray, Variable};
 use super::functions::{Row, rows};
@@ -80,8 +81,9 @@ fn with_number<'py>(
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let name = row.entry.spec.name;
-    let mut values: Vec<Value> = row.defaults.iter().flatten().cloned().collect();
-    values[0] = Value::Float(val);
+    let mut values: SmallVec<[Value; 2]> = SmallVec::new();
+    values.push(Value::Float(val));
+    row.defaults.iter().skip(1).flatten().for_each(|value| values.push(value.clone()));
     let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
     run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
 }

@@ -44,7 +44,7 @@ static WATCH: AtomicUsize = AtomicUsize::new(0);
 /// The source of unique numbers.
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 /// The context variable.
-static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static VARIABLE: PyOnceLock<ContextVariable> = PyOnceLock::new();
 /// `sys.modules`.
 static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
@@ -73,18 +73,26 @@ fn follow_changes(py: Python<'_>, watch: usize) {
     }
 }
 
-/// The context variable, created on first use.
-fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    let make = || -> PyResult<Py<PyAny>> {
-        let named = py.import("contextvars")?.getattr("ContextVar")?.call1(("kinnor.modes",))?;
-        Ok(named.unbind())
-    };
-    Ok(VARIABLE.get_or_try_init(py, make)?.bind(py))
+/// The methods of a variable of `contextvars`, looked up once.
+struct ContextVariable {
+    get: Py<PyAny>,
+    set: Py<PyAny>,
+}
+
+/// The context variable, created on first use. Its default is None.
+fn variable(py: Python<'_>) -> PyResult<&ContextVariable> {
+    VARIABLE.get_or_try_init(py, || {
+        let default = PyDict::new(py);
+        default.set_item("default", py.None())?;
+        let class = py.import("contextvars")?.getattr("ContextVar")?;
+        let variable = class.call(("kinnor.modes",), Some(&default))?;
+        Ok(ContextVariable { get: variable.getattr("get")?.unbind(), set: variable.getattr("set")?.unbind() })
+    })
 }
 
 /// The innermost scope of this context. Updates the thread's modes to it.
 fn current(py: Python<'_>) -> PyResult<Option<Py<EnteredModes>>> {
-    let found = variable(py)?.call_method1(intern!(py, "get"), (py.None(),))?;
+    let found = variable(py)?.get.bind(py).call0()?;
     let scope = found.cast_into::<EnteredModes>().ok();
     let serial = scope.as_ref().map_or(0, |scope| scope.get().serial);
     if serial != CURRENT.get() {
@@ -114,7 +122,7 @@ fn set(mode: Mode) -> Mode {
 /// Makes a scope the innermost one of this context. The thread has its modes already.
 fn put(py: Python<'_>, scope: Option<Py<EnteredModes>>) -> PyResult<()> {
     CURRENT.set(scope.as_ref().map_or(0, |scope| scope.get().serial));
-    variable(py)?.call_method1(intern!(py, "set"), (scope,))?;
+    variable(py)?.set.bind(py).call1((scope,))?;
     Ok(())
 }
 
@@ -184,11 +192,21 @@ fn enter_mode(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
 /// Scopes entered later stay open, and so do their modes.
 #[pyfunction]
 fn leave_mode(py: Python<'_>, ids: &Bound<'_, PyList>) -> PyResult<Option<u64>> {
-    let ids: Vec<u64> = ids.extract()?;
     ENTERED.set(ENTERED.get().saturating_sub(1));
     look_for_event_loop(py)?;
-    let mut within = Vec::new();
     let mut next = current(py)?;
+    if let Some(scope) = &next
+        && let EnteredModes { id, old: Some(old), outer, .. } = scope.get()
+        && let Some(newest) = ids.len().checked_sub(1)
+        && ids.get_item(newest)?.extract::<u64>()? == *id
+    {
+        // The common case: scopes end in the reverse order of their beginning.
+        set(*old);
+        put(py, outer.as_ref().map(|outer| outer.clone_ref(py)))?;
+        return Ok(Some(*id));
+    }
+    let ids: Vec<u64> = ids.extract()?;
+    let mut within = Vec::new();
     let left = loop {
         let Some(scope) = next else {
             WATCH.fetch_or(CONTEXTS_CHANGE, Ordering::Relaxed);

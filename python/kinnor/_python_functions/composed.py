@@ -281,8 +281,12 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
     if isinstance(clip_norm, (int, float, np.number)):
         if not clip_norm > 0:
             raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-        is_inside = without_gradient(f.less_equal_scalar(f.norm(x, 2.0, axis, True), float(clip_norm)))
-        is_inside = f.broadcast(is_inside, tuple(x.shape))
+        ndim = len(x.shape)
+        axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
+        # `where` broadcasts a condition that lacks the last axes.
+        are_last = {k % ndim for k in axes} == set(range(ndim - len(axes), ndim))
+        is_inside = without_gradient(f.less_equal_scalar(f.norm(x, 2.0, axis, not are_last), float(clip_norm)))
+        is_inside = is_inside if are_last else f.broadcast(is_inside, tuple(x.shape))
         clipped = f.norm_normalization(x, 2.0, axis, 0.0)
         result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
     elif isinstance(clip_norm, (Variable, NdArray)):

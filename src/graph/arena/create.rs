@@ -25,6 +25,7 @@ pub(crate) struct NewFunction {
 
 impl Arena {
     /// A new tensor with a count of one.
+    #[inline]
     pub(crate) fn new_tensor(&mut self, shape: &Shape) -> Ix {
         let ix = self.tensors.take(|| TensorSlot {
             count: 0,
@@ -45,6 +46,7 @@ impl Arena {
     }
 
     /// A new variable on a tensor. Takes over the caller's count of the tensor, and has a count of one itself.
+    #[inline]
     pub(crate) fn new_variable(&mut self, tensor: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
         let ix = self.variables.take(|| VariableSlot {
             generation: 0,
@@ -69,6 +71,7 @@ impl Arena {
     }
 
     /// A new function without inputs and outputs. Each output that is added holds it.
+    #[inline]
     pub(crate) fn new_function(&mut self, op: Op, new: NewFunction) -> Ix {
         let ix = self.functions.take(|| FunctionSlot {
             generation: 0,

@@ -11,6 +11,7 @@ use crate::graph::arena::{Arena, Attached, Attachment, Garbage, Ix, NONE, Partne
 /// Changes to connections.
 impl Arena {
     /// Adds `function` to the consumers of `v`.
+    #[inline]
     pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
         let generation = self.functions[function].generation;

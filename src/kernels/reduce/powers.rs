@@ -17,6 +17,30 @@ pub struct PowerSums {
     eps: f64,
 }
 
+/// The range of sums of powers that neither overflow nor lose digits. Other sums are computed in units.
+#[derive(Clone, Copy)]
+pub struct PlainRange {
+    least: f64,
+    most: f64,
+}
+
+impl PlainRange {
+    /// The range for sums of `n` powers of type `T`.
+    pub fn of<T: Float>(n: usize) -> Self {
+        Self { least: 4.0 * n as f64 * T::MIN_POSITIVE.real(), most: T::MAX.real() }
+    }
+
+    /// True if a sum plus `eps` is outside. NaN is not: no unit changes it.
+    pub fn excludes(self, sum: f64, eps: f64) -> bool {
+        sum > self.most || sum + eps < self.least
+    }
+
+    /// The unit for a sum that is outside: the largest magnitude behind it, unless that is zero or infinite.
+    pub fn unit(self, sum: f64, eps: f64, largest: f64) -> Option<f64> {
+        (largest > 0.0 && largest.is_finite() && self.excludes(sum, eps)).then_some(largest)
+    }
+}
+
 /// The largest magnitude; NaN is skipped.
 struct LargestMagnitude;
 
@@ -50,10 +74,9 @@ pub fn power_sums<T: Float>(
     let sums = sums(x, shape, axes, of);
     let mut all = PowerSums { sums, units: None, p, eps };
     let n = x.len().checked_div(all.sums.len()).unwrap_or(0);
-    let (least, most) = (4.0 * n as f64 * T::MIN_POSITIVE.real(), T::MAX.real());
-    let leaves_range = |sum: f64| sum > most || sum + eps < least;
-    if n > 0 && all.sums.iter().any(|sum| leaves_range(*sum)) {
-        all.rescale(x, shape, axes, leaves_range, wide);
+    let range = PlainRange::of::<T>(n);
+    if n > 0 && all.sums.iter().any(|sum| range.excludes(*sum, eps)) {
+        all.rescale(x, shape, axes, range, wide);
     }
     all
 }
@@ -66,16 +89,13 @@ impl PowerSums {
         x: &[T],
         shape: &Shape,
         axes: &[usize],
-        leaves_range: impl Fn(f64) -> bool,
+        range: PlainRange,
         wide: impl Fn(f64) -> f64 + Sync + Copy,
     ) {
         let mut units = Zeros::new(self.sums.len());
         let least = self.eps.powf(1.0 / self.p);
         ReducedRows::new(x, shape, axes).fold(&LargestMagnitude, |i, largest: T| {
-            let unit = largest.real().max(least);
-            if unit > 0.0 && unit.is_finite() && leaves_range(self.sums[i]) {
-                units[i] = unit;
-            }
+            units[i] = range.unit(self.sums[i], self.eps, largest.real().max(least)).unwrap_or(0.0);
         });
         if units.iter().all(|unit| *unit == 0.0) {
             return;

@@ -1,36 +1,33 @@
 //! Normalizations by a norm: weight_normalization, norm_normalization.
 
 use crate::array::Shape;
-use crate::kernels::scratch::List;
-use crate::kernels::{Float, broadcast::BroadcastLayout};
+use crate::kernels::reduce::PowerSums;
+use crate::kernels::scratch::{self, List};
+use crate::kernels::{Float, broadcast::BroadcastLayout, map, reduce};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::layer_normalization::only;
 use crate::ops::normalizations::norm::{powers, slope_of_unit};
-use crate::ops::reductions::reduction::reduced;
+use crate::ops::pointwise::powers::power;
+use crate::ops::reductions::reduction::{reduced, spread_each};
 use crate::ops::{
-    Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, one, op,
+    Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, not_negative, one, op,
 };
 use crate::{Error, Result};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<WeightNormalization>(), Entry::of::<NormNormalization>()];
 
-/// Computes `x * factor(i) / (sum(|x|^p) + eps)^(1 / p)`, or zero if the sum is zero. The sums run along `axes`, and
-/// `i` is the index of a sum. `scale` computes the same factor in the type of the elements.
+/// Computes `y = x * factor(i) / (sum(|x|^p) + eps)^(1 / p)`, or zero if the sum is zero. `kept` is the shape of the
+/// sums, and `i` is the index of a sum. `scale` computes the same factor in the type of the elements.
 fn scaled<T: Float>(
-    run: &mut Run<'_, T>,
-    axes: &[usize],
-    (p, eps): (f64, f64),
+    (x, y, shape): (&[T], &mut [T], &Shape),
+    (sums, kept): (&PowerSums, &Shape),
     scale: impl Fn(T, usize) -> T,
     factor: impl Fn(usize) -> f64,
 ) {
-    let (x, shape, y) = (run.x(0), run.x_shape(0), run.y(0));
-    let kept: Vec<bool> = (0..shape.ndim()).map(|i| !axes.contains(&i)).collect();
-    let kept = only(shape, &kept);
-    let sums = powers(x, shape, axes, p, eps);
     let scales: List<T> =
         (0..sums.len()).map(|i| sums.plain(i).map_or(T::ZERO, |sum| scale(T::of(sum), i))).collect();
-    BroadcastLayout::new(shape, &kept).map_distinct(
+    BroadcastLayout::new(shape, kept).map_distinct(
         x,
         &scales,
         y,
@@ -47,12 +44,33 @@ fn scaled<T: Float>(
         })
         .collect();
     let wide = &wide[..];
-    BroadcastLayout::new(&kept, shape).update(
+    BroadcastLayout::new(kept, shape).update(
         x,
         y,
         #[inline(always)]
         move |i, x, y| wide[i].map_or(y, |[unit, root, factor]| T::of(x.real() / unit / root * factor)),
     );
+}
+
+/// The shape of sums along axes that keep length one.
+fn kept(shape: &Shape, axes: &[usize]) -> Shape {
+    only(shape, &(0..shape.ndim()).map(|i| !axes.contains(&i)).collect::<Vec<_>>())
+}
+
+/// The sums of `gy * unit`: for each unit vector, the part of the gradient along it.
+fn along<T: Float>(gy: &[T], unit: &[T], shape: &Shape, axes: &[usize], n: usize) -> List<T> {
+    let mut along = List::repeat(T::ZERO, n);
+    scratch::with(gy.len(), |products| {
+        map::put_of(
+            products,
+            false,
+            [gy, unit],
+            #[inline(always)]
+            |[gy, unit]| gy * unit,
+        );
+        reduce::sum(products, shape, axes, &mut along);
+    });
+    along
 }
 
 /// `sum^(-1 / p)`, but zero for a zero sum, because a zero vector has no direction.
@@ -62,6 +80,13 @@ fn inverse_root<T: Float>(sum: T, p: f64) -> T {
         return T::ZERO;
     }
     sum.pow(T::all(-1.0 / p))
+}
+
+/// The derivative of the p-norm by an element. `unit` is the element divided by the norm.
+#[inline(always)]
+fn slope_of<T: Float>(unit: T, p: f64) -> T {
+    let sign = T::select(unit > T::ZERO, T::ONE, T::select(unit < T::ZERO, -T::ONE, T::ZERO));
+    if p == 1.0 { sign } else { power(unit.abs(), p - 1.0) * sign }
 }
 
 /// The power mean `((sum(|x|^p) + eps) / n)^(1 / p)` along axes, which keep length one. It is the divisor of
@@ -89,9 +114,19 @@ impl PowerMean {
 
     /// The ratio of the power mean to the norm.
     fn share(&self, x: &Shape) -> f64 {
-        let axes = x.axes("power_mean", Some(&self.axes)).unwrap_or_default();
-        (axes.iter().map(|a| x[*a]).product::<usize>().max(1) as f64).powf(-1.0 / self.p)
+        share(x, &x.axes("power_mean", Some(&self.axes)).unwrap_or_default(), self.p)
     }
+}
+
+/// The ratio of the power mean along axes to the norm.
+fn share(x: &Shape, axes: &[usize], p: f64) -> f64 {
+    (axes.iter().map(|a| x[*a]).product::<usize>().max(1) as f64).powf(-1.0 / p)
+}
+
+/// The power mean of sum `i`. `share` is its ratio to the norm.
+fn mean<T: Float>(sums: &PowerSums, i: usize, share: f64) -> T {
+    let [unit, root] = sums.root(i);
+    if root == 0.0 { T::INFINITY } else { T::of(root * share * unit) }
 }
 
 impl Compute for PowerMean {
@@ -105,10 +140,7 @@ impl Compute for PowerMean {
         let (axes, share) =
             (run.x_shape(0).axes("power_mean", Some(&self.axes))?, self.share(run.x_shape(0)));
         let sums = powers(run.x(0), run.x_shape(0), &axes, self.p, self.eps);
-        for (i, y) in run.y(0).iter_mut().enumerate() {
-            let [unit, root] = sums.root(i);
-            *y = if root == 0.0 { T::INFINITY } else { T::of(root * share * unit) };
-        }
+        run.y(0).iter_mut().enumerate().for_each(|(i, y)| *y = mean(&sums, i, share));
         Ok(())
     }
 
@@ -166,8 +198,6 @@ impl WeightNormalization {
 }
 
 impl Compute for WeightNormalization {
-    const HAS_BACKWARD: bool = false;
-
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         not_negative("weight_normalization", "eps", self.eps)?;
         let n = self.axes(x.get(0))?.1.size();
@@ -185,7 +215,37 @@ impl Compute for WeightNormalization {
             let root = (square + eps).sqrt();
             if root == T::ZERO { T::ZERO } else { g[i] / root }
         };
-        scaled(run, &axes, (2.0, self.eps), scale, |i| g[i].real());
+        let (x, shape) = (run.x(0), run.x_shape(0));
+        let sums = powers(x, shape, &axes, 2.0, self.eps);
+        scaled((x, run.y(0), shape), (&sums, &kept(shape, &axes)), scale, |i| g[i].real());
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (w, gy, shape) = (run.x(0), run.gy(0), run.x_shape(0));
+        let (axes, norms) = self.axes(shape)?;
+        let sums = powers(w, shape, &axes, 2.0, self.eps);
+        let eps = T::all(self.eps);
+        scratch::with(w.len(), |unit| {
+            scaled((w, unit, shape), (&sums, &norms), |sum, _| inverse_root(sum + eps, 2.0), |_| 1.0);
+            let unit = &*unit;
+            let along = along(gy, unit, shape, &axes, sums.len());
+            if let Some(gx) = run.gx(0) {
+                let share = share(shape, &axes, 2.0);
+                let means: List<T> = (0..sums.len()).map(|i| mean(&sums, i, share)).collect();
+                let factors: List<T> = run.x(1).iter().map(|g| *g * T::of(share)).collect();
+                spread_each(
+                    gx,
+                    ([gy, unit], shape),
+                    ([&along, &means, &factors], &norms),
+                    #[inline(always)]
+                    |[gy, unit], [along, mean, factor]| (gy - unit * along) / mean * factor,
+                );
+            }
+            if let Some(gx) = run.gx(1) {
+                gx.put_all(&along);
+            }
+        });
         Ok(())
     }
 
@@ -249,8 +309,6 @@ impl NormNormalization {
 }
 
 impl Compute for NormNormalization {
-    const HAS_BACKWARD: bool = false;
-
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         x.get(0).axes("norm_normalization", self.axes.as_deref())?;
         not_negative("norm_normalization", "eps", self.eps)?;
@@ -263,7 +321,39 @@ impl Compute for NormNormalization {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = run.x_shape(0).axes("norm_normalization", self.axes.as_deref())?;
         let (p, eps) = (self.p(), T::all(self.eps));
-        scaled(run, &axes, (p, self.eps), |sum, _| inverse_root(sum + eps, p), |_| 1.0);
+        let (x, shape) = (run.x(0), run.x_shape(0));
+        let sums = powers(x, shape, &axes, p, self.eps);
+        let scale = |sum: T, _| inverse_root(sum + eps, p);
+        scaled((x, run.y(0), shape), (&sums, &kept(shape, &axes)), scale, |_| 1.0);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (x, y, gy, shape) = (run.x(0), run.y(0), run.gy(0), run.x_shape(0));
+        let (axes, p) = (shape.axes("norm_normalization", self.axes.as_deref())?, self.p());
+        let Some(gx) = run.gx(0) else { return Ok(()) };
+        let sums = powers(x, shape, &axes, p, self.eps);
+        let (along, share) = (along(gy, y, shape, &axes, sums.len()), share(shape, &axes, p));
+        let means: List<T> = (0..sums.len()).map(|i| mean(&sums, i, share)).collect();
+        let (kept, share) = (kept(shape, &axes), T::of(share));
+        // A separate loop for the common order.
+        if p == 2.0 {
+            spread_each(
+                gx,
+                ([gy, y], shape),
+                ([&along, &means], &kept),
+                #[inline(always)]
+                |[gy, y], [along, mean]| (gy - y * along) / mean * share,
+            );
+        } else {
+            spread_each(
+                gx,
+                ([gy, y], shape),
+                ([&along, &means], &kept),
+                #[inline(always)]
+                |[gy, y], [along, mean]| (gy - slope_of(y, p) * along) / mean * share,
+            );
+        }
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! Winograd's algorithm for few tiles. The transformed weights are then most of the data. Each thread transforms the
 //! weights of some targets and uses them while they are in its cache. The sums are the same as for many tiles.
 
+use std::ops::Range;
+
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
 use super::uneven::Energies;
-use super::{CHAIN, Factors, Winograd, factors, whole};
+use super::{CHAIN, Factors, Transforms, Winograd, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
 use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
@@ -27,7 +29,6 @@ impl<T: Float> Winograd<'_, T> {
     ///
     /// # Safety
     /// The arrays must be valid, and nothing else may use the target meanwhile.
-    #[allow(clippy::too_many_lines)] // three passes over the same scratch memory
     pub(super) unsafe fn run_by_panels(
         &self,
         kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,
@@ -35,112 +36,169 @@ impl<T: Float> Winograd<'_, T> {
     ) -> Result<(), OutOfMemory> {
         let tiles = Tiles::all(self.g.images, self.size);
         let (images, rows) = tiles.block(0);
-        let (wide, sources, of_source) =
-            (kernels::<T>().panel(), self.source.array.channels, whole::<T>(self.source.array.channels));
+        let (wide, sources) = (kernels::<T>().panel(), self.source.array.channels);
+        let of_source = whole::<T>(sources);
         let inputs = padded_stride(tiles.most * of_source);
         let strip =
             ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
         let memory = Workspace::<T>::new(self.g.group * PRODUCTS * inputs)?;
-        let all = Shared::new(memory.ptr());
-        let (of_image, scales) = (rows.len() * tiles.across, Shared::read_only(scales));
         let flags = List::repeat(false, self.g.group * tiles.most);
-        let flagged = Shared::new(flags.as_ptr().cast_mut());
-        let flags_of = |group: usize, image: usize| {
-            // SAFETY: there are as many flags. One task writes the flags of an image and a group, and they are read
-            // when all tasks are done.
-            unsafe {
-                let first = flagged.get().add(group * tiles.most + image * of_image);
-                std::slice::from_raw_parts_mut(first, of_image)
-            }
+        let all = &AllTiles {
+            of: self,
+            tiles,
+            rows,
+            strip,
+            of_source,
+            inputs,
+            factors: Shared::new(memory.ptr()),
+            flags: Shared::new(flags.as_ptr().cast_mut()),
         };
-        let of = |group: usize, image: usize| Factors {
-            p: all
-                .get()
-                .wrapping_add(group * PRODUCTS * inputs + image * rows.len() * tiles.across * of_source),
-            factor: inputs,
-            tile: of_source,
-            panel: wide,
-        };
+        let scales = Shared::read_only(scales);
         parallel(self.g.group * images.len(), |task| {
             let (group, image) = (task / images.len(), task % images.len());
-            let (planes, plane) = Energies::<T>::memory(1, rows.len(), self.source.width);
-            scratch::with(planes + strip + SLACK, |memory: &mut [T]| {
-                let (planes, memory) = memory.split_at_mut(planes);
-                let side = (TransformStep::Input, IN);
-                let some = (&(image..image + 1), &rows);
-                let scales = scales.get().cast_const().wrapping_add(group * sources);
-                let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
-                // SAFETY: there is room for the pixels of an image, and for its factors, which are its own.
-                unsafe {
-                    factors(
-                        &self.source,
-                        side,
-                        tiles.across,
-                        some,
-                        group,
-                        memory.as_mut_ptr(),
-                        of(group, image),
-                        &energies,
-                    );
-                    let (flags, energies) = (flags_of(group, image), (&energies, 0));
-                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
-                }
-            });
+            // SAFETY: each task has its own factors and flags; the rest is the caller's promise.
+            unsafe { all.transform(group, image, scales.get().cast_const().wrapping_add(group * sources)) };
         });
         // Cached weights are in memory that all tasks share.
         let (lent, kept) = kept.unzip();
-        let made = lent.as_ref().is_some_and(|(_, made)| *made);
-        let lent = lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms()));
-        let factor = lent.as_ref().map_or(padded_stride(sources * wide), |(_, of)| of.factor);
-        let (own, outputs) =
-            (if lent.is_some() { 0 } else { PRODUCTS * factor }, padded_stride(tiles.most * wide));
+        let weights = Weights {
+            made: lent.as_ref().is_some_and(|(_, made)| *made),
+            lent: lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms())),
+        };
         let panels = self.targets.channels.div_ceil(wide);
         parallel(self.g.group * panels, |task| {
-            let (group, first) = (task / panels, task % panels * wide);
-            let targets = first..self.targets.channels.min(first + wide);
-            scratch::with(strip + own + PRODUCTS * outputs + SLACK, |memory: &mut [T]| {
-                let strip_at = memory.as_mut_ptr();
-                let p = strip_at.wrapping_add(strip);
-                let weights = lent.as_ref().map_or(p, |(memory, of)| {
-                    memory.get().wrapping_add(group * of.group + first / wide * of.panel)
-                });
-                let p = p.wrapping_add(own);
-                // Results are addressed by target, but this memory holds one panel.
-                let m = Factors { p, factor: outputs, tile: wide, panel: 0 };
-                // SAFETY: the memory holds all, and each task has its own targets.
-                unsafe {
-                    for source in if made { 0..0 } else { 0..sources } {
-                        self.transform_weights((group, source), targets.clone(), weights, factor, 0);
-                    }
-                    for q in 0..PRODUCTS {
-                        PanelProduct {
-                            m: tiles.most,
-                            n: targets.len(),
-                            k: sources,
-                            a: MatrixOperand {
-                                p: of(group, 0).p.add(q * inputs),
-                                row: of_source as isize,
-                                col: 1,
-                            },
-                            b: Panels { p: weights.add(q * factor), row: wide, next: 0 },
-                            c: p.add(q * outputs),
-                            c_row: wide,
-                            table: Table::None,
-                            batch: ONCE,
-                            epilogue: Epilogue::NONE,
-                        }
-                        .run_in_chains(CHAIN);
-                    }
-                    for image in images.clone() {
-                        let tile = (image * of_image, &*flags_of(group, image));
-                        self.results(&tiles, tile, image, &rows, group, first, strip_at, m);
-                    }
-                }
-            });
+            // SAFETY: all factors have been computed, and each task has its own targets.
+            unsafe { all.multiply(task / panels, task % panels * wide, images.clone(), &weights) };
         });
         if let Some(kept) = kept {
             kept.made();
         }
         Ok(())
+    }
+}
+
+/// Transformed weights.
+struct Weights<T> {
+    /// True if they have been computed in an earlier run.
+    made: bool,
+    /// The memory in which they are cached, if they are.
+    lent: Option<(Shared<T>, Transforms)>,
+}
+
+/// The tiles of all images as one block.
+struct AllTiles<'a, T> {
+    of: &'a Winograd<'a, T>,
+    tiles: Tiles,
+    /// The rows of tiles of an image.
+    rows: Range<usize>,
+    /// Elements of the pixels of an image.
+    strip: usize,
+    /// The channels of the source in whole registers.
+    of_source: usize,
+    /// The factors of a group: [`PRODUCTS`] times `inputs`.
+    factors: Shared<T>,
+    inputs: usize,
+    /// For each group and tile, whether it is uneven.
+    flags: Shared<bool>,
+}
+
+impl<T: Float> AllTiles<'_, T> {
+    /// The number of tiles of an image.
+    fn of_image(&self) -> usize {
+        self.rows.len() * self.tiles.across
+    }
+
+    /// The factors of an image.
+    fn factors(&self, group: usize, image: usize) -> Factors<T> {
+        let at = group * PRODUCTS * self.inputs + image * self.of_image() * self.of_source;
+        Factors {
+            p: self.factors.get().wrapping_add(at),
+            factor: self.inputs,
+            tile: self.of_source,
+            panel: kernels::<T>().panel(),
+        }
+    }
+
+    /// The flags of an image.
+    ///
+    /// # Safety
+    /// No other thread may write them meanwhile.
+    #[allow(clippy::mut_from_ref)] // each task writes its own
+    unsafe fn flags(&self, group: usize, image: usize) -> &mut [bool] {
+        // SAFETY: there are as many flags.
+        unsafe {
+            let first = self.flags.get().add(group * self.tiles.most + image * self.of_image());
+            std::slice::from_raw_parts_mut(first, self.of_image())
+        }
+    }
+
+    /// Computes the factors of an image, and finds its uneven tiles. `scales` are those of the group.
+    ///
+    /// # Safety
+    /// The source must be valid, and no other thread may use the factors and flags of this image and group.
+    unsafe fn transform(&self, group: usize, image: usize, scales: *const T) {
+        let (source, rows) = (&self.of.source, &self.rows);
+        let (planes, plane) = Energies::<T>::memory(1, rows.len(), source.width);
+        scratch::with(planes + self.strip + SLACK, |memory: &mut [T]| {
+            let (planes, memory) = memory.split_at_mut(planes);
+            let (side, some) = ((TransformStep::Input, IN), (&(image..image + 1), rows));
+            let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
+            let (strip, to) = (memory.as_mut_ptr(), self.factors(group, image));
+            // SAFETY: the scratch buffer holds the pixels of an image; the rest is the caller's promise.
+            unsafe {
+                factors(source, side, self.tiles.across, some, group, strip, to, &energies);
+                let flags = self.flags(group, image);
+                source.find_uneven((image, group), rows, self.of.size, (&energies, 0), false, flags);
+            }
+        });
+    }
+
+    /// Computes the targets of a panel that begins with target `first`.
+    ///
+    /// # Safety
+    /// The factors must have been computed, and no other thread may use these targets.
+    unsafe fn multiply(&self, group: usize, first: usize, images: Range<usize>, weights: &Weights<T>) {
+        let &Self { of, tiles, strip, inputs, .. } = self;
+        let (wide, sources) = (kernels::<T>().panel(), of.source.array.channels);
+        let factor = weights.lent.as_ref().map_or(padded_stride(sources * wide), |(_, of)| of.factor);
+        let own = if weights.lent.is_some() { 0 } else { PRODUCTS * factor };
+        let outputs = padded_stride(tiles.most * wide);
+        let targets = first..of.targets.channels.min(first + wide);
+        scratch::with(strip + own + PRODUCTS * outputs + SLACK, |memory: &mut [T]| {
+            let strip_at = memory.as_mut_ptr();
+            let p = strip_at.wrapping_add(strip);
+            let at = weights.lent.as_ref().map_or(p, |(memory, of)| {
+                memory.get().wrapping_add(group * of.group + first / wide * of.panel)
+            });
+            let p = p.wrapping_add(own);
+            // Results are addressed by target, but this memory holds one panel.
+            let m = Factors { p, factor: outputs, tile: wide, panel: 0 };
+            // SAFETY: the memory holds all; the rest is the caller's promise.
+            unsafe {
+                for source in if weights.made { 0..0 } else { 0..sources } {
+                    of.transform_weights((group, source), targets.clone(), at, factor, 0);
+                }
+                let v = self.factors(group, 0);
+                for q in 0..PRODUCTS {
+                    PanelProduct {
+                        m: tiles.most,
+                        n: targets.len(),
+                        k: sources,
+                        a: MatrixOperand { p: v.p.add(q * inputs), row: self.of_source as isize, col: 1 },
+                        b: Panels { p: at.add(q * factor), row: wide, next: 0 },
+                        c: p.add(q * outputs),
+                        c_row: wide,
+                        table: Table::None,
+                        batch: ONCE,
+                        epilogue: Epilogue::NONE,
+                    }
+                    .run_in_chains(CHAIN);
+                }
+                for image in images {
+                    let tile = (image * self.of_image(), &*self.flags(group, image));
+                    of.results(&tiles, tile, image, &self.rows, group, first, strip_at, m);
+                }
+            }
+        });
     }
 }

@@ -17,11 +17,30 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
+/// The sums behind the gradient of the weight. A task adds up the blocks of a part for one group of channels.
+struct WeightGradient<'a, T> {
+    g: &'a Geometry,
+    tiles: Tiles,
+    parts: EvenSplit,
+    /// The channels of a group, and its maps.
+    channels: usize,
+    maps: usize,
+    /// The length of a row of sums: the maps in whole registers.
+    of_map: usize,
+    /// [`PRODUCTS`] times `sums` sums for each task.
+    partial: Shared<T>,
+    sums: usize,
+    /// The direct sums of uneven tiles, if any: `directly` for each task.
+    direct: Shared<T>,
+    directly: usize,
+    /// For each task, whether it has uneven tiles.
+    uneven: Shared<bool>,
+}
+
 /// Computes the gradient of the weight in up to `parts` partial sums.
 ///
 /// # Safety
 /// The arrays must be valid, and nothing else may use the gradient meanwhile.
-#[allow(clippy::too_many_lines)] // three passes over the same scratch memory
 pub(in super::super) unsafe fn weight_gradient<T: Float>(
     g: &Geometry,
     parts: usize,
@@ -30,31 +49,53 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     gw: *mut T,
     accumulate: bool,
 ) -> Result<(), OutOfMemory> {
-    let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
-    let (of_channel, of_map) = (whole::<T>(channels), whole::<T>(maps));
+    let of_map = whole::<T>(maps);
     let (sums, directly) = (padded_stride(channels * of_map), 9 * channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let tasks = parts.parts() * g.group;
     let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
-    let partial = Shared::new(memory.ptr());
-    // The direct sums of uneven tiles, if any.
-    let direct = Shared::new(memory.ptr().wrapping_add(tasks * PRODUCTS * sums));
     let (are_uneven, scales) = (List::repeat(false, tasks), even_scales::<T>(channels.max(maps)));
-    let uneven = Shared::new(are_uneven.as_ptr().cast_mut());
+    let all = &WeightGradient {
+        g,
+        tiles,
+        parts,
+        channels,
+        maps,
+        of_map,
+        partial: Shared::new(memory.ptr()),
+        sums,
+        direct: Shared::new(memory.ptr().wrapping_add(tasks * PRODUCTS * sums)),
+        directly,
+        uneven: Shared::new(are_uneven.as_ptr().cast_mut()),
+    };
     let sides = [Shared::read_only(x), Shared::read_only(gy)];
-    parallel(tasks, |task| {
-        let (part, group) = (task / g.group, task % g.group);
-        let to = partial.get().wrapping_add(task * PRODUCTS * sums);
+    // SAFETY: each task has its own sums; the rest is the caller's promise.
+    parallel(tasks, |task| unsafe { all.add_up(task, sides.map(|side| side.get().cast_const()), &scales) });
+    let gw = Shared::new(gw);
+    // SAFETY: each channel has its own sums and its own part of the gradient.
+    parallel(g.group * channels, |i| unsafe { all.write(i, gw.get(), accumulate) });
+    Ok(())
+}
+
+impl<T: Float> WeightGradient<'_, T> {
+    /// Computes the sums of a task.
+    ///
+    /// # Safety
+    /// The arrays must be valid, and no other thread may use the sums of this task.
+    unsafe fn add_up(&self, task: usize, sides: [*const T; 2], scales: &[T]) {
+        let &Self { g, tiles, maps, sums, .. } = self;
+        let (blocks, group, wide) = (self.parts.part(task / g.group), task % g.group, kernels::<T>().panel());
+        let of_channel = whole::<T>(self.channels);
         let (inputs, outputs) =
             (padded_stride(tiles.most * of_channel), padded_stride(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
         let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
         let images = tiles.images.part(0).len();
         let planes = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(images, rows, width));
-        let of_planes = planes[0].0 + planes[1].0;
-        scratch::with(of_planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+        let of_factors = planes[0].0 + planes[1].0 + strip + PRODUCTS * (inputs + outputs);
+        scratch::with(of_factors + SLACK, |memory: &mut [T]| {
             let (of_x, memory) = memory.split_at_mut(planes[0].0);
             let (of_gy, memory) = memory.split_at_mut(planes[1].0);
             let strip_at = memory.as_mut_ptr();
@@ -62,78 +103,78 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
             let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
             let p = p.wrapping_add(PRODUCTS * inputs);
             let d = Factors { p, factor: outputs, tile: wide, panel: tiles.most * wide };
-            let (x, gy) = (
-                g.input_planes(sides[0].get().cast_const()),
-                g.output_planes(sides[1].get().cast_const(), (0, 0)),
-            );
+            let (x, gy) = (g.input_planes(sides[0]), g.output_planes(sides[1], (0, 0)));
             let scales = scales.as_ptr();
             let energies = [
                 Energies { scales, p: of_x.as_mut_ptr(), plane: planes[0].1 },
                 Energies { scales, p: of_gy.as_mut_ptr(), plane: planes[1].1 },
             ];
             let terms = UnevenTerms { g, x: &x, gy: &gy, energies };
-            let direct = direct.get().wrapping_add(task * directly);
-            for i in parts.part(part) {
+            let (input, gradient) = ((TransformStep::Input, IN), (TransformStep::OutputGradient, OUT));
+            let to = self.partial.get().wrapping_add(task * PRODUCTS * sums);
+            let direct = self.direct.get().wrapping_add(task * self.directly);
+            for i in blocks.clone() {
                 stop::poll();
                 let (images, rows) = tiles.block(i);
-                let block = (&images, &rows);
-                // SAFETY: there is room for all, and each task has its own sums; the rest is the caller's promise.
+                let (block, across) = ((&images, &rows), tiles.across);
+                // SAFETY: the scratch buffer holds all factors; the rest is the caller's promise.
                 unsafe {
-                    factors(
-                        &x,
-                        (TransformStep::Input, IN),
-                        tiles.across,
-                        block,
-                        group,
-                        strip_at,
-                        v,
-                        &energies[0],
-                    );
-                    factors(
-                        &gy,
-                        (TransformStep::OutputGradient, OUT),
-                        tiles.across,
-                        block,
-                        group,
-                        strip_at,
-                        d,
-                        &energies[1],
-                    );
-                    terms.take_out(&tiles, block, group, (&v, &d), (uneven.get().add(task), direct, of_map));
-                    for q in 0..PRODUCTS {
-                        PanelProduct {
-                            m: channels,
-                            n: maps,
-                            k: images.len() * rows.len() * tiles.across,
-                            a: MatrixOperand { p: v.p.add(q * inputs), row: 1, col: of_channel as isize },
-                            b: Panels { p: d.p.add(q * outputs), row: wide, next: d.panel },
-                            c: to.add(q * sums),
-                            c_row: of_map,
-                            table: Table::None,
-                            batch: ONCE,
-                            epilogue: Epilogue::plain(i > parts.part(part).start),
-                        }
-                        .run_in_chains(CHAIN);
-                    }
+                    factors(&x, input, across, block, group, strip_at, v, &energies[0]);
+                    factors(&gy, gradient, across, block, group, strip_at, d, &energies[1]);
+                    let uneven = (self.uneven.get().add(task), direct, self.of_map);
+                    terms.take_out(&tiles, block, group, (&v, &d), uneven);
+                    self.multiply(images.len() * rows.len() * across, (v, d), to, i > blocks.start);
                 }
             }
         });
-    });
-    let gw = Shared::new(gw);
-    parallel(g.group * channels, |i| {
+    }
+
+    /// Writes or adds the products of the factors of some tiles.
+    ///
+    /// # Safety
+    /// The factors must be valid, and no other thread may use the sums.
+    unsafe fn multiply(&self, tiles: usize, (v, d): (Factors<T>, Factors<T>), to: *mut T, accumulate: bool) {
+        for q in 0..PRODUCTS {
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                PanelProduct {
+                    m: self.channels,
+                    n: self.maps,
+                    k: tiles,
+                    a: MatrixOperand { p: v.p.add(q * v.factor), row: 1, col: v.tile as isize },
+                    b: Panels { p: d.p.add(q * d.factor), row: d.tile, next: d.panel },
+                    c: to.add(q * self.sums),
+                    c_row: self.of_map,
+                    table: Table::None,
+                    batch: ONCE,
+                    epilogue: Epilogue::plain(accumulate),
+                }
+                .run_in_chains(CHAIN);
+            }
+        }
+    }
+
+    /// Writes or adds the gradient of channel `i` of all groups.
+    ///
+    /// # Safety
+    /// All sums must have been computed, and no other thread may use the sums or the gradient of the channel.
+    unsafe fn write(&self, i: usize, gw: *mut T, accumulate: bool) {
+        let &Self { g, channels, maps, of_map, sums, .. } = self;
+        let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
         let (group, c) = (i / channels, i % channels);
-        // SAFETY: each channel has its own sums and its own part of the gradient.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let of = |part: usize, q: usize| {
                 let at = ((part * g.group + group) * PRODUCTS + q) * sums + c * of_map;
-                std::slice::from_raw_parts_mut(partial.get().add(at), maps)
+                std::slice::from_raw_parts_mut(self.partial.get().add(at), maps)
             };
-            for (part, q) in (1..parts.parts()).flat_map(|part| (0..PRODUCTS).map(move |q| (part, q))) {
+            for (part, q) in (1..self.parts.parts()).flat_map(|part| (0..PRODUCTS).map(move |q| (part, q))) {
                 of(0, q).iter_mut().zip(of(part, q)).for_each(|(s, v)| *s = *s + *v);
             }
+            let gw = |map: usize| gw.add(((group * maps + map) * channels + c) * 9);
             for map in (0..maps).step_by(wide / 2) {
                 (kernels.transform_weights)(&WeightTransform {
-                    weights: gw.get().add(((group * maps + map) * channels + c) * 9),
+                    weights: gw(map),
                     apart: channels * 9,
                     targets: maps - map,
                     flipped: false,
@@ -142,14 +183,15 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
                     back: Some(accumulate),
                 });
             }
-            let gw = |map: usize| gw.get().add(((group * maps + map) * channels + c) * 9);
-            for part in (0..parts.parts()).filter(|part| are_uneven[part * g.group + group]) {
-                let sums = direct.get().add((part * g.group + group) * directly + c * 9 * of_map);
+            for task in (0..self.parts.parts()).map(|part| part * g.group + group) {
+                if !self.uneven.get().add(task).read() {
+                    continue;
+                }
+                let sums = self.direct.get().add(task * self.directly + c * 9 * of_map);
                 for (map, t) in (0..maps).flat_map(|map| (0..9).map(move |t| (map, t))) {
                     *gw(map).add(t) = *gw(map).add(t) + *sums.add(t * of_map + map);
                 }
             }
         }
-    });
-    Ok(())
+    }
 }
