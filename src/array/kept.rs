@@ -60,7 +60,9 @@ impl Storage {
 pub struct DerivedCache {
     /// Fingerprint of the value, and parameters of the derivation.
     of: (Fingerprint, [usize; 3]),
+    /// The memory, once a value came twice in a row.
     own: Option<Own>,
+    /// True if the memory holds the data derived from `of`.
     made: bool,
 }
 
@@ -132,7 +134,9 @@ impl fmt::Debug for InputCache<'_> {
 /// Cached memory of an array, locked while it is in use.
 pub(crate) struct Lent<'a, T> {
     memory: Workspace<T>,
+    /// True if the memory already held the derived data when it was lent.
     is_made: bool,
+    /// Keeps the cache locked.
     kept: MutexGuard<'a, DerivedCache>,
 }
 

@@ -48,6 +48,7 @@ fn pages(length: usize) -> Option<*mut u8> {
 /// Reserved addresses without memory behind them. Dropping the value releases them.
 pub(super) struct Addresses {
     start: NonZeroUsize,
+    /// The number of addresses.
     bytes: usize,
 }
 
