@@ -110,13 +110,13 @@ impl<'a> InputCache<'a> {
         Self { storage, at: ptr.addr() }
     }
 
-    /// As [`Storage::cacheable_fingerprint`].
+    /// The fingerprint of the values, none if derived data may not be cached. See [`Storage::cacheable_fingerprint`].
     pub fn fingerprint(self) -> Fingerprint {
         self.storage.cacheable_fingerprint(self.at)
     }
 
-    /// As [`DerivedCache::lend`], for one of the two forms stored with the array. Also None while another thread uses
-    /// it.
+    /// Lends the memory of one of the two forms stored with the array, see [`DerivedCache::lend`]. Also None while
+    /// another thread uses it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
         let of = Some(self.fingerprint()).filter(|of| of.is_some())?;
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;

@@ -131,6 +131,7 @@ pub(crate) fn restore_order(
 mod tests {
     use super::*;
 
+    /// A value that nothing protects.
     const VALUE: ValueFacts = ValueFacts { fixed: false, needed: false, recompute: false, existed: false };
 
     #[test]
