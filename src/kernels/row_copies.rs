@@ -131,6 +131,7 @@ pub const MANY: usize = 1 << 12;
 struct Crowded {
     /// The number of additions for each hash of a row.
     counts: List<u32>,
+    /// The shift that maps a multiplied row start to its hash.
     shift: u32,
     /// The sorted starts of these rows.
     rows: Vec<usize>,

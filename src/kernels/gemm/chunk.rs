@@ -10,9 +10,9 @@ use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
 
-/// The prefetch distance in rows, for an unpacked right matrix, and for a cached packed one, which is read from
-/// memory as one stream.
+/// The prefetch distance in rows for an unpacked right matrix.
 pub(super) const AHEAD: isize = 8;
+/// The prefetch distance in rows for a cached packed right matrix, which is read from memory as one stream.
 const AHEAD_OF_PACKED: usize = 64;
 /// Sums up to this length spend most of their time on the result, which is then visited row by row.
 pub(super) const SHALLOW: usize = 128;

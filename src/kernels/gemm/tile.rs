@@ -37,9 +37,13 @@ pub(super) struct ProductTile<'a, T> {
 /// of columns of `a`; rows of `a` at offsets from a table, with contiguous elements; rows of `b` are packed on the
 /// fly; regular strides, with sums in short chains, for smaller rounding errors.
 pub(super) const REGULAR: usize = 0;
+/// Kind of kernel: rows of `b` at offsets from a table.
 pub(super) const SCATTERED_B: usize = 1;
+/// Kind of kernel: rows of `a` at offsets from a table.
 pub(super) const SCATTERED_A: usize = 2;
+/// Kind of kernel: packs rows of `b` on the fly.
 pub(super) const PACKING: usize = 3;
+/// Kind of kernel: sums in short chains.
 pub(super) const CHAINED: usize = 4;
 
 /// The kernel for one number of rows. It requires the instructions of its table and valid memory.
@@ -221,6 +225,7 @@ fn each<const M: usize, const N: usize>(mut f: impl FnMut(usize, usize)) {
     }
 }
 
+/// Makes the table of kernels for one instruction set and type, compiled with its instructions.
 macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {

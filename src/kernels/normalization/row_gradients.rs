@@ -290,7 +290,9 @@ impl<T: Float> RowPart<'_, T> {
 /// Rows with the same parameters, which begin with number `p`.
 struct Together<T> {
     rows: [GradientRow<T>; TOGETHER],
+    /// Elements of a row.
     n: usize,
+    /// The number of the first parameter.
     p: usize,
 }
 
@@ -298,6 +300,7 @@ struct Together<T> {
 #[derive(Clone, Copy, Default)]
 struct GradientRow<T> {
     i: usize,
+    /// The mean, rounded. `rest` is its rounding error.
     mean: T,
     rest: T,
     scale: T,

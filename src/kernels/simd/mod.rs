@@ -114,6 +114,7 @@ pub trait Work<T> {
     unsafe fn run<V: Vector<T = T>>(self) -> Self::Output;
 }
 
+/// Makes a function that runs [`Work`] on one type with the best instruction set of this machine.
 macro_rules! in_registers {
     ($name:ident, $t:ty, $avx512:ident, $avx2:ident, $neon:ident) => {
         /// Runs work in the registers of this machine.

@@ -17,10 +17,11 @@ use crate::kernels::simd::{Vector, vectorised};
 pub(in super::super) const SLACK: usize = 16;
 /// The number of elements in the planes of a block, a part of a small second-level cache.
 const BLOCK: usize = 48 << 10;
-/// The number of positions in a block, including padding between them, which is larger for few channels, and in one of
-/// its rows.
+/// The number of positions in a block, including padding between them.
 const POSITIONS: usize = 384;
+/// The largest number of positions in a block of few channels.
 const MOST_POSITIONS: usize = 4096;
+/// The largest number of positions in a row of a block.
 const ROW: usize = 512;
 /// The number of columns of a narrow tile.
 const WIDE: usize = 16;

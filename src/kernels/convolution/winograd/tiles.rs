@@ -5,10 +5,11 @@ use std::ops::Range;
 use super::transforms::{OUT, PRODUCTS};
 use crate::kernels::gemm::EvenSplit;
 
-/// The limits for the number of tiles in a block, and the number of its factors and products that fit the second-level
-/// cache. More tiles use the weights better.
+/// The most tiles in a block. More tiles use the weights better.
 const MOST: usize = 48;
+/// The fewest tiles in a block.
 const LEAST: usize = 12;
+/// The number of factors and products of a block that fit the second-level cache.
 const BLOCK: usize = 512 << 10;
 
 /// The tiles over the target, divided into blocks.

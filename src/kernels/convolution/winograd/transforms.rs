@@ -9,15 +9,18 @@ use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
-/// The numbers of outputs and of inputs of a tile along an axis.
+/// The number of outputs of a tile along an axis.
 pub(in super::super) const OUT: usize = 4;
+/// The number of inputs of a tile along an axis.
 pub(super) const IN: usize = 6;
 /// The number of products of a tile.
 pub(in super::super) const PRODUCTS: usize = IN * IN;
+/// Weights of a 3 x 3 kernel.
 const TAPS: usize = 9;
 
-/// The scales of the rows of `G`, for 0 and infinity and for the other four points.
+/// The scale of the rows of `G` for the points 0 and infinity.
 const END: f64 = 4.0 / 9.0;
+/// The scale of the rows of `G` for the other four points.
 const MIDDLE: f64 = 32.0 / 585.0;
 
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
