@@ -275,7 +275,9 @@ enum BinaryOutputs {
 /// The binary form of a weight: signs, or signs times the mean magnitude for each output.
 #[derive(Clone, Copy)]
 struct Signs {
+    /// The sign of zero.
     zero: f64,
+    /// The position of outputs, if the signs of each are multiplied by a mean magnitude.
     scaled: Option<BinaryOutputs>,
 }
 only_in_gradients! {

@@ -263,6 +263,7 @@ fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()>
 }
 
 impl QuantizedConvolution {
+    /// The name of the operation, for error messages.
     const NAME: &'static str = "quantized_convolution";
 
     /// Window, groups and output shape, after checks of the shapes.

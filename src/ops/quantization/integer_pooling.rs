@@ -131,6 +131,7 @@ impl MaxPoolingUint8 {
 }
 
 impl QuantizedAveragePooling {
+    /// The name of the operation, for error messages.
     const NAME: &'static str = "quantized_average_pooling";
 
     /// The windows, and the shape of the output.

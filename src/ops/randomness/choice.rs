@@ -232,10 +232,12 @@ impl Compute for Choosing {
         i == 0
     }
 
+    // `backward` reads the chosen places, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads { inputs: 0b10, outputs: 1 }
     }

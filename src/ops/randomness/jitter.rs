@@ -292,10 +292,12 @@ impl<C: Moves> Compute for Moving<C> {
         self.of.outside().fract() == 0.0
     }
 
+    // `backward` draws the random numbers of `forward` again.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads::OUTPUTS
     }
