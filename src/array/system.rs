@@ -63,7 +63,7 @@ impl Addresses {
         Some(Self { start, bytes })
     }
 
-    /// Does nothing, on systems that cannot reserve addresses.
+    /// Succeeds without reserving anything, on systems that cannot reserve addresses.
     #[cfg(not(unix))]
     pub(super) fn reserve(bytes: usize) -> Option<Self> {
         Some(Self { start: NonZeroUsize::MIN, bytes })

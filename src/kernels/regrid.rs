@@ -130,7 +130,7 @@ impl Regrid {
         });
     }
 
-    /// Copies the elements for one part of the output; `outside` fills the rest.
+    /// Computes all of `y` as [`Regrid::gather`] does, on this thread.
     fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         if let Some((start, step, n)) = self.short_rows().filter(|_| !y.is_empty()) {
             return row_copies::copy_short(&x[start..], step, y, n, n, y.len() / n);

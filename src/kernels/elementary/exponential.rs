@@ -313,11 +313,13 @@ pub(in crate::kernels) mod double {
             355_687_428_096_000.0, 121_645_100_408_832_000.0, 51_090_942_171_709_440_000.0]
     );
 
+    /// As [`exp_m1_near`], which is as fast in this type.
     #[inline(always)]
     fn exp_m1_by_pairs(r: f64) -> f64 {
         exp_m1_near(r)
     }
 
+    /// `1 / b`.
     #[inline(always)]
     fn inverse(b: f64) -> f64 {
         1.0 / b

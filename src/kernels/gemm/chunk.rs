@@ -139,6 +139,7 @@ impl<T: Float> PackedBlock<'_, T> {
         }
     }
 
+    /// Packs one panel of columns of the right matrix.
     unsafe fn pack_column(&self, column: usize) {
         let Chunk { product, kernels, .. } = self.chunk;
         let j = column * kernels.panel();
@@ -156,6 +157,7 @@ impl<T: Float> PackedBlock<'_, T> {
         self.a.wrapping_add((i - self.chunk.row(first)) * self.k)
     }
 
+    /// Packs these rows of tiles of the left matrix.
     unsafe fn pack_rows(&self, tiles: Range<usize>) {
         if tiles.is_empty() {
             return;

@@ -111,6 +111,7 @@ impl<T: Float> PanelProduct<'_, T> {
         }
     }
 
+    /// Computes a tile: `rows` rows from `i` on, `n` columns from `j` on, `k` terms from `p` on.
     #[inline(always)]
     unsafe fn tile(
         &self,

@@ -78,6 +78,7 @@ impl<T> Kernels<T> {
     }
 }
 
+/// The sums of a tile of `M` rows and `N` registers of columns. If `MASKED`, the masks hide columns beyond the last.
 #[inline(always)]
 unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, const MASKED: bool>(
     t: &ProductTile<'_, V::T>,
@@ -167,6 +168,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     }
 }
 
+/// Computes a tile of `M` rows and up to `N` registers of columns.
 #[inline(always)]
 unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
     // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.

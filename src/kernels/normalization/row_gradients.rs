@@ -304,6 +304,8 @@ struct GradientRow<T> {
     mean: T,
     rest: T,
     scale: T,
+    /// Subtracted from the gradient of every element.
     even: T,
+    /// The factor of the normalized element in what is subtracted.
     far: T,
 }

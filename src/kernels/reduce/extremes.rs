@@ -101,7 +101,7 @@ struct Along<'a, T> {
     range: Range<usize>,
     /// Finds the smallest elements, not the largest.
     smallest: bool,
-    /// The best element of each part, and its index.
+    /// The best element of each part, with its index in the row. Of cut rows, the start of the part instead.
     to: Shared<(T, usize)>,
 }
 

@@ -247,7 +247,7 @@ mod tests {
     use super::{Vector, Work, in_registers_f32, in_registers_f64};
     use crate::kernels::Float;
 
-    /// Checks masks and interleaving in registers of one type.
+    /// Checks masks, interleaving and transposition in registers of one type.
     struct Lanes;
 
     impl<T: Float> Work<T> for Lanes {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_select_lanes_and_registers_interleave() {
+    fn registers_mask_interleave_and_transpose() {
         in_registers_f32(Lanes);
         in_registers_f64(Lanes);
     }

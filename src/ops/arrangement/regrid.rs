@@ -76,6 +76,7 @@ impl<C: Rearrange> Compute for Rearranged<C> {
         vec![grid.map(|grid| Sym::apply(PutBack { grid: Arc::new(grid), shape }, &[s.gy(0)]))]
     }
 
+    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
         self.0.outside().fract() == 0.0
     }

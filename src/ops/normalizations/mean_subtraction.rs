@@ -184,6 +184,7 @@ impl Compute for Subtracting {
         if gx == 0 && self.of.update_running_mean { Reads::OUTPUTS } else { Reads::NOTHING }
     }
 
+    // The running mean, and the number of its updates.
     fn overwrites(&self, i: usize) -> bool {
         i > 0 && self.of.update_running_mean
     }

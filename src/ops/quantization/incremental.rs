@@ -371,6 +371,7 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
         }
     }
 
+    // The weight, and the indicators of its fixed elements.
     fn overwrites(&self, i: usize) -> bool {
         matches!(i, 1 | 2)
     }

@@ -153,6 +153,7 @@ impl Compute for MaxPoolingUint8 {
         Ok(())
     }
 
+    // Levels, whatever the compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -176,6 +177,7 @@ impl Compute for QuantizedAveragePooling {
         Ok(())
     }
 
+    // Levels, whatever the compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

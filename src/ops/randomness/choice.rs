@@ -54,9 +54,13 @@ type Choosing = Drawing<RandomChoice>;
 
 /// Sizes of populations and samples.
 struct ChoiceSizes {
+    /// The number of populations, along the leading axes.
     populations: usize,
+    /// Elements of a population.
     n: usize,
+    /// The number of samples from each population.
     samples: usize,
+    /// The shape of the output.
     shape: Shape,
 }
 

@@ -288,6 +288,7 @@ impl<C: Moves> Compute for Moving<C> {
         vec![Some(Sym::apply(MovedBack { of: self.clone(), shape }, &[s.gy(0), s.y(0)]))]
     }
 
+    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
         self.of.outside().fract() == 0.0
     }

@@ -255,6 +255,7 @@ impl<C: Network> Compute for Recurring<C> {
         Ok(shapes)
     }
 
+    // An estimate from the recurrent products alone.
     fn multiplications(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * y.last().copied().unwrap_or(0) * self.of.form().cell.gates()
     }

@@ -53,10 +53,12 @@ impl Tiles {
         }
     }
 
+    /// The number of blocks.
     pub(in super::super) fn blocks(&self) -> usize {
         self.images.parts() * self.rows.parts()
     }
 
+    /// The images and the rows of tiles of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
         (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
     }

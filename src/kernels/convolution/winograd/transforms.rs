@@ -56,11 +56,13 @@ macro_rules! square {
 }
 
 impl<T> PixelGrid<T> {
+    /// The address of the register in row `i` and column `j`.
     #[inline(always)]
     pub(in super::super) fn at(&self, i: usize, j: usize) -> *mut T {
         self.p.wrapping_add(i * self.row + j * self.column)
     }
 
+    /// Stores registers to the grid.
     #[inline(always)]
     unsafe fn store<V: Vector<T = T>, const N: usize>(&self, v: [[V; N]; N]) {
         for (i, row) in v.into_iter().enumerate() {
@@ -78,12 +80,14 @@ unsafe fn scaled<V: Vector>(v: V, by: f64) -> V {
     // SAFETY: the caller has the instructions. So below.
     unsafe { v.mul(V::all(V::T::all(by))) }
 }
+/// `a + by b`.
 #[inline(always)]
 unsafe fn plus<V: Vector>(a: V, by: f64, b: V) -> V {
     // SAFETY: as above.
     unsafe { b.mul_add(V::all(V::T::all(by)), a) }
 }
 
+/// The transform of the inputs of a tile along an axis: `B^T d`.
 #[inline(always)]
 unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     // SAFETY: as above.
@@ -103,6 +107,7 @@ unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     }
 }
 
+/// The transform of the products of a tile along an axis to outputs: `A^T m`.
 #[inline(always)]
 unsafe fn output<V: Vector>(m: [V; IN]) -> [V; OUT] {
     // SAFETY: as above.
@@ -130,6 +135,7 @@ unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
     }
 }
 
+/// The transform of a kernel along an axis: `G w`.
 #[inline(always)]
 unsafe fn weight<V: Vector>(w: [V; 3]) -> [V; IN] {
     // SAFETY: as above.
@@ -264,6 +270,7 @@ impl<T: Float> WeightTransform<T> {
         }
     }
 
+    /// Loads the kernels of up to a register of targets: register `t` holds tap `t` of each.
     #[inline(always)]
     unsafe fn load_taps<V: Vector<T = T>>(&self, taps: &mut [V; TAPS]) {
         for first in (0..TAPS).step_by(V::WIDTH) {
@@ -280,6 +287,7 @@ impl<T: Float> WeightTransform<T> {
         }
     }
 
+    /// Stores the kernels of up to a register of targets, or adds to them. Register `t` holds tap `t` of each.
     #[inline(always)]
     unsafe fn store_taps<V: Vector<T = T>>(&self, taps: [V; TAPS], accumulate: bool) {
         for first in (0..TAPS).step_by(V::WIDTH) {
