@@ -69,8 +69,11 @@ pub(super) struct Images {
     pub(super) channels: usize,
     /// From an image to the next one.
     pub(super) image: usize,
+    /// From a group of channels to the next one.
     pub(super) group: usize,
+    /// From a channel to the next one.
     pub(super) channel: usize,
+    /// From a pixel to the next one.
     pub(super) pixel: usize,
 }
 

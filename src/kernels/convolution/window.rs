@@ -26,7 +26,9 @@ pub(super) struct WindowAxis {
 pub(super) struct Column {
     /// Position `o` reads element `o step + offset` of the row.
     pub(super) offset: isize,
+    /// The first position that reads the source.
     pub(super) start: usize,
+    /// After the last position that reads the source.
     pub(super) end: usize,
 }
 

@@ -27,7 +27,9 @@ pub(super) struct Chunk<'a, T: 'static> {
     pub(super) kernels: &'static Kernels<T>,
     /// Rows of the matrix in each row of tiles.
     pub(super) heights: EvenSplit,
+    /// Rows of tiles.
     pub(super) rows: Range<usize>,
+    /// Columns of tiles.
     pub(super) columns: Range<usize>,
     pub(super) right: Right<T>,
     pub(super) packs_left: bool,
@@ -39,7 +41,9 @@ pub(super) struct Chunk<'a, T: 'static> {
 struct PackedBlock<'a, T: 'static> {
     chunk: &'a Chunk<'a, T>,
     columns: Range<usize>,
+    /// The first term.
     p: usize,
+    /// The number of terms.
     k: usize,
     a: *mut T,
     b: *mut T,

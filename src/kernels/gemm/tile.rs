@@ -33,17 +33,15 @@ pub(super) struct ProductTile<'a, T> {
     pub(super) ahead_step: isize,
 }
 
-/// Kinds of kernels, in order: both matrices have regular strides; rows of `b` at offsets from a table, in the order
-/// of columns of `a`; rows of `a` at offsets from a table, with contiguous elements; rows of `b` are packed on the
-/// fly; regular strides, with sums in short chains, for smaller rounding errors.
+/// Kind of kernel: both matrices have regular strides.
 pub(super) const REGULAR: usize = 0;
-/// Kind of kernel: rows of `b` at offsets from a table.
+/// Kind of kernel: rows of `b` at offsets from a table, in the order of columns of `a`.
 pub(super) const SCATTERED_B: usize = 1;
-/// Kind of kernel: rows of `a` at offsets from a table.
+/// Kind of kernel: rows of `a` at offsets from a table, with contiguous elements.
 pub(super) const SCATTERED_A: usize = 2;
-/// Kind of kernel: packs rows of `b` on the fly.
+/// Kind of kernel: regular strides, and rows of `b` are packed on the fly.
 pub(super) const PACKING: usize = 3;
-/// Kind of kernel: sums in short chains.
+/// Kind of kernel: regular strides, with sums in short chains, for smaller rounding errors.
 pub(super) const CHAINED: usize = 4;
 
 /// The kernel for one number of rows. It requires the instructions of its table and valid memory.

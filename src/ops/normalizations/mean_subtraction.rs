@@ -184,7 +184,7 @@ impl Compute for Subtracting {
         if gx == 0 && self.of.update_running_mean { Reads::OUTPUTS } else { Reads::NOTHING }
     }
 
-    // The running mean, and the number of its updates.
+    // The running mean, and the number of runs in it.
     fn overwrites(&self, i: usize) -> bool {
         i > 0 && self.of.update_running_mean
     }

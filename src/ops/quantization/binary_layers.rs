@@ -502,7 +502,7 @@ impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
         }
     }
 
-    // The binary form of the weight, and its factors.
+    // The binary form of the weight, and its factors if it has any.
     fn overwrites(&self, i: usize) -> bool {
         (2..self.bias()).contains(&i)
     }

@@ -272,7 +272,7 @@ impl Compute for QuantizeUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -326,7 +326,7 @@ macro_rules! of_pairs {
                 Ok(())
             }
 
-            // Levels, whatever the compute type.
+            // Levels are `uint8` in every compute type.
             fn output(&self, _: usize) -> Option<DType> {
                 Some(DType::U8)
             }
@@ -360,7 +360,7 @@ impl Compute for RescaleUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -383,7 +383,7 @@ impl Compute for LookupUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -402,7 +402,7 @@ impl Compute for TransposeUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

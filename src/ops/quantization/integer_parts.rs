@@ -147,7 +147,7 @@ impl Compute for ConcatenateUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -177,7 +177,7 @@ impl Compute for SliceUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -220,7 +220,7 @@ impl Compute for PadUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

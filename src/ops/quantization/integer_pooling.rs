@@ -153,7 +153,7 @@ impl Compute for MaxPoolingUint8 {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -177,7 +177,7 @@ impl Compute for QuantizedAveragePooling {
         Ok(())
     }
 
-    // Levels, whatever the compute type.
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

@@ -325,7 +325,7 @@ impl Compute for MinMaxQuantize {
         if self.reads(gx) == Reads::NOTHING { Reads::NOTHING } else { Reads { inputs: 0b11111, outputs: 1 } }
     }
 
-    // The running minimum and maximum.
+    // `qr_min` and `qr_max`.
     fn overwrites(&self, i: usize) -> bool {
         self.x_min_max && matches!(i, 1 | 2)
     }

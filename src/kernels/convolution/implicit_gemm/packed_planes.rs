@@ -38,6 +38,7 @@ pub(in super::super) fn padded_stride(n: usize) -> usize {
 /// step + r` of the image. `least` counts from the first position of the block.
 pub(in super::super) struct PlaneLayout {
     axes: SmallVec<[WindowAxis; 3]>,
+    /// By axis, see above.
     least: SmallVec<[isize; 3]>,
     /// The lengths and strides of a plane.
     pub(super) extents: SmallVec<[usize; 3]>,
@@ -52,8 +53,11 @@ pub(in super::super) struct PlaneLayout {
     pub(in super::super) table: Vec<isize>,
     /// The number of channels that are packed at a time.
     pub(super) chunk: usize,
+    /// The images of each block.
     pub(in super::super) images: EvenSplit,
+    /// The positions of each block along the first axis.
     pub(in super::super) rows: EvenSplit,
+    /// The positions of each block along the last axis.
     pub(in super::super) columns: EvenSplit,
     /// True if images are read in place.
     pub(super) in_place: bool,
