@@ -20,7 +20,9 @@ pub(crate) struct Account(AtomicIsize);
 pub(super) enum Payer {
     /// None: the buffer is about to be freed.
     Nobody,
+    /// No account: the memory is shared.
     Everybody,
+    /// The account of a thread.
     One(Arc<Account>),
 }
 
@@ -36,6 +38,7 @@ const SHORTAGE: u8 = 2;
 static CLOSED: Mutex<Vec<Arc<Account>>> = Mutex::new(Vec::new());
 
 thread_local! {
+    /// The account that pays for the allocations of this thread. None if they are shared.
     static PAYS: RefCell<Option<Arc<Account>>> = const { RefCell::new(None) };
 }
 
@@ -94,7 +97,9 @@ pub(crate) fn pay_from(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
 
 /// Charges allocations of its thread to an account while it lives.
 pub(crate) struct Paying {
+    /// The account that paid before, and pays again afterwards.
     before: Option<Arc<Account>>,
+    /// Bound to its thread.
     thread: PhantomData<*const ()>,
 }
 

@@ -29,13 +29,17 @@ const KEEP: usize = 64 << 10;
 /// A thread publishes its count once it differs by this many bytes.
 const BATCH: isize = 64 << 10;
 
+/// Free blocks of all threads, and the memory taken from the system.
 static STORE: Mutex<Store> = Mutex::new(Store::new());
+/// Bytes in live buffers of all threads. Each thread publishes its changes once they reach [`BATCH`].
 static LIVE: AtomicIsize = AtomicIsize::new(0);
+/// The largest `LIVE` since the start or [`reset_peak_memory`].
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// The largest `LIVE` since [`take_step_peak`].
 static STEP_PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
+    /// The free blocks of this thread, and its uncounted bytes.
     static CACHE: Cache = const { Cache { lists: OnceCell::new(), uncounted: Cell::new(0) } };
 }
 
@@ -91,7 +95,9 @@ impl FreeList {
 /// The cache of a thread. The lists are on the heap, because static thread-local storage is scarce for a library that
 /// is loaded late (`tests/house/test_beside_others.py`).
 struct Cache {
+    /// Free blocks by size class. Made when the thread first allocates.
     lists: OnceCell<Box<[FreeList; CLASSES]>>,
+    /// The change of the live bytes that is not yet in [`LIVE`]. May be negative.
     uncounted: Cell<isize>,
 }
 

@@ -76,6 +76,7 @@ impl MemoryBlock {
 /// The header that a free block starts with.
 struct Free {
     next: Option<NonNull<Free>>,
+    /// Bytes of the block, including this header.
     size: usize,
 }
 const _: () = assert!(size_of::<Free>() <= ALIGN && align_of::<Free>() <= ALIGN);

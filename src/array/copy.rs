@@ -7,10 +7,14 @@ use crate::Result;
 
 /// Source or target of a copy. Keeps the elements allocated.
 struct Place<'a> {
+    /// The first element.
     at: *mut u8,
     dtype: DType,
+    /// The number of elements.
     n: usize,
+    /// Keeps the elements of a storage allocated.
     _held: Option<Buffer>,
+    /// The lifetime of the storage, buffer or slice.
     of: PhantomData<&'a ()>,
 }
 

@@ -107,6 +107,7 @@ pub trait Element: Copy + Send + Sync + sealed::Sealed + 'static {
     fn of_whole(v: i64) -> Self;
 }
 
+/// Implements [`Element`] for types, with their conversions from and to `f64` and `i64`.
 macro_rules! elements {
     ($($ty:ty = $dtype:ident, $of:expr, $real:expr, $whole:expr, $of_whole:expr;)+) => {
         $(impl sealed::Sealed for $ty {}

@@ -33,6 +33,7 @@ impl Calm {
 
 /// Low bit of [`Storage::watched`]: the storage is watched. The other bits count disturbances.
 pub(super) const WATCHED: u8 = 1;
+/// One disturbance in that count.
 const DISTURBANCE: u8 = 2;
 /// A storage with this many disturbances is written in every run and is not watched any more.
 const RESTLESS: u8 = 4 * DISTURBANCE;
@@ -61,6 +62,7 @@ impl Storage {
 /// Storages, and whether all were cleared at the last look.
 pub(crate) struct Gone {
     storages: Vec<Arc<Storage>>,
+    /// The moment at which all were found cleared and watched, or [`Calm::NEVER`].
     since: Calm,
 }
 

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_replaces_released_blocks() {
+    fn check_reserves_released_addresses_again() {
         establish();
         assert!(release() && release());
         check().expect("addresses are plenty");

@@ -60,7 +60,9 @@ impl Storage {
 pub struct DerivedCache {
     /// Fingerprint of the value, and parameters of the derivation.
     of: (Fingerprint, [usize; 3]),
+    /// The memory, once a value came twice in a row.
     own: Option<Own>,
+    /// True if the memory holds the data derived from `of`.
     made: bool,
 }
 
@@ -108,13 +110,13 @@ impl<'a> InputCache<'a> {
         Self { storage, at: ptr.addr() }
     }
 
-    /// As [`Storage::cacheable_fingerprint`].
+    /// The fingerprint of the values, none if derived data may not be cached. See [`Storage::cacheable_fingerprint`].
     pub fn fingerprint(self) -> Fingerprint {
         self.storage.cacheable_fingerprint(self.at)
     }
 
-    /// As [`DerivedCache::lend`], for one of the two forms stored with the array. Also None while another thread uses
-    /// it.
+    /// Lends the memory of one of the two forms stored with the array, see [`DerivedCache::lend`]. Also None while
+    /// another thread uses it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
         let of = Some(self.fingerprint()).filter(|of| of.is_some())?;
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;
@@ -132,7 +134,9 @@ impl fmt::Debug for InputCache<'_> {
 /// Cached memory of an array, locked while it is in use.
 pub(crate) struct Lent<'a, T> {
     memory: Workspace<T>,
+    /// True if the memory already held the derived data when it was lent.
     is_made: bool,
+    /// Keeps the cache locked.
     kept: MutexGuard<'a, DerivedCache>,
 }
 

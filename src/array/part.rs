@@ -149,7 +149,7 @@ impl Storage {
         }
     }
 
-    /// As [`Storage::wrote`], for its parents and its parts.
+    /// Drops the fingerprints of all parents and parts after a write.
     #[cold]
     pub(super) fn wrote_together(&self) {
         let mut above = self.parent.as_ref();

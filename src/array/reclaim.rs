@@ -16,11 +16,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::kernel_flag::is_amid_kernel;
 use super::{Buffer, fork};
 
+/// The current epoch. A buffer freed in it waits until no run of this or an earlier epoch is active.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// Active runs of even and of odd epochs.
 static RUNS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 /// Buffers freed in even and in odd epochs.
 static FREED: Mutex<[Vec<Buffer>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
+/// Number of buffers in [`FREED`].
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -37,6 +39,7 @@ pub(super) fn begin_thread() {
 
 /// While it lives, what [`pin_for_step`] is given stays allocated. It belongs to its thread.
 pub(crate) struct StepPins {
+    /// The number of buffers held by the outer steps of this thread.
     outer: usize,
     thread: PhantomData<*const ()>,
 }
@@ -63,6 +66,7 @@ pub(crate) fn pin_for_step(buffer: Buffer) {
 
 /// Keeps memory that was readable at its creation allocated while it lives. Bound to its thread.
 pub struct RunGuard {
+    /// The parity of the epoch in which the run was counted.
     side: Cell<usize>,
     thread: PhantomData<*const ()>,
 }

@@ -7,8 +7,9 @@ use super::account;
 
 /// Allocations since the last call of [`fail_allocations`].
 static MADE: AtomicUsize = AtomicUsize::new(0);
-/// First allocation to fail, and the first one after it that succeeds.
+/// Number of the first allocation to fail.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
+/// Number of the first later allocation that succeeds.
 static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the allocations with these numbers fail, counted from now over all threads, starting at 0. An empty range

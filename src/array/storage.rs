@@ -50,10 +50,13 @@ pub(super) enum Head {
 /// Value of [`Storage::place`] if there is no pointer. Otherwise it is an address whose low bits are flags: the
 /// element type, and whether the elements may be written in place.
 const NOWHERE: usize = 0;
+/// Mask of the element type: its position in [`DType::ALL`], plus 1.
 const OF_TYPE: usize = 15;
+/// Flag: the elements may be written in place.
 pub(super) const WRITABLE: usize = 16;
 /// Flag: cleared by the engine, but the small memory is reserved for the next write.
 const ASIDE: usize = 32;
+/// Mask of all flags. Addresses with one of these bits are not published.
 const MARKS: usize = 63;
 
 impl Head {
@@ -91,10 +94,13 @@ pub(super) struct StorageState {
     pub(super) dtype: Option<DType>,
     /// Copies in other types, made on request.
     pub(super) casts: SmallVec<[Cast; 1]>,
+    /// True if [`Storage::zero`] was the last write.
     pub(super) zeroing: bool,
     /// True if a [`super::View`] may show the head, which then must not be written in place.
     pub(super) is_lent: bool,
+    /// See [`Storage::modification_count`].
     pub(super) modifications: u64,
+    /// Parts of this storage, made by narrowing, that may still be alive.
     pub(super) children: Vec<Weak<Storage>>,
 }
 
@@ -114,7 +120,9 @@ impl StorageState {
 ///
 /// A storage knows the type and address of its elements and counts writes. It does not know its owners.
 pub struct Storage {
+    /// The number of elements.
     pub(super) len: usize,
+    /// Incremented when elements may have changed.
     pub(super) version: AtomicU64,
     /// The version after the last [`Storage::zero`]; zero if there was none.
     pub(super) zeroed: AtomicU64,
@@ -132,7 +140,9 @@ pub struct Storage {
     pub(super) computed: AtomicU16,
     /// The [`Fingerprint`] of the values, if there is one.
     pub(super) fingerprint: AtomicU64,
+    /// See [`Storage::users`].
     users: AtomicU32,
+    /// The storage that this one is part of, and the element at which it begins.
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     /// Derived data cached with the storage, allocated on first use.
     pub(super) forms: OnceLock<Box<Forms>>,

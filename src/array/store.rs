@@ -51,12 +51,17 @@ impl BlockSlab {
 
 /// Free blocks, and the memory taken from the system.
 pub(super) struct Store {
+    /// Free blocks of each size class.
     free: [BlockStack; CLASSES],
     /// Batches of free blocks that threads returned, for other threads to take.
     batches: [Vec<BlockStack>; CLASSES],
+    /// Free runs of pages, for slabs and blocks above [`LARGEST_SMALL`].
     spans: FreeSpans,
+    /// The memory that blocks of the size classes are cut from.
     slabs: Vec<BlockSlab>,
+    /// Bytes taken from the system and not returned.
     mapped: usize,
+    /// The largest `mapped` allowed.
     limit: usize,
 }
 

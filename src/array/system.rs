@@ -48,6 +48,7 @@ fn pages(length: usize) -> Option<*mut u8> {
 /// Reserved addresses without memory behind them. Dropping the value releases them.
 pub(super) struct Addresses {
     start: NonZeroUsize,
+    /// The number of addresses.
     bytes: usize,
 }
 
@@ -62,7 +63,7 @@ impl Addresses {
         Some(Self { start, bytes })
     }
 
-    /// Does nothing, on systems that cannot reserve addresses.
+    /// Succeeds without reserving anything, on systems that cannot reserve addresses.
     #[cfg(not(unix))]
     pub(super) fn reserve(bytes: usize) -> Option<Self> {
         Some(Self { start: NonZeroUsize::MIN, bytes })

@@ -37,9 +37,13 @@ fn allocate(bytes: usize) -> Option<OwnedBlock> {
 
 /// The cached blocks of one thread.
 struct Shelf {
+    /// True while a thread or a function owns it.
     owned: AtomicBool,
+    /// Slots for blocks above [`SMALL`], and for data that a function caches.
     slots: [Slot; DEPTH],
+    /// Slots for blocks up to [`SMALL`].
     small: [Slot; SMALL_DEPTH],
+    /// The next shelf of the list.
     next: AtomicPtr<Shelf>,
 }
 
@@ -59,6 +63,7 @@ fn shelves() -> impl Iterator<Item = &'static Shelf> {
 pub(super) struct Own(&'static Shelf);
 
 thread_local! {
+    /// The shelf of this thread.
     static OWN: Own = Own::new();
 }
 
@@ -130,7 +135,9 @@ pub(crate) struct Workspace<T> {
 
 /// The memory of a workspace: a cached block, or one that is freed with it.
 enum WorkspaceMemory {
+    /// Cached in a slot, which stays locked.
     Kept(MutexGuard<'static, OwnedBlock>),
+    /// Freed with the workspace.
     Own(OwnedBlock),
 }
 

@@ -56,9 +56,13 @@ pub struct Mask<'a, T> {
 #[derive(Clone, Copy)]
 struct ScoreTile {
     head: usize,
+    /// The first query.
     query: usize,
+    /// The number of queries.
     queries: usize,
+    /// The first key.
     key: usize,
+    /// The number of keys.
     keys: usize,
 }
 

@@ -64,6 +64,7 @@ impl MatrixLayout {
         Self { rows, cols, row_stride, col_stride }
     }
 
+    /// The addresses of the matrix whose first element is at `p`.
     fn strided<T>(&self, p: *mut T) -> Strided<T> {
         Strided { p, row: self.row_stride as isize, col: self.col_stride as isize }
     }
@@ -99,6 +100,7 @@ impl<'a, T> Matrix<'a, T> {
 }
 
 impl<'a, T: Float> Matrix<'a, T> {
+    /// The addresses of its elements.
     fn strided(&self) -> Strided<T> {
         self.layout.strided(self.data.as_ptr().cast_mut())
     }
@@ -142,6 +144,7 @@ pub fn gemm_then<T: Float>(
     product(c, a, b, lent.as_ref().map(place), epilogue);
 }
 
+/// The address of a cached packed matrix.
 fn place<T>(packed: &Lent<'_, T>) -> Shared<T> {
     Shared::new(packed.ptr())
 }

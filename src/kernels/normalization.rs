@@ -80,7 +80,7 @@ impl<T: Float> Stats<T> {
         stats
     }
 
-    /// As [`Stats::new`], in place of the previous statistics.
+    /// Replaces the statistics by those with these means and variances.
     pub fn set(&mut self, mean: &[f64], variance: &[f64], eps: f64) {
         self.mean.set(split::<T>(mean));
         self.scale.set(scales::<T>(variance, eps));
@@ -123,6 +123,7 @@ pub struct Moments {
     pub mean: Zeros<f64>,
     /// The variances of the elements (not the unbiased estimate).
     pub variance: Zeros<f64>,
+    /// Statistics that need scaled elements, because squares overflow or underflow.
     wide: Vec<WideStatistic>,
 }
 
@@ -157,7 +158,9 @@ pub fn deviations<T: Float>(layout: &NormLayout, eps: f64, x: &[T], y: &mut [T])
 /// [`Stats`] by value, so that loops need not load the pointers again for each element.
 #[derive(Clone, Copy)]
 struct StatisticsView<'a, T> {
+    /// Means, rounded, and their rounding errors.
     mean: &'a [(T, T)],
+    /// The factors of the differences from the means.
     scale: &'a [T],
 }
 
@@ -239,7 +242,7 @@ pub fn normalize<T: Float>(
     Moments { mean, variance, wide: all_wide.into_inner() }
 }
 
-/// As [`normalize`], with given statistics.
+/// Computes the same `y` as [`normalize`], with given means and variances.
 pub fn normalize_by<T: Float>(
     layout: &NormLayout,
     stats: &Stats<T>,

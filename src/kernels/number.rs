@@ -184,6 +184,7 @@ pub trait Float:
     fn in_registers<W: Work<Self>>(work: W) -> W::Output;
 }
 
+/// Implements the traits of numbers for a primitive type.
 macro_rules! float {
     ($ty:ident, $functions:ident, $in_registers:ident) => {
         impl Number for $ty {

@@ -24,7 +24,9 @@ pub struct PhiloxKey {
     pub offset: u64,
 }
 
+/// The seed of the sequence of the library.
 static SEED: AtomicU64 = AtomicU64::new(0);
+/// The number of values of that sequence that were drawn so far.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 /// The part of each array that this process draws, and the number of parts, in the high and the low half.
 static SHARE: AtomicU64 = AtomicU64::new(1);
@@ -60,7 +62,9 @@ struct DrawTape {
 }
 
 thread_local! {
+    /// The keys that this thread records or replays.
     static TAPE: RefCell<DrawTape> = const { RefCell::new(DrawTape { recording: Vec::new(), replaying: Vec::new() }) };
+    /// True if this thread records or replays keys.
     static TAPED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -261,7 +265,8 @@ impl PhiloxKey {
         self.uniform_below(low, high, high, y);
     }
 
-    /// As [`PhiloxKey::uniform`]; numbers from `limit` on, which may be less than `high`, count as `low`.
+    /// Numbers from `low` up to `high`, all equally likely. Those from `limit` on, which may be below `high`, become
+    /// `low`.
     pub fn uniform_below<T: Float>(self, low: f64, high: f64, limit: f64, y: &mut [T]) {
         let (low, high, limit) = (T::of(low), T::of(high), T::of(limit));
         // Half of a range is a number where the whole may be none.

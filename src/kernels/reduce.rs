@@ -23,15 +23,15 @@ const BLOCK: usize = 512;
 /// Columns that are folded together.
 const COLUMNS: usize = 256;
 
-/// How the elements along the folded axes become one.
+/// A reduction that takes elements one by one, such as a sum.
 pub trait Fold<T> {
-    /// What is known of the elements so far.
+    /// The result over some elements.
     type Part: Copy + Send + Sync;
-    /// What is known of no elements.
+    /// The result over no elements.
     fn none(&self) -> Self::Part;
-    /// With element `x`, which is number `i` along the folded axes.
+    /// The result that also includes element `x`, which is number `i` along the folded axes.
     fn with(&self, part: Self::Part, x: T, i: usize) -> Self::Part;
-    /// Of both parts.
+    /// The result over the elements of both parts, in order.
     fn join(&self, a: Self::Part, b: Self::Part) -> Self::Part;
 }
 
@@ -43,9 +43,11 @@ pub struct ReducedRows<'a, T: Float> {
     inner: usize,
 }
 
-/// Elements where they lie, or in another order.
+/// The elements of the rows.
 enum RowElements<'a, T: Float> {
+    /// Borrowed: they are in order.
     There(&'a [T]),
+    /// A copy in another order.
     Copied(Zeros<T>),
 }
 
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_axes_are_folded_in_order() {
+    fn extremes_over_separate_axes_have_row_major_indices() {
         let x: Vec<f64> = (0..24).map(|v| f64::from((v * 7) % 24)).collect();
         let shape = Shape::from([2, 3, 4]);
         for (i, (value, at)) in

@@ -95,7 +95,9 @@ impl RegridAxis {
 /// A rearrangement of an array: one new axis for each old one.
 #[derive(Clone, Debug)]
 pub struct Regrid {
+    /// The shape of the old array.
     from: Shape,
+    /// One for each axis of the old and of the new array.
     axes: Vec<RegridAxis>,
 }
 
@@ -128,7 +130,7 @@ impl Regrid {
         });
     }
 
-    /// Copies the elements for one part of the output; `outside` fills the rest.
+    /// Computes all of `y` as [`Regrid::gather`] does, on this thread.
     fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         if let Some((start, step, n)) = self.short_rows().filter(|_| !y.is_empty()) {
             return row_copies::copy_short(&x[start..], step, y, n, n, y.len() / n);
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn short_rows_are_copied() {
+    fn gathering_equals_copying_run_by_run() {
         let shape = Shape::from([3, 4, 5, 2]);
         let x: Vec<f64> = (0..120).map(f64::from).collect();
         let whole = |n| RegridAxis::whole(n);

@@ -111,8 +111,7 @@ impl Scan {
         });
     }
 
-    /// As [`Scan::run`] for contiguous runs. Several are computed together, because each step waits for the previous
-    /// one.
+    /// [`Scan::run`] for contiguous lines. Several are computed together, because each step waits for the previous one.
     #[inline(always)]
     fn lines<T: Float, S: Copy + Send + Sync>(
         self,
@@ -122,6 +121,7 @@ impl Scan {
         of: impl Fn(S) -> T + Sync,
         op: impl Fn(S, T) -> S + Sync,
     ) {
+        /// Lines that are computed together.
         const TOGETHER: usize = 8;
         let grain = (GRAIN / self.n.max(1)).max(1).next_multiple_of(TOGETHER);
         threads::ranges(self.outer, grain, |range| {

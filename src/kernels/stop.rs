@@ -31,6 +31,7 @@ pub enum Stopped {
 /// Interval between interruption checks.
 pub(super) const EVERY: Duration = Duration::from_millis(40);
 
+/// The interruption check of the process.
 static CHECK: RwLock<Option<Check>> = RwLock::new(None);
 
 /// The role of a thread at a [`poll`].
@@ -45,6 +46,7 @@ enum Role {
 }
 
 thread_local! {
+    /// The current role of this thread.
     static ROLE: Cell<Role> = const { Cell::new(Role::Works) };
     /// Time of the next check of this thread, in milliseconds.
     static NEXT: Cell<u64> = const { Cell::new(0) };
@@ -87,7 +89,7 @@ pub fn guarded<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<
     caught(Role::Asks, f)
 }
 
-/// As [`guarded`], but without interruption checks.
+/// Runs kernels that may end early, as [`guarded`] does, but without interruption checks.
 ///
 /// # Errors
 /// Errors of `f`, and the reason for early termination.

@@ -14,7 +14,9 @@ pub type Corners = [[f64; 2]; 2];
 /// Several boxes. Unused entries are NaN and suppress nothing.
 #[derive(Clone, Copy)]
 struct BoxBlock {
+    /// By axis.
     starts: [[f64; LANES]; 2],
+    /// By axis.
     ends: [[f64; LANES]; 2],
     areas: [f64; LANES],
 }
@@ -22,6 +24,7 @@ struct BoxBlock {
 /// The boxes chosen so far.
 struct ChosenBoxes {
     blocks: List<BoxBlock>,
+    /// The number of boxes.
     n: usize,
 }
 
@@ -74,6 +77,7 @@ pub trait Score: Copy + PartialOrd {
     fn number(rank: Self::Rank) -> usize;
 }
 
+/// Implements [`Score`] for a type, with the unsigned types of its bits and of its sort keys.
 macro_rules! score {
     ($t:ty, $bits:ty, $rank:ty) => {
         impl Score for $t {

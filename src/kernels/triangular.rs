@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_square_to_the_matrix() {
+    fn a_cholesky_factor_times_its_transpose_is_the_matrix() {
         for n in [1, 2, 5, 32, 33, 70] {
             let b = matrix(n);
             let product =

@@ -86,6 +86,7 @@ pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
 /// The unit is 1, unless a plain sum in float64 would overflow or lose digits.
 #[derive(Clone, Copy, Debug)]
 pub struct Squares {
+    /// The unit of the numbers that were squared.
     unit: f64,
     sum: f64,
 }

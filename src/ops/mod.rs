@@ -186,7 +186,7 @@ mod tests {
     use super::testing::{Tensor, check_gradient, op};
 
     #[test]
-    fn smooth_functions_have_true_gradients() {
+    fn unary_functions_have_true_gradients() {
         for name in ["exp", "sin", "cos", "tanh", "sigmoid", "relu", "asinh", "erf", "identity"] {
             let values: &[Value] = if name == "relu" { &[Value::Bool(false)] } else { &[] };
             check_gradient(&op(name, values), &[Tensor::sample([3, 4], 1)], &[true]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn products_and_sums_broadcast_both_ways() {
+    fn broadcast_arithmetic_has_true_gradients() {
         for name in ["add2", "sub2", "mul2", "div2"] {
             let x = [Tensor::sample([3, 1, 2], 1), Tensor::sample([4, 2], 2)];
             check_gradient(&op(name, &[Value::Bool(false)]), &x, &[true, true]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_rearranged_and_back() {
+    fn transpose_broadcast_sum_and_where_have_true_gradients() {
         check_gradient(
             &op("transpose", &[Value::Ints(vec![2, 0, 1])]),
             &[Tensor::sample([2, 3, 4], 1)],

@@ -115,6 +115,7 @@ fn backward_of_loss(
 /// A user's function that is called with gradients, until it is removed.
 struct AutodiffCall {
     when: When,
+    /// The user's function. None once it is removed.
     call: Mutex<Option<Py<PyAny>>>,
 }
 

@@ -22,7 +22,7 @@ fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     if start.is_null() { again(size, allocate) } else { start }
 }
 
-/// See [`or_again`].
+/// Repeats a failed allocation, releasing reserved addresses before each attempt, until it succeeds or none are left.
 #[cold]
 fn again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     let mut start: *mut u8 = std::ptr::null_mut();
@@ -69,5 +69,6 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+/// The allocator of the extension, used by all of its Rust code.
 #[global_allocator]
 static HEAP: Heap = Heap;

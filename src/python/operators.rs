@@ -18,7 +18,9 @@ use crate::{Error, Result};
 
 /// The functions behind an arithmetic operator: array with array, array with number, number with array.
 pub(super) struct Operator {
+    /// Their names, in that order.
     names: [&'static str; 3],
+    /// Their rows, found on first use.
     rows: OnceLock<Option<[&'static Row; 3]>>,
     /// Converts a number on the right to the argument of the function: `x - 2` is `add_scalar(x, -2)`.
     of_right: fn(f64) -> f64,

@@ -90,6 +90,7 @@ fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> 
 /// Arrays wrapped for the user's methods, also as a Python list.
 struct Wrapped<'py> {
     all: Vec<Bound<'py, FunctionVariable>>,
+    /// The same objects.
     list: Bound<'py, PyList>,
 }
 

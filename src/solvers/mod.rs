@@ -93,7 +93,9 @@ fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
 /// The memory of one parameter during a step.
 struct StateMemory<'a> {
     n: usize,
+    /// The gradient.
     g: Cells,
+    /// The value.
     w: Cells,
     states: &'a [*mut u8],
     /// Type of the states.
@@ -112,10 +114,15 @@ impl<'a> StateMemory<'a> {
 
 /// The methods of a [`Rule`] that [`Solver`] calls, without its type parameters.
 trait Stepper: Send + Sync {
+    /// The declaration of the rule.
     fn spec(&self) -> &'static Spec;
+    /// The values of its arguments.
     fn values(&self) -> Vec<Value>;
+    /// The names of its states.
     fn states(&self) -> &'static [&'static str];
+    /// The default rate of weight decay, if decay is part of the step.
     fn decay(&self) -> Option<f64>;
+    /// Updates the value and the states of one parameter.
     fn step(&self, step: Step, memory: &StateMemory<'_>);
 }
 

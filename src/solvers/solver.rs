@@ -64,18 +64,23 @@ impl Hooks<'_> {
 /// A parameter with its states.
 pub(super) struct Parameter<P> {
     pub(super) name: String,
+    /// Gives values and gradient.
     pub(super) source: P,
     pub(super) shape: Shape,
+    /// The number of updates so far.
     pub(super) t: u32,
+    /// In the order of the rule's state names.
     pub(super) states: SmallVec<[Arc<Storage>; 3]>,
 }
 
 /// The mutable part of a solver.
 pub(super) struct Held<P> {
+    /// The current learning rate.
     rate: f64,
     /// Rate of fused decay for the next update, if one was requested.
     decay: Option<f64>,
     pub(super) parameters: Vec<Parameter<P>>,
+    /// The position of each parameter by its name.
     places: HashMap<String, usize>,
     /// A list that every method needs, reused to avoid allocations.
     pairs: Vec<Pair>,
@@ -113,6 +118,7 @@ impl<P> Held<P> {
 /// Methods may be called from a hook of another method: no lock is held while a hook runs.
 pub struct Solver<P> {
     pub(super) rule: Box<dyn Stepper>,
+    /// The learning rate at creation.
     initial_rate: f64,
     held: Mutex<Held<P>>,
 }

@@ -104,8 +104,10 @@ fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
 
 /// Inputs of a plain formula: step, learning rate, its ratio to the initial one, gradients.
 struct At<'a> {
+    /// The number of the step, from 1.
     t: i32,
     lr: f64,
+    /// The ratio of the learning rate to the initial one.
     schedule: f64,
     g: &'a [f64; 5],
 }
@@ -126,7 +128,9 @@ macro_rules! each {
     };
 }
 
+/// The default of `beta1`.
 const B1: f64 = 0.9;
+/// The default of `beta2`.
 const B2: f64 = 0.999;
 
 /// The learning rate with Adam's bias corrections.

@@ -18,7 +18,7 @@ fn leaf(w: &[f64], g: &[f64]) -> Leaf {
 }
 
 #[test]
-fn declarations_are_complete() {
+fn each_solver_documents_its_arguments_and_has_defaults() {
     for entry in SOLVERS {
         let doc = entry.spec.doc();
         for part in ["Args:", "Returns:"] {
@@ -37,7 +37,7 @@ fn declarations_are_complete() {
 }
 
 #[test]
-fn zeroed_gradients_are_passed_over() {
+fn parameters_with_zeroed_gradients_are_not_updated() {
     let (a, b) = (leaf(&[1.0, 2.0], &[1.0, 1.0]), leaf(&[3.0], &[1.0]));
     let s = solver("Momentum", &[], &[("a", &a), ("b", &b)]);
     s.zero_grad().expect("are whole");
@@ -73,7 +73,7 @@ fn every_size_and_type_is_updated_alike() {
 }
 
 #[test]
-fn replaced_values_are_updated() {
+fn an_update_writes_to_the_current_storage_of_a_parameter() {
     let p = leaf(&[1.0], &[1.0]);
     let s = solver("Sgd", &[Value::Float(1.0)], &[("w", &p)]);
     let other = Storage::new(1);
@@ -136,7 +136,7 @@ fn saved_states_continue_the_same_updates() {
 }
 
 #[test]
-fn foreign_states_are_refused() {
+fn states_that_fit_no_parameter_are_refused() {
     let p = leaf(&[1.0, 2.0], &[1.0, 1.0]);
     let s = solver("Adam", &[], &[("w", &p)]);
     let state = s.states()[0].1.clone();
@@ -286,7 +286,7 @@ fn a_failed_update_names_the_parameter_and_changes_nothing() {
 }
 
 #[test]
-fn invalid_arguments_are_refused() {
+fn invalid_arguments_and_rates_are_refused() {
     let make = |name: &str, values: &[Value]| find(name).expect("is registered").solver::<Leaf>(values);
     for bad in [f64::NAN, f64::INFINITY, -1e-3] {
         assert!(matches!(make("Sgd", &[Value::Float(bad)]), Err(Error::Argument { .. })));

@@ -19,6 +19,7 @@ pub(crate) trait Attachment: Any + Send {
 pub(crate) struct Attached(Option<Box<dyn Attachment>>);
 
 impl Attached {
+    /// An empty slot.
     pub(crate) const NONE: Self = Self(None);
 
     /// The attachment, if any.

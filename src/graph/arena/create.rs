@@ -160,7 +160,7 @@ impl Arena {
         self.new_variable(tensor, flags, NONE, 0)
     }
 
-    /// As [`Arena::output`], but a new variable replaces a freed one in the graph.
+    /// The variable of output `o` of `f`, counted for the caller. Makes a new one in the graph if it was freed.
     pub(crate) fn revived(&mut self, f: Ix, o: usize) -> Ix {
         let v = self.output(f, o);
         if self.live_output(f, o).is_none() {

@@ -183,7 +183,7 @@ impl Arena {
         *flags = if on { *flags | bits } else { *flags & !bits };
     }
 
-    /// As [`Arena::set_flags`]. Outdates the plans that visited `v` if a flag changed.
+    /// Sets or resets flags of `v`. Outdates the plans that visited `v` if a flag changed.
     pub(crate) fn change_flags(&mut self, v: Ix, bits: u16, on: bool) {
         let old = self.variables[v].flags;
         self.set_flags(v, bits, on);

@@ -12,6 +12,7 @@ use crate::graph::arena::thread::Thread;
 use crate::graph::arena::{self, Arena};
 
 thread_local! {
+    /// The arena lock, from just before a fork until just after it.
     static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, Arena>>> = const { Cell::new(None) };
 }
 

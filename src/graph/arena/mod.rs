@@ -66,9 +66,13 @@ pub(crate) struct Arena {
     hooked: bool,
     /// The number of functions created so far.
     births: u64,
+    /// The newest mark of a traversal. A node that carries it was visited.
     marks: u32,
+    /// Values to drop after unlocking.
     garbage: SmallVec<[Garbage; 2]>,
+    /// A spare list for the traversal that frees nodes, reused to save allocations.
     dying: Vec<Ix>,
+    /// Functions in use by runs.
     run_locks: RunLocks,
     /// Gradients that a thread has replaced for its backward run, the most recent last.
     outer: Vec<OuterGradient>,
@@ -76,6 +80,7 @@ pub(crate) struct Arena {
     written: Vec<(Thread, Arc<[Ix]>)>,
 }
 
+/// The arena of the process.
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
     variables: Slab::new(),
     tensors: Slab::new(),
@@ -127,6 +132,7 @@ pub(crate) fn is_locked_here() -> bool {
 
 #[cfg(debug_assertions)]
 thread_local! {
+    /// True while this thread holds the lock.
     static LOCKED_HERE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

@@ -10,7 +10,9 @@ use crate::ops::State;
 /// Selects an array of a function.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
+    /// Input of this number.
     Input(usize),
+    /// Output of this number.
     Output(usize),
 }
 
@@ -28,6 +30,7 @@ pub(crate) struct Provenance {
 /// State saved by manual runs of a function, on arrays outside its graph.
 #[derive(Default)]
 pub(crate) struct ManualRun {
+    /// As in the graph, but of the last manual run.
     provenance: Provenance,
     /// Shapes of the inputs of the last forward run, if it succeeded.
     x: Option<SmallVec<[Shape; 3]>>,
@@ -146,7 +149,7 @@ impl Provenance {
         self.changed(x, y, |storage| !storage.is_cleared())
     }
 
-    /// As [`Provenance::modified`], but considers only changed values for which `counts` returns true.
+    /// Returns a value that the gradient reads and that changed since the forward run, if `counts` is true for it.
     pub(crate) fn changed<'a>(
         &self,
         x: impl Iterator<Item = Option<&'a Storage>>,
@@ -176,6 +179,7 @@ impl Provenance {
 
 /// A value that changed after the function that saved it ran.
 pub(crate) struct Modified {
+    /// The input or output that holds it.
     pub(crate) value: Side,
     /// The version of its memory when it was saved, and now. None if its memory was replaced.
     pub(crate) versions: Option<(u64, u64)>,

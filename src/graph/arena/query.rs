@@ -354,7 +354,7 @@ impl Arena {
         &self.functions[f].provenance
     }
 
-    /// As [`Arena::provenance`], for a run.
+    /// The state that `f` saved from its last forward run in its graph, for a run to write.
     #[inline]
     pub(crate) fn provenance_mut(&mut self, f: Ix) -> &mut Provenance {
         &mut self.functions[f].provenance

@@ -72,6 +72,7 @@ impl FunctionSlot {
 const DEFERRED_RUNS: usize = 6;
 
 impl RunLocks {
+    /// No runs.
     pub(crate) const NONE: Self =
         Self { single: SmallVec::new_const(), leased: None, deferred: Vec::new(), epoch: 0, freed: 0 };
 
@@ -89,9 +90,11 @@ impl RunLocks {
 
 /// The functions of a plan, and the conditions for a lease.
 pub(crate) struct PlanLock {
+    /// In execution order.
     functions: Arc<[Ix]>,
     /// The epoch of the arena before the last run, if that run succeeded without a budget.
     since: Option<u64>,
+    /// The epoch of the run locks when the current or last run began.
     epoch: u64,
     /// The value of `freed` when none of them was freed.
     whole: Option<u64>,
@@ -126,7 +129,7 @@ impl<P: AsMut<PlanLock>> HeldPlan<P> {
         self.0.as_mut().unwrap_or_else(|| unreachable!("a run that was begun has a plan"))
     }
 
-    /// As [`Arena::unlock_run`]. Returns the plan to the caller.
+    /// Unlocks the functions of the plan, with this outcome of the run. Returns the plan to the caller.
     #[allow(clippy::unnecessary_box_returns)] // plans are large and never move
     pub(crate) fn unlock(&mut self, a: &mut Arena, outcome: RunOutcome) -> Box<P> {
         let mut plan = self.0.take().unwrap_or_else(|| unreachable!("a run that was begun has a plan"));

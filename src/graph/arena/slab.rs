@@ -9,10 +9,13 @@ pub(crate) const NONE: Ix = u32::MAX;
 /// Slots in chunks, so growth never moves them.
 pub(crate) struct Slab<T> {
     chunks: Vec<Box<[T; 1 << CHUNK]>>,
+    /// Slots not in use.
     pub(crate) free: Vec<Ix>,
+    /// Slots in use or free.
     len: Ix,
 }
 
+/// Slots of a chunk, as a power of two.
 const CHUNK: u32 = 10;
 
 impl<T> Slab<T> {

@@ -35,11 +35,15 @@ pub(crate) mod flag {
     pub(crate) const OF_OUTPUT: u16 = 1 << 12;
     /// Its data may be missing when a backward run reads it.
     pub(crate) const RESTORED: u16 = RECOMPUTE | DROPPED;
-    /// Scratch bits of one graph traversal.
+    /// Scratch bit of one graph traversal: its data is still needed.
     pub(crate) const SCRATCH_NEED: u16 = 1 << 7;
+    /// Scratch bit: the backward run must keep its gradient.
     pub(crate) const SCRATCH_OVERWRITE: u16 = 1 << 8;
+    /// Scratch bit: it shares memory with another variable.
     pub(crate) const SCRATCH_INPLACE: u16 = 1 << 9;
+    /// Scratch bit: this run recomputed it.
     pub(crate) const SCRATCH_RESTORED: u16 = 1 << 11;
+    /// All scratch bits.
     pub(crate) const SCRATCH: u16 = SCRATCH_NEED | SCRATCH_OVERWRITE | SCRATCH_INPLACE | SCRATCH_RESTORED;
 }
 
@@ -47,6 +51,7 @@ pub(crate) mod flag {
 #[derive(Clone, Copy)]
 pub(super) struct Consumer {
     pub(super) function: Ix,
+    /// The generation of its slot at the time of use. If it differs now, the function was freed.
     pub(super) generation: u32,
 }
 
@@ -68,29 +73,39 @@ pub(crate) type Partners = SmallVec<[(Ix, u32); 2]>;
 
 /// A variable: a node of the graph.
 pub(super) struct VariableSlot {
+    /// Incremented when the variable is freed, so that old numbers of the slot can be recognized.
     pub(super) generation: u32,
     /// Handles and functions that hold it.
     pub(super) count: u32,
+    /// Handles alone, without the functions that hold it.
     pub(super) handles: u32,
     pub(super) tensor: Ix,
+    /// The function that computes it, `NONE` for a leaf.
     pub(super) parent: Ix,
     pub(super) rank: u32,
+    /// Bits of [`flag`].
     pub(super) flags: u16,
+    /// The traversal that last visited it.
     pub(super) mark: u32,
+    /// Visits by the current traversal.
     pub(super) visits: u32,
+    /// The functions that take it as an input.
     pub(super) consumers: SmallVec<[Consumer; 2]>,
     pub(super) extra: Option<Box<Extra>>,
 }
 
 /// A tensor: the data and gradient that a variable and its unlinked copies share.
 pub(super) struct TensorSlot {
+    /// Variables and functions that hold it.
     pub(super) count: u32,
+    /// Handles on its variables.
     pub(super) handles: u32,
     pub(super) shape: Shape,
     /// The value of [`Arena::reshapes`](super::Arena::reshapes) when its shape last changed after creation.
     pub(super) reshaped: u64,
     pub(super) data: Option<Arc<Storage>>,
     pub(super) grad: Option<Arc<Storage>>,
+    /// The traversal that last visited it.
     pub(super) mark: u32,
     /// Scratch numbers of one graph traversal: of the value as a leaf, and as the output of a function.
     pub(super) places: [u32; 2],
@@ -104,6 +119,7 @@ pub(super) struct TensorSlot {
 #[derive(Clone, Copy)]
 pub(super) struct Output {
     pub(super) variable: Ix,
+    /// The generation of the variable's slot. If it differs now, the variable was freed.
     pub(super) generation: u32,
     pub(super) tensor: Ix,
 }
@@ -131,16 +147,22 @@ pub(crate) enum Saved {
 /// A function: an operation with its inputs and outputs.
 #[allow(clippy::struct_excessive_bools)] // independent flags
 pub(super) struct FunctionSlot {
+    /// As for a variable.
     pub(super) generation: u32,
     /// The number of functions created before it.
     pub(super) born: u64,
+    /// Handles, outputs and runs that hold it.
     pub(super) count: u32,
+    /// None in a free slot.
     pub(super) op: Option<Op>,
+    /// The active inputs.
     pub(super) inputs: SmallVec<[Ix; 3]>,
     /// The inputs it was built with and whether each is active, if only some are. The function holds all of them.
     pub(super) all_inputs: Option<Box<[(Ix, bool)]>>,
     pub(super) outputs: SmallVec<[Output; 1]>,
+    /// One more than the largest rank of the functions that compute its inputs.
     pub(super) rank: u32,
+    /// A gradient flows through it.
     pub(super) need_grad: bool,
     /// Created under `no_grad`: never needs a gradient.
     pub(super) no_grad: bool,
@@ -149,6 +171,7 @@ pub(super) struct FunctionSlot {
     pub(super) may_take_copy: bool,
     /// It has run forward, but not backward since.
     pub(super) pending: bool,
+    /// The state of what it saved for its backward run.
     pub(super) saved: Saved,
     /// It ran eagerly when it was built.
     pub(super) ran_eagerly: bool,
@@ -156,6 +179,7 @@ pub(super) struct FunctionSlot {
     pub(super) budgeted: bool,
     /// The pool of evictable values, if it ran eagerly under a budget.
     pub(super) evictor: Option<Arc<dyn Any + Send + Sync>>,
+    /// A plan was made from it.
     pub(super) planned: bool,
     /// The thread whose run uses it, if any.
     pub(super) busy: Option<Thread>,
@@ -166,11 +190,14 @@ pub(super) struct FunctionSlot {
     pub(super) set_up: u64,
     /// The number of its context.
     pub(super) context: u16,
+    /// The traversal that last visited it.
     pub(super) mark: u32,
     /// Scratch number of one graph traversal.
     pub(super) at: u32,
+    /// What its last run in the graph saved.
     pub(super) provenance: Provenance,
     /// As `provenance`, for manual runs on other arrays.
     pub(super) manual: Option<Box<ManualRun>>,
+    /// Tags by key, set by the user or, such as the line that built it, by the library.
     pub(super) tags: Vec<(String, String)>,
 }

@@ -8,6 +8,7 @@ use crate::graph::arena::{Arena, Garbage, Ix};
 
 /// A gradient that a tensor had before a run, to be restored after it.
 pub(super) struct OuterGradient {
+    /// The thread of the run.
     pub(super) thread: Thread,
     pub(super) tensor: Ix,
     pub(super) grad: Option<Arc<Storage>>,
@@ -63,7 +64,7 @@ impl Arena {
         self.swap_grad(tensor, grad);
     }
 
-    /// As [`Arena::set_grad`], without a notice to plans.
+    /// Replaces the gradient of a tensor without notice to plans.
     fn swap_grad(&mut self, tensor: Ix, grad: Option<Arc<Storage>>) {
         let slot = &mut self.tensors[tensor];
         let fits = grad.as_ref().is_none_or(|grad| grad.len() == slot.shape.size());

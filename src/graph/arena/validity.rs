@@ -37,6 +37,7 @@ impl PlanMark {
 pub(crate) struct PlanMarks(Option<Box<SmallVec<[Arc<PlanMark>; 3]>>>);
 
 impl PlanMarks {
+    /// No plans.
     pub(crate) const NONE: Self = Self(None);
 
     /// Adds a plan. Consecutive additions of the same plan count once.
@@ -54,7 +55,9 @@ impl PlanMarks {
 
 /// The plan's side of the mark.
 pub(crate) struct Validity {
+    /// Shared with the tensors of the plan, which outdate it.
     mark: Arc<PlanMark>,
+    /// The epoch of the arena when the plan was made.
     epoch: u64,
 }
 
@@ -119,7 +122,7 @@ impl Arena {
         x.into_iter().chain(y).for_each(|tensor| self.outdate(tensor));
     }
 
-    /// As [`Arena::outdate`], if a plan visited `v`.
+    /// Outdates every plan that depends on the tensor of `v`, if a plan visited `v`.
     pub(crate) fn changed(&mut self, v: Ix) {
         let slot = &self.variables[v];
         if slot.flags & flag::PLANNED != 0 {

@@ -26,9 +26,13 @@ type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 /// and graph.
 #[derive(Clone, PartialEq, Eq)]
 struct RouteKey {
+    /// For each edge: its function, its tensor, and whether gradients end there. See [`Edge::resolve`].
     roots: SmallVec<[(Ix, Ix, bool); 1]>,
+    /// As `roots`. None if all leaves are targets.
     targets: Option<Vec<(Ix, Ix, bool)>>,
+    /// It adds to the gradients of leaves instead of returning gradients.
     adds: bool,
+    /// It keeps what its functions need to be differentiated again.
     retains: bool,
 }
 
@@ -45,6 +49,7 @@ pub(crate) struct PreparedBackward {
     pub(crate) again: bool,
     /// It is running: its functions are locked, and gradients of leaves may be written.
     is_running: bool,
+    /// Identifies it in the cache.
     key: RouteKey,
 }
 

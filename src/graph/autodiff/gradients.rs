@@ -42,6 +42,7 @@ struct Leaf {
     sinks: SmallVec<[(u32, u32); 1]>,
     /// Its own gradient is written, provided that it is zero when the run starts.
     in_place: bool,
+    /// The storage for its gradient in runs that do not write in place. Made on first use.
     private: Option<Arc<Storage>>,
 }
 

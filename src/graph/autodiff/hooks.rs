@@ -16,6 +16,7 @@ use crate::{Error, Result};
 /// The functions of a run, locked for it until this is dropped.
 pub(crate) struct Suspended {
     pub(crate) functions: Vec<Ix>,
+    /// True while the run holds its functions, false while a hook runs.
     pub(crate) busy: Cell<bool>,
 }
 
@@ -48,8 +49,10 @@ impl Drop for Suspended {
 
 /// The hooks on gradients of a route, each to be called once.
 pub(crate) struct RunHooks<'a> {
+    /// By slot.
     by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
     route: &'a GradientRoute,
+    /// The lock to release while a hook runs, if any.
     held: Option<&'a Suspended>,
 }
 
@@ -99,7 +102,7 @@ impl<'a> RunHooks<'a> {
         gradient_hooks::call_each(&hooks, g)
     }
 
-    /// As [`RunHooks::on_variable`], for a gradient in memory, which is also replaced there.
+    /// Calls the hooks on a slot whose gradient, in memory, is complete. Stores their replacement there, if any.
     pub(crate) fn on_array(
         &mut self,
         place: GradientSlotIx,

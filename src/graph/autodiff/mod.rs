@@ -103,7 +103,9 @@ pub fn grad(
 
 /// The results of a differentiation, by slot.
 enum Found {
+    /// Gradients without a graph of their own.
     Arrays(Box<PreparedBackward>),
+    /// Gradients that can be differentiated again: the route, and a gradient for each slot.
     Variables(GradientRoute, Vec<Option<Variable>>),
 }
 
@@ -244,7 +246,9 @@ fn seeds(roots: &[Root], are_returned: bool) -> Result<SmallVec<[Option<Arc<Stor
 struct Observer<'a, 'b> {
     route: &'b GradientRoute,
     hooks: &'a mut RunHooks<'b>,
+    /// For each slot, the gradient that exists at the end of the run, if any.
     gradients: &'a mut [Option<Arc<Storage>>],
+    /// The functions keep what they saved.
     retains: bool,
 }
 

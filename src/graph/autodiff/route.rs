@@ -26,13 +26,16 @@ pub(crate) type GradientSlotIx = u32;
 #[derive(Clone, Copy)]
 pub(crate) struct GradientSlot {
     pub(crate) tensor: Ix,
+    /// It is the gradient of the tensor as a leaf, not as the output of a function.
     pub(crate) leaf: bool,
 }
 
 /// A function on the route, and where the slots of its outputs and inputs begin in the lists.
 #[derive(Clone, Copy)]
 struct RouteNode {
+    /// Position of its first slot in [`GradientRoute::outputs`].
     outputs: u32,
+    /// Position of its first slot in [`GradientRoute::inputs`].
     inputs: u32,
 }
 
@@ -40,8 +43,11 @@ struct RouteNode {
 pub(crate) struct GradientRoute {
     /// By descending rank.
     pub(crate) order: Vec<Ix>,
+    /// All slots. Those of targets come first.
     pub(crate) places: Vec<GradientSlot>,
+    /// One for each function of `order`.
     nodes: Vec<RouteNode>,
+    /// Slots of the outputs of all functions, function by function.
     outputs: Vec<GradientSlotIx>,
     /// `NONE` for inputs whose gradient is not requested.
     inputs: Vec<GradientSlotIx>,
@@ -53,6 +59,7 @@ pub(crate) struct GradientRoute {
     pub(crate) n_targets: u32,
     /// Functions created before this one are not entered.
     since: u64,
+    /// The mark of its functions.
     mark: u32,
 }
 

@@ -110,6 +110,7 @@ impl Builder for GraphBuilder {
 /// A function on the route, with its operation, inputs and outputs.
 pub(crate) struct RuleNode {
     op: Op,
+    /// The number of the context in which it runs.
     context: u16,
     inputs: Vec<Variable>,
     outputs: Vec<Variable>,

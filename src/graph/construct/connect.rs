@@ -45,7 +45,8 @@ pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result
     connect_detached(op, inputs, into, None)
 }
 
-/// As [`connect`]. In dynamic mode `detach` wraps the run if releasing a lock pays.
+/// Connects an operation to its inputs, see [`connect`]. In dynamic mode `detach` wraps the run if releasing a lock
+/// pays.
 ///
 /// # Errors
 /// As [`connect`].

@@ -20,11 +20,14 @@ use crate::ops::{Call, Memory, Op};
 /// [`ForwardStep`](crate::graph::step::forward::ForwardStep).
 #[derive(Default)]
 pub(crate) struct EagerRun {
+    /// Address and shape of each input.
     x: SmallVec<[(*mut u8, Shape); 3]>,
+    /// Address and shape of each output.
     y: SmallVec<[(*mut u8, Shape); 1]>,
     provenance: Option<ProvenancePtr>,
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
+    /// True if the kernel computes in `f64`.
     double: bool,
     /// The number of elements it reads and writes.
     pub(crate) touched: usize,

@@ -45,7 +45,7 @@ pub(crate) fn build(
     build_shaped(a, modes, op, inputs, into, &shapes)
 }
 
-/// As `build`, with known output shapes.
+/// Adds a function with outputs of these shapes to the graph.
 #[inline(always)]
 pub(crate) fn build_shaped(
     a: &mut Arena,

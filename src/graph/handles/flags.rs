@@ -57,7 +57,7 @@ impl Variable {
         self.set(flag::NEED_GRAD_SET | flag::NEED_GRAD, false);
     }
 
-    /// As [`Variable::set_need_grad`], for chaining.
+    /// Sets whether it needs a gradient, and returns the variable for chaining.
     pub fn with_need_grad(self, on: bool) -> Self {
         self.set_need_grad(on);
         self

@@ -51,8 +51,10 @@ struct RegisteredHook {
     leaf: bool,
     /// The variable that it was registered on, and its generation.
     owner: (Ix, u32),
+    /// When it is called.
     when: When,
     call: Arc<dyn GradientHook>,
+    /// Set by its [`HookHandle`].
     removed: Arc<AtomicBool>,
 }
 
@@ -67,6 +69,7 @@ impl RegisteredHook {
 #[derive(Default)]
 pub(crate) struct GradientState {
     hooks: Vec<RegisteredHook>,
+    /// The gradient is stored although the tensor is not a leaf.
     retained: bool,
     /// The gradient with its graph, and the fingerprint that its values had.
     gradient: Option<(Variable, Fingerprint)>,
@@ -160,7 +163,7 @@ impl Variable {
         arena::with(|a| a.is_end(self.ix()) || !a.need_grad(self.ix()))
     }
 
-    /// As [`Variable::set_need_grad`], with more checks.
+    /// Sets whether it needs a gradient, after more checks than [`Variable::set_need_grad`] makes.
     ///
     /// # Errors
     /// [`Error::Graph`] if it would stop gradients at the output of a function, or request gradients of a type other

@@ -17,6 +17,7 @@ pub struct Notes {
 }
 
 thread_local! {
+    /// The record of this thread, if it records.
     static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
 }
 

@@ -244,7 +244,7 @@ impl Variable {
         Self::check_all_computed(op, &[self])
     }
 
-    /// As [`Variable::check_computed`], for all inputs of `op`.
+    /// Checks that the values of all inputs of `op` may be read, see [`Variable::check_computed`].
     pub(crate) fn check_all_computed(op: &str, inputs: &[&Self]) -> Result<()> {
         if modes::is_nnabla() || arena::with(|a| inputs.iter().all(|v| a.is_computed(v.0))) {
             return Ok(());

@@ -12,8 +12,11 @@ use crate::graph::arena::{Arena, Ix, NONE, Outcomes, flag};
 /// The clearing options of a backward run. Part of the cache key of its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackwardKey {
+    /// Clears data too. Has no effect without `clear_grad`.
     pub(crate) clear_data: bool,
+    /// Clears gradients of intermediate variables.
     pub(crate) clear_grad: bool,
+    /// Clears the gradient that the run starts from.
     pub(crate) clear_seed: bool,
 }
 
@@ -26,7 +29,9 @@ impl BackwardKey {
 
 /// A function that awaits its backward run, and the functions that will run backward with it.
 pub(crate) struct AwaitedRun {
+    /// Number and generation of the function where the run begins.
     function: (Ix, u32),
+    /// The functions of the run.
     all: HashSet<Ix>,
 }
 
@@ -74,14 +79,18 @@ impl Waiting {
 /// Keeps state about the functions seen, so each plan needs its own instance.
 pub(crate) struct BackwardClearing {
     key: BackwardKey,
+    /// The mark of visited variables.
     seen: u32,
+    /// The mark of the functions of the run.
     run: u32,
+    /// Backward runs that are expected later.
     awaited: Vec<AwaitedRun>,
 }
 
 impl BackwardClearing {
     /// Scratch bits of a visited variable: its data or its gradient must be kept.
     const KEEP_DATA: u16 = flag::SCRATCH_NEED;
+    /// Scratch bit: its gradient must be kept.
     const KEEP_GRAD: u16 = flag::SCRATCH_OVERWRITE;
 
     /// For a run of `functions`, which carry the newest mark. The runs in `awaited` are expected later.

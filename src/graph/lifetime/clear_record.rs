@@ -20,8 +20,10 @@ pub struct ClearRecord {
     pub outputs: Vec<ClearFlags>,
 }
 
+/// True while runs record what they clear.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 
+/// The record so far: one entry for each function that ran, in order.
 static RECORDS: Mutex<Vec<ClearRecord>> = Mutex::new(Vec::new());
 
 /// Starts (with an empty record) or stops recording what is cleared after each function.

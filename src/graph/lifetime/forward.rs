@@ -12,6 +12,7 @@ use crate::ops::Reads;
 /// Keeps state about the functions seen, so each run needs its own instance.
 pub(crate) struct Clearing {
     policy: Policy,
+    /// The mark of visited variables.
     mark: u32,
 }
 

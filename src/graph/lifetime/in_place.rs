@@ -14,6 +14,7 @@ use crate::graph::step::forward::ForwardStep;
 struct SharedMemory {
     /// A function of the run wrote it before others took it.
     is_made: bool,
+    /// It must not be freed: a leaf, a persistent value, or one that a user may read.
     is_kept: bool,
     /// The number of uses of each variable on it.
     uses: HashMap<Ix, usize>,

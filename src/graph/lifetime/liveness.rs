@@ -72,6 +72,7 @@ pub(crate) fn unneeded(a: &Arena, v: Ix, users_below: u32) -> Option<Arc<Storage
     Some(Arc::clone(data))
 }
 
+/// Errors of destructors, for [`check_errors_at_drop`].
 static ERRORS_AT_DROP: Mutex<Vec<Error>> = Mutex::new(Vec::new());
 
 /// Stores an error that a destructor cannot return.

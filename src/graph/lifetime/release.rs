@@ -8,10 +8,11 @@ use crate::array::Storage;
 use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::lifetime::backward::Waiting;
 
-/// A storage that is cleared: of a tensor, or private to a run.
+/// A storage to clear, held until then: data or gradient of a tensor, or memory private to a run.
 pub(crate) struct ReleasedStorage {
     /// The tensor whose gradient or data it is, `NONE` if it is private to the run.
     pub(crate) tensor: Ix,
+    /// True for the gradient, false for the data.
     pub(crate) is_grad: bool,
     pub(crate) storage: Arc<Storage>,
 }
@@ -33,6 +34,7 @@ impl ReleasedStorage {
 
 /// A storage to clear after a step.
 pub(crate) struct Release {
+    /// The number of the step.
     pub(crate) step: u32,
     pub(crate) place: ReleasedStorage,
     /// Functions and runs that may wait for it, if any.

@@ -131,10 +131,11 @@ pub(crate) fn restore_order(
 mod tests {
     use super::*;
 
+    /// A value that nothing protects.
     const VALUE: ValueFacts = ValueFacts { fixed: false, needed: false, recompute: false, existed: false };
 
     #[test]
-    fn a_policy_clears_what_it_says() {
+    fn each_policy_clears_needed_and_marked_values_as_declared() {
         let needed = ValueFacts { needed: true, ..VALUE };
         let marked = ValueFacts { recompute: true, ..needed };
         let all = Policy { clear_buffer: true, ..Policy::default() };

@@ -32,10 +32,12 @@ pub(crate) enum GradientHomes {
 
 /// A prepared backward run.
 pub(crate) struct BackwardPlan {
+    /// The functions, in execution order.
     pub(crate) order: PlanLock,
     pub(crate) steps: Vec<BackwardStep>,
     /// Gradients without contributions, which are zeroed before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
+    /// What to clear after steps, in their order.
     pub(crate) clears: Vec<Release>,
     /// Data that may have been dropped, and is recomputed before a step reads it.
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,
@@ -46,12 +48,15 @@ pub(crate) struct BackwardPlan {
     /// The storage for a seed that is a single number, and the version and number of its last fill.
     pub(crate) seed: Arc<Storage>,
     pub(crate) seeded: Option<(f64, u64)>,
+    /// The outputs and leaves that have hooks.
     pub(crate) hooked: LeafHooks,
+    /// Where gradients are stored.
     pub(crate) homes: GradientHomes,
     /// Steps, in order, that read or write the seed gradient, whose storage differs in each run.
     pub(crate) varying: SmallVec<[u32; 2]>,
     /// The number of functions that have run, in the active or last run.
     pub(crate) done: usize,
+    /// Estimated work of all steps. A run with much work releases its caller's lock.
     pub(crate) work: usize,
     /// Steps count the buffers they use and the run has no run guard: there is a budget.
     pub(crate) counted: bool,

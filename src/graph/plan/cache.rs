@@ -17,8 +17,10 @@ use crate::ops::{Op, Operation};
 /// Identifies a forward plan of one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardKey {
+    /// The destinations.
     roots: SmallVec<[Ix; 2]>,
     policy: Policy,
+    /// The memory budget in bytes, if any.
     budget: Option<usize>,
     execution_order: ExecutionOrder,
 }
@@ -149,6 +151,7 @@ pub fn memory_changed() {
     arena::with(Arena::outdate_all);
 }
 
+/// The number of plans made by the process.
 static PLANS_MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a new plan.

@@ -21,6 +21,7 @@ use crate::graph::step::setup::{self, Stop};
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
+    /// The functions, in execution order.
     pub(crate) order: PlanLock,
     pub(crate) steps: Vec<ForwardStep>,
     /// The inputs to clear, as numbers of the step and its input, in order.
@@ -40,6 +41,7 @@ pub(crate) struct ForwardPlan {
     pub(crate) instructions: Vec<Instruction>,
     /// Functions whose outputs share the memory of their inputs.
     in_place: Vec<Ix>,
+    /// Estimated work of all steps. A run with much work releases its caller's lock.
     pub(crate) work: usize,
     /// Shapes depend on values: each step is prepared just before it runs.
     pub(crate) late: bool,

@@ -32,6 +32,7 @@ pub(crate) enum Instruction {
 /// A list of instructions, and the joint ones whose `next` is not yet known.
 struct Listing {
     list: Vec<Instruction>,
+    /// Joint instructions without a `next`: the position in the list, and the step at which they end.
     open: Vec<(usize, usize)>,
 }
 
@@ -207,6 +208,7 @@ impl BackwardPlan {
 
 /// Text with one instruction per line. Instructions that a joint one may skip are indented.
 struct Text {
+    /// The text so far.
     lines: String,
     /// The instruction up to which lines are indented.
     joint: u32,

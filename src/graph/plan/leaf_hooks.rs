@@ -18,7 +18,9 @@ use crate::graph::step::backward::BackwardStep;
 
 /// An output of a step with hooks on its gradient.
 pub(crate) struct HookedOutput {
+    /// The number of the step.
     pub(crate) step: u32,
+    /// The number of the output.
     number: u32,
     tensor: Ix,
 }

@@ -137,7 +137,7 @@ impl Variable {
         run(&[self.ix()], options, None)
     }
 
-    /// As [`Variable::forward`], but skips the functions in `closed`, and adds the functions that ran.
+    /// Computes this variable. Skips the functions in `closed`, and adds to it those that ran.
     ///
     /// ```
     /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};

@@ -17,6 +17,7 @@ use crate::graph::run::backward::Seed;
 pub(crate) struct LentGradients {
     /// The root, and the other outputs of its parent.
     roots: SmallVec<[Ix; 2]>,
+    /// Leaves with hooks, and their gradients.
     pub(crate) leaves: DetachedLeafGrads,
 }
 

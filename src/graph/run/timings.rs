@@ -8,9 +8,11 @@ use crate::array::take_step_peak;
 use crate::graph::arena::{self, Ix};
 use crate::graph::handles::function::Function;
 
+/// True while runs of all threads are timed.
 static ON: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
+    /// The timings of this thread since [`take_timings`].
     static TAKEN: RefCell<Vec<Timing>> = const { RefCell::new(Vec::new()) };
 }
 

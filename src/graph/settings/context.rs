@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The contexts of the process.
 static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
 
 /// The types in which a function computes and stores.
@@ -73,7 +74,9 @@ impl Default for Context {
 
 /// All contexts used so far. A function stores the number of its context.
 struct Contexts {
+    /// By number.
     all: Vec<Arc<Context>>,
+    /// The number of each context.
     numbers: BTreeMap<Arc<Context>, u16>,
 }
 

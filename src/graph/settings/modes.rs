@@ -15,13 +15,19 @@ use std::sync::atomic::Ordering;
 #[allow(clippy::struct_excessive_bools)] // independent modes
 #[derive(Clone, Copy)]
 pub struct ScopedModes {
+    /// See [`grad_enabled`].
     grad: bool,
+    /// Overrides the default of the process if set, as do the next two.
     auto_forward: Option<bool>,
     recompute: Option<bool>,
     context: Option<u16>,
+    /// See [`in_recomputing`].
     recomputing: bool,
+    /// In bytes.
     memory_budget: Option<usize>,
+    /// See [`detect_anomaly`].
     anomaly: bool,
+    /// See [`noting`].
     noting: bool,
 }
 
@@ -67,7 +73,7 @@ impl ScopedModes {
         self.replace(mode);
     }
 
-    /// As [`memory_budget`].
+    /// The memory limit of a training step in bytes, if any. See [`memory_budget`].
     pub fn memory_budget(&self) -> Option<usize> {
         self.memory_budget
     }
@@ -87,6 +93,7 @@ impl ScopedModes {
 }
 
 thread_local! {
+    /// The modes of this thread. A mode that is None has the value of the process.
     static SCOPED: Cell<ScopedModes> = const { Cell::new(ScopedModes::DEFAULT) };
 }
 
@@ -108,10 +115,13 @@ pub fn set_mode(mode: Mode) -> Mode {
     old
 }
 
+/// The default of the process for [`auto_forward`].
 static AUTO_FORWARD: AtomicBool = AtomicBool::new(false);
 
+/// The default of the process for [`recompute`].
 static RECOMPUTE: AtomicBool = AtomicBool::new(false);
 
+/// The number of the context of the process, for threads that set none of their own.
 static CONTEXT: AtomicU16 = AtomicU16::new(0);
 
 /// Replaces one field of the modes of this thread and returns its previous value.
@@ -130,7 +140,9 @@ pub(crate) struct Modes {
     pub(crate) auto_forward: bool,
     pub(crate) recompute: bool,
     pub(crate) anomaly: bool,
+    /// The number of the context.
     pub(crate) context: u16,
+    /// In bytes.
     pub(crate) memory_budget: Option<usize>,
     pub(crate) noting: bool,
 }
@@ -180,7 +192,7 @@ impl Scope {
         Self(before)
     }
 
-    /// Values are recomputed.
+    /// Functions recompute values for a backward run, without side effects, if `on` is set.
     pub(crate) fn recomputing(on: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(ScopedModes { recomputing: on, ..before });
@@ -281,6 +293,7 @@ pub enum ExecutionOrder {
 /// The value of a setting that follows the dialect.
 const AS_DIALECT: u8 = u8::MAX;
 
+/// An [`ExecutionOrder`], or [`AS_DIALECT`].
 static EXECUTION_ORDER: AtomicU8 = AtomicU8::new(AS_DIALECT);
 
 /// The order of forward runs: as set by [`set_execution_order`], otherwise as the dialect determines.
@@ -309,6 +322,7 @@ pub enum CheckSaved {
     Raise,
 }
 
+/// A [`CheckSaved`], or [`AS_DIALECT`].
 static CHECK_SAVED: AtomicU8 = AtomicU8::new(AS_DIALECT);
 
 /// The reaction of backward runs to values that changed since the forward run: as set by [`set_check_saved`],
@@ -330,10 +344,13 @@ pub fn set_check_saved(what: CheckSaved) {
 /// The execution mode of plans: optimized, with identical results, or plain, function by function.
 static PLAN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
+/// Value of [`PLAN`]: neither the user nor the environment was asked yet.
 const UNKNOWN: u8 = 0;
 
+/// Value of [`PLAN`]: function by function.
 const PLAIN: u8 = 1;
 
+/// Value of [`PLAN`]: optimized.
 const OPTIMISED: u8 = 2;
 
 /// True if new plans run function by function: as set by [`set_plan_is_plain`], otherwise by the environment

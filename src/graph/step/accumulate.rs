@@ -11,7 +11,9 @@ use crate::{Error, Result};
 
 /// A gradient, and the contributions to add to it.
 pub(crate) struct GradientSum<'a> {
+    /// The gradient that is added to.
     pub(crate) to: NdArray,
+    /// The contribution.
     pub(crate) more: &'a Arc<Storage>,
     /// True if nothing else uses the contribution, so its memory may be reused.
     pub(crate) is_ours: bool,

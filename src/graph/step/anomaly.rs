@@ -11,8 +11,10 @@ use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::Operand;
 use crate::{Error, Result};
 
+/// Returns the line of the user's program that is building a function.
 type SourceLine = fn() -> Option<String>;
 
+/// Set by [`set_source_line`].
 static SOURCE: RwLock<Option<SourceLine>> = RwLock::new(None);
 
 /// The tag key for the source line that built a function.
@@ -61,7 +63,7 @@ pub(crate) fn after_backward(f: Ix, step: &BackwardStep) -> Result<()> {
     ))
 }
 
-/// As [`after_forward`], for evaluation without a graph.
+/// Returns an error if an output of function `name` is not finite. For runs without a graph; callers check the mode.
 pub(crate) fn after_evaluation(name: &str, y: &[NdArray]) -> Result<()> {
     let Some((o, what)) = y.iter().enumerate().find_map(|(o, y)| Some((o, unusual(&y.storage)?))) else {
         return Ok(());

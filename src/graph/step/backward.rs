@@ -31,7 +31,9 @@ pub(crate) struct GradientSink {
 
 /// The data of an input or output: with elements if the gradient reads them, otherwise only a shape.
 pub(crate) enum DataOperand {
+    /// With elements.
     Read(Operand),
+    /// Only a shape.
     Unread(Shape),
 }
 
@@ -66,7 +68,7 @@ impl DataOperand {
         if let Self::Read(operand) = self { Some(operand) } else { None }
     }
 
-    /// As [`DataOperand::read`].
+    /// The array, if the gradient reads it.
     pub(crate) fn read_mut(&mut self) -> Option<&mut Operand> {
         if let Self::Read(operand) = self { Some(operand) } else { None }
     }
@@ -85,9 +87,13 @@ pub(crate) struct BackwardStep {
     pub(crate) op: Op,
     pub(crate) compute: Precision,
     pub(crate) x: SmallVec<[DataOperand; 3]>,
+    /// Outputs.
     pub(crate) y: SmallVec<[DataOperand; 1]>,
+    /// Gradients of the outputs.
     pub(crate) gy: SmallVec<[Operand; 1]>,
+    /// Gradients of the inputs. None if not wanted.
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
+    /// What the forward run saved.
     pub(crate) provenance: ProvenancePtr,
     /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,
@@ -275,7 +281,8 @@ impl BackwardStep {
         self.changed(|storage| !storage.is_cleared())
     }
 
-    /// As [`BackwardStep::modified`], for the storages that `counts` selects. Cleared values count as changed.
+    /// Returns a value that the gradient reads and that changed or was cleared since the forward run, if `counts` is
+    /// true for it.
     pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
         fn storage(data: &DataOperand) -> Option<&Storage> {
             data.read().map(|slot| &*slot.storage)

@@ -15,6 +15,7 @@ use crate::ops::{Op, Sym, Symbols};
 
 /// Runs every function eagerly, on arrays.
 struct EagerBuilder {
+    /// The result of each node, by number.
     arrays: Vec<NdArray>,
     compute: Precision,
 }
@@ -70,8 +71,10 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
 
 /// Runs nothing, and measures the memory that an eager run would allocate.
 struct MeasuringBuilder {
+    /// The shape of each node, by number.
     shapes: Vec<Shape>,
     compute: Precision,
+    /// Bytes of all results.
     bytes: usize,
 }
 

@@ -32,11 +32,13 @@ pub(crate) struct ForwardStep {
     pub(crate) compute: Precision,
     pub(crate) x: SmallVec<[Operand; 3]>,
     pub(crate) y: SmallVec<[Operand; 1]>,
+    /// Where the operation saves what its gradient reads.
     pub(crate) provenance: ProvenancePtr,
     /// The input whose memory the output may reuse, since the plan clears that input after the step.
     pub(crate) over: Option<usize>,
     /// Every output is an unmodified input with another shape: nothing to compute.
     pub(crate) idle: bool,
+    /// Elements are stored in the kernel's type, and no array overlaps, aliases or is overwritten.
     plain: bool,
     /// An output may overlap an input that it is not declared to alias.
     meets: bool,
@@ -178,7 +180,7 @@ impl ForwardStep {
         self.run(recompute, None).map(drop)
     }
 
-    /// As [`ForwardStep::forward`]. If `along` is given, passes the first output through its tail and writes it to its
+    /// Runs the function. If `along` is given, passes the first output through its tail and writes it to its
     /// address. Returns the fingerprint of the first output.
     pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<Fingerprint> {
         if self.moves {

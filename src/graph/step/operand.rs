@@ -86,7 +86,7 @@ impl Operand {
         }
     }
 
-    /// As [`Operand::resolve`], for reading input `i` of an operation. Indices must be whole numbers, except in
+    /// The address for reading the elements as input `i` of an operation. Indices must be whole numbers, except in
     /// NNabla's dialect, where fractions are rounded towards zero.
     #[inline(always)]
     pub(crate) fn read(&self, op: &Op, i: usize) -> Result<*mut u8> {
@@ -134,7 +134,7 @@ impl Operand {
         Err(Error::Index(format!("{name}: expected {numbers} in {input}, got {value} at {place}")))
     }
 
-    /// As [`Operand::resolve`], for writing. Uses temporary memory if the elements are stored as another type.
+    /// The address for writing the elements. It is temporary memory if they are stored as another type.
     pub(crate) fn place(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
         if self.stored == self.dtype {
             return self.resolve(access);
@@ -205,8 +205,11 @@ fn hold_at(storage: &Storage, dtype: DType, access: Access) -> Result<*mut u8> {
 
 /// Temporary values for a storage that stores another type.
 pub(crate) struct Temporary {
+    /// The storage to convert into.
     of: Arc<Storage>,
+    /// The number of elements.
     n: usize,
+    /// The type of the elements of `of`.
     stored: DType,
     /// The type of the values.
     dtype: DType,

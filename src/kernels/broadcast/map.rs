@@ -39,7 +39,7 @@ impl BroadcastLayout {
         unsafe { self.tiles(a, b, &tile) };
     }
 
-    /// As [`BroadcastLayout::map`], for arrays that do not alias.
+    /// `y = f(a, b)` for arrays that do not alias.
     #[inline(always)]
     pub fn map_distinct<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
         self.check([a.len(), b.len(), y.len()]);

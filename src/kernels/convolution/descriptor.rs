@@ -11,8 +11,9 @@ use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
 use super::window::Window;
 
-/// The largest number of cached descriptors of a thread, and of numbers in all of them.
+/// The largest number of cached descriptors of a thread.
 const MOST: usize = 128;
+/// The largest number of numbers in all cached descriptors of a thread.
 const NUMBERS: usize = 1 << 18;
 
 /// One of the three sums of a convolution.
@@ -76,6 +77,7 @@ struct DescriptorCache {
 }
 
 thread_local! {
+    /// The cached descriptors of this thread.
     static CACHE: RefCell<DescriptorCache> = const { RefCell::new(DescriptorCache { sums: Vec::new(), numbers: 0 }) };
 }
 

@@ -14,6 +14,7 @@ pub struct Geometry {
     pub channels: usize,
     /// Output channels of all groups.
     pub maps: usize,
+    /// The number of groups.
     pub group: usize,
     pub input: Spatial,
     pub kernel: Spatial,
@@ -64,10 +65,15 @@ impl Geometry {
 /// The strides of an array of images, and the number of channels in a group.
 #[derive(Clone, Copy)]
 pub(super) struct Images {
+    /// Channels of a group.
     pub(super) channels: usize,
+    /// From an image to the next one.
     pub(super) image: usize,
+    /// From a group of channels to the next one.
     pub(super) group: usize,
+    /// From a channel to the next one.
     pub(super) channel: usize,
+    /// From a pixel to the next one.
     pub(super) pixel: usize,
 }
 

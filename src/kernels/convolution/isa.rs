@@ -47,6 +47,7 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) energy_range: unsafe fn(&EnergyPlane<T>) -> EnergyRange<T>,
 }
 
+/// Makes the table of kernels for one instruction set and type, compiled with its instructions.
 macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($rows:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {

@@ -15,8 +15,9 @@ use std::sync::Arc;
 /// The number of products from which each is a task of its own. Fewer products are tasks too if all threads get as
 /// many. Otherwise each product is divided among the threads.
 const TASKS: usize = 16;
-/// The most elements in the partial sums of a gradient, and the number that a thread adds up at a time.
+/// The most elements in the partial sums of a gradient.
 const PARTIAL: usize = 1 << 20;
+/// The number of elements of a gradient that a thread adds up at a time.
 const PIECE: usize = 1 << 12;
 
 /// The sizes of the products, and the window of a strided input.

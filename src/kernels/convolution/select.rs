@@ -23,6 +23,7 @@ pub enum Algorithm {
     Winograd,
 }
 
+/// The [`Algorithm`] of the process, as a number.
 static ALGORITHM: AtomicU8 = AtomicU8::new(Algorithm::Auto as u8);
 
 /// Sets how convolutions are computed, for all threads.
@@ -70,15 +71,17 @@ const CACHED_TILES: usize = 12;
 const FEW_TILES: usize = 12;
 /// The most elements in the partial sums of a gradient of the weight.
 const WINOGRAD_PARTIAL: usize = 2 << 20;
-/// The wanted number of partial sums, and the fewest that give all threads work.
+/// The wanted number of partial sums in a gradient of the weight.
 const WINOGRAD_PARTS: usize = 16;
+/// The fewest partial sums that give all threads work.
 const WINOGRAD_LEAST_PARTS: usize = 4;
 /// The fewest outputs of all images for a gradient of the weight. For fewer, direct sums have less than half the
 /// rounding error.
 const WINOGRAD_OUTPUTS: usize = 1024;
 
-/// The most positions of all images for one product, for a weight of at least [`LARGE_WEIGHT`] and for a smaller one.
+/// The most positions of all images for one product, for a weight of at least [`LARGE_WEIGHT`] elements.
 const ROWS: usize = 256;
+/// The most positions of all images for one product, for a smaller weight.
 const ROWS_OF_SMALL_WEIGHT: usize = 64;
 /// The most positions of an image for which kernels of one element go into one product for all images.
 const FEW_POSITIONS: usize = 9;
@@ -89,8 +92,9 @@ const FEW_POSITIONS_OF_UNCACHED: usize = 16;
 const UNCACHED_WEIGHT: usize = 1 << 17;
 /// The most positions of an image that do not fill a tile of Winograd's algorithm.
 const FEW_POSITIONS_OF_TILE: usize = 4;
-/// The fewest elements of a weight for which one product for all images is faster, and the fewest of a large weight.
+/// The fewest elements of a weight for which one product for all images is faster.
 const LEAST_WEIGHT: usize = 1 << 12;
+/// The fewest elements of a large weight, see [`ROWS`].
 const LARGE_WEIGHT: usize = 1 << 15;
 /// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
 const LEAST_WEIGHT_OF_PIXELS: usize = 1 << 8;

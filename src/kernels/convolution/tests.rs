@@ -304,7 +304,7 @@ fn a_bias_is_added_to_each_channel() {
 }
 
 #[test]
-fn an_activation_comes_last() {
+fn a_tail_is_applied_after_bias_and_accumulation() {
     for mut g in all_geometries() {
         for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
             g.channel_last = channel_last;

@@ -15,7 +15,9 @@ pub struct CachedWeight {
 /// The weight of a convolution.
 pub struct Weight<'a, T> {
     pub(super) values: &'a [T],
+    /// Data derived from it that the function caches.
     pub(super) known: WeightCache<'a>,
+    /// Data derived from it that is cached with its array.
     pub(super) input_cache: Option<InputCache<'a>>,
 }
 

@@ -15,6 +15,7 @@ pub(super) struct WindowAxis {
     pub(super) len: usize,
     pub(super) first: usize,
     pub(super) apart: usize,
+    /// Elements of the target along this axis.
     pub(super) target: usize,
     /// The kernel element of each tap.
     taps: SmallVec<[usize; 8]>,
@@ -23,8 +24,11 @@ pub(super) struct WindowAxis {
 /// A tap along the last axis. Positions from `start` to `end` read the source through it, the others read padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
+    /// Position `o` reads element `o step + offset` of the row.
     pub(super) offset: isize,
+    /// The first position that reads the source.
     pub(super) start: usize,
+    /// After the last position that reads the source.
     pub(super) end: usize,
 }
 
@@ -40,12 +44,15 @@ impl WindowAxis {
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) axes: SmallVec<[WindowAxis; 3]>,
+    /// The number of positions in a row.
     pub(super) width: usize,
     /// The number of rows for each position of the first axis.
     pub(super) inner: usize,
+    /// From the source element of a position to that of the next one in the row.
     pub(super) step: usize,
     /// The length of a row of the source.
     pub(super) length: usize,
+    /// The taps along the last axis.
     pub(super) columns: SmallVec<[Column; 8]>,
     /// For each row and each tap along the outer axes: the index of the source row that it reads in a plane, or
     /// [`OUTSIDE`].

@@ -2,6 +2,7 @@
 
 use super::exponential::series;
 
+/// Makes the functions of angles for one type, from its constants and coefficients.
 macro_rules! angles {
     ($f:ident, $u:ident, $name:ident; round $round:expr, sign $sign:expr, limit $limit:expr, quarter $middle:expr,
      $low:expr,
@@ -166,7 +167,7 @@ macro_rules! angles {
     };
 }
 
-/// Of `f32`.
+/// The functions for `f32`.
 pub(in crate::kernels) mod single {
     angles!(
         f32, u32, single; round 12_582_912.0, sign 30, limit 131_072.0, quarter -4.371_139e-8, -1.715_124_5e-15,
@@ -179,7 +180,7 @@ pub(in crate::kernels) mod single {
     );
 }
 
-/// Of `f64`.
+/// The functions for `f64`.
 pub(in crate::kernels) mod double {
     angles!(
         f64, u64, double; round 6_755_399_441_055_744.0, sign 62, limit 1_048_576.0,

@@ -15,6 +15,7 @@ macro_rules! series {
 }
 pub(super) use series;
 
+/// Makes the exponential functions and logarithms for one type, from its constants and coefficients.
 macro_rules! exponentials {
     ($f:ident, $u:ident, $i:ident; round $round:expr, mantissa $mantissa:expr, bias $bias:expr,
      ln2 $low:expr, sqrt_half $sqrt_half:expr, exp $least:expr, $most:expr, exp_m1 $least_m1:expr, $most_m1:expr,
@@ -54,7 +55,7 @@ macro_rules! exponentials {
             $f::from_bits((n << $mantissa).wrapping_add($bias << $mantissa))
         }
 
-        /// Keeps NaN.
+        /// The nearest number from `low` to `high`. Keeps NaN.
         #[inline(always)]
         fn clamp(x: $f, low: $f, high: $f) -> $f {
             let x = if x < low { low } else { x };
@@ -252,7 +253,7 @@ macro_rules! exponentials {
     };
 }
 
-/// Of `f32`.
+/// The functions for `f32`.
 pub(in crate::kernels) mod single {
     exponentials!(
         f32, u32, i32; round 12_582_912.0, mantissa 23, bias 127, ln2 -1.904_654_2e-9,
@@ -261,7 +262,7 @@ pub(in crate::kernels) mod single {
         factorials [6.0, 120.0, 5_040.0, 362_880.0, 39_916_800.0]
     );
 
-    /// As [`exp_m1_near`], with a shorter chain of dependent steps.
+    /// `exp(r) - 1` for `|r|` up to `ln(2) / 2`, by a shorter chain of dependent steps than [`exp_m1_near`].
     #[inline(always)]
     fn exp_m1_by_pairs(r: f32) -> f32 {
         let z = r * r;
@@ -298,7 +299,7 @@ pub(in crate::kernels) mod single {
     }
 }
 
-/// Of `f64`.
+/// The functions for `f64`.
 pub(in crate::kernels) mod double {
     exponentials!(
         f64, u64, i64; round 6_755_399_441_055_744.0, mantissa 52, bias 1023, ln2 2.319_046_813_846_299_6e-17,
@@ -312,11 +313,13 @@ pub(in crate::kernels) mod double {
             355_687_428_096_000.0, 121_645_100_408_832_000.0, 51_090_942_171_709_440_000.0]
     );
 
+    /// As [`exp_m1_near`], which is as fast in this type.
     #[inline(always)]
     fn exp_m1_by_pairs(r: f64) -> f64 {
         exp_m1_near(r)
     }
 
+    /// `1 / b`.
     #[inline(always)]
     fn inverse(b: f64) -> f64 {
         1.0 / b

@@ -24,14 +24,14 @@ mod angle;
 mod exponential;
 mod special;
 
-/// Of `f32`.
+/// The functions for `f32`.
 pub(super) mod single {
     pub(in crate::kernels) use super::angle::single::*;
     pub(in crate::kernels) use super::exponential::single::*;
     pub(in crate::kernels) use super::special::single::*;
 }
 
-/// Of `f64`.
+/// The functions for `f64`.
 pub(super) mod double {
     pub(in crate::kernels) use super::angle::double::*;
     pub(in crate::kernels) use super::exponential::double::*;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_signs_are_kept() {
+    fn functions_have_their_limits_and_the_signs_of_small_numbers() {
         let odd = [
             single::exp_m1,
             single::tanh,

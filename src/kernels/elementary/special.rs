@@ -28,6 +28,7 @@ macro_rules! power {
     };
 }
 
+/// Makes `erf` for one type, from the coefficients of its series.
 macro_rules! error_function {
     ($f:ident, $one:expr, $middle:expr; near [$($near:expr),+], left [$($left:expr),+]) => {
         /// The error function.
@@ -47,13 +48,14 @@ macro_rules! error_function {
     };
 }
 
-/// Of `f32`.
+/// The functions for `f32`.
 pub(in crate::kernels) mod single {
     use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E};
 
     use super::super::exponential::single::exp_normal;
     use super::series;
 
+    /// Added to a number and subtracted again, it rounds the number to a whole one: 1.5 times 2 to the power of 52.
     const ROUND: f64 = 6_755_399_441_055_744.0;
 
     /// `a / b` for `b` around 1, to 34 bits.
@@ -99,7 +101,7 @@ pub(in crate::kernels) mod single {
     );
 }
 
-/// Of `f64`.
+/// The functions for `f64`.
 pub(in crate::kernels) mod double {
     use super::super::exponential::double::{exp_by, exp_normal, exponent, parts};
     use super::series;

@@ -17,9 +17,9 @@ use crate::kernels::threads::{num_threads, parallel};
 
 /// Horizontally adjacent tiles in a chunk, if that leaves enough chunks for all threads.
 const WIDE: usize = 2;
-/// Chunks per thread, so that threads finish at about the same time ...
+/// Chunks per thread, so that threads finish at about the same time. Fewer if they would be too small.
 const CHUNKS: usize = 4;
-/// ... unless that makes chunks smaller than this number of multiplications: a few microseconds.
+/// The fewest multiplications of a chunk: a few microseconds.
 const CHUNK_WORK: usize = 300_000;
 /// A product with fewer rows counts as this many: it takes as long, since it waits for the right matrix.
 const WAITING: usize = 8;
@@ -28,8 +28,11 @@ const WAITING: usize = 8;
 struct TileGrid {
     /// Rows of the matrix in each row of tiles.
     heights: EvenSplit,
+    /// The number of columns of tiles.
     columns: usize,
+    /// True if chunks are columns of tiles, not rows.
     by_columns: bool,
+    /// Rows or columns of tiles in each chunk.
     chunks: EvenSplit,
 }
 

@@ -10,9 +10,9 @@ use super::tile::{Kernels, PACKING, ProductTile, REGULAR};
 use crate::array::Workspace;
 use crate::kernels::{Float, stop};
 
-/// The prefetch distance in rows, for an unpacked right matrix, and for a cached packed one, which is read from
-/// memory as one stream.
+/// The prefetch distance in rows for an unpacked right matrix.
 pub(super) const AHEAD: isize = 8;
+/// The prefetch distance in rows for a cached packed right matrix, which is read from memory as one stream.
 const AHEAD_OF_PACKED: usize = 64;
 /// Sums up to this length spend most of their time on the result, which is then visited row by row.
 pub(super) const SHALLOW: usize = 128;
@@ -27,7 +27,9 @@ pub(super) struct Chunk<'a, T: 'static> {
     pub(super) kernels: &'static Kernels<T>,
     /// Rows of the matrix in each row of tiles.
     pub(super) heights: EvenSplit,
+    /// Rows of tiles.
     pub(super) rows: Range<usize>,
+    /// Columns of tiles.
     pub(super) columns: Range<usize>,
     pub(super) right: Right<T>,
     pub(super) packs_left: bool,
@@ -39,7 +41,9 @@ pub(super) struct Chunk<'a, T: 'static> {
 struct PackedBlock<'a, T: 'static> {
     chunk: &'a Chunk<'a, T>,
     columns: Range<usize>,
+    /// The first term.
     p: usize,
+    /// The number of terms.
     k: usize,
     a: *mut T,
     b: *mut T,
@@ -139,6 +143,7 @@ impl<T: Float> PackedBlock<'_, T> {
         }
     }
 
+    /// Packs one panel of columns of the right matrix.
     unsafe fn pack_column(&self, column: usize) {
         let Chunk { product, kernels, .. } = self.chunk;
         let j = column * kernels.panel();
@@ -156,6 +161,7 @@ impl<T: Float> PackedBlock<'_, T> {
         self.a.wrapping_add((i - self.chunk.row(first)) * self.k)
     }
 
+    /// Packs these rows of tiles of the left matrix.
     unsafe fn pack_rows(&self, tiles: Range<usize>) {
         if tiles.is_empty() {
             return;

@@ -18,6 +18,7 @@ const LARGEST: usize = 16 << 20;
 /// only if the distance between matrix rows is a multiple of `MEETING` bytes, so that they map to the same sets of
 /// the L1 cache.
 const SPARED: usize = 1 << 14;
+/// Rows this many bytes apart, or a multiple of it, share sets of the L1 cache.
 const MEETING: usize = 2048;
 
 /// True if caching the packed right matrix of a product of `m` x `n` with sums of `k` terms pays. `is_packed` is true

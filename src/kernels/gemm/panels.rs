@@ -27,8 +27,11 @@ pub(in crate::kernels) struct Panels<T> {
 /// The offsets of rows of a matrix without a regular stride. Elements of a row of the left matrix are contiguous.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) enum Table<'a> {
+    /// Both matrices have regular strides.
     None,
+    /// For each row of the left matrix.
     OfLeft(&'a [isize]),
+    /// For each row of the right matrix.
     OfRight(&'a [isize]),
 }
 
@@ -37,6 +40,7 @@ pub(in crate::kernels) enum Table<'a> {
 pub(in crate::kernels) struct PanelProduct<'a, T> {
     pub(in crate::kernels) m: usize,
     pub(in crate::kernels) n: usize,
+    /// Terms of each sum.
     pub(in crate::kernels) k: usize,
     pub(in crate::kernels) a: MatrixOperand<T>,
     pub(in crate::kernels) b: Panels<T>,
@@ -111,6 +115,7 @@ impl<T: Float> PanelProduct<'_, T> {
         }
     }
 
+    /// Computes a tile: `rows` rows from `i` on, `n` columns from `j` on, `k` terms from `p` on.
     #[inline(always)]
     unsafe fn tile(
         &self,

@@ -6,7 +6,9 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct EvenSplit {
     parts: usize,
+    /// Items of a small part.
     each: usize,
+    /// The number of parts with one item more. They come first.
     more: usize,
 }
 

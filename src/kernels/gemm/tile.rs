@@ -33,13 +33,15 @@ pub(super) struct ProductTile<'a, T> {
     pub(super) ahead_step: isize,
 }
 
-/// Kinds of kernels, in order: both matrices have regular strides; rows of `b` at offsets from a table, in the order
-/// of columns of `a`; rows of `a` at offsets from a table, with contiguous elements; rows of `b` are packed on the
-/// fly; regular strides, with sums in short chains, for smaller rounding errors.
+/// Kind of kernel: both matrices have regular strides.
 pub(super) const REGULAR: usize = 0;
+/// Kind of kernel: rows of `b` at offsets from a table, in the order of columns of `a`.
 pub(super) const SCATTERED_B: usize = 1;
+/// Kind of kernel: rows of `a` at offsets from a table, with contiguous elements.
 pub(super) const SCATTERED_A: usize = 2;
+/// Kind of kernel: regular strides, and rows of `b` are packed on the fly.
 pub(super) const PACKING: usize = 3;
+/// Kind of kernel: regular strides, with sums in short chains, for smaller rounding errors.
 pub(super) const CHAINED: usize = 4;
 
 /// The kernel for one number of rows. It requires the instructions of its table and valid memory.
@@ -74,6 +76,7 @@ impl<T> Kernels<T> {
     }
 }
 
+/// The sums of a tile of `M` rows and `N` registers of columns. If `MASKED`, the masks hide columns beyond the last.
 #[inline(always)]
 unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, const MASKED: bool>(
     t: &ProductTile<'_, V::T>,
@@ -163,6 +166,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     }
 }
 
+/// Computes a tile of `M` rows and up to `N` registers of columns.
 #[inline(always)]
 unsafe fn tile<V: Vector, const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
     // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
@@ -221,6 +225,7 @@ fn each<const M: usize, const N: usize>(mut f: impl FnMut(usize, usize)) {
     }
 }
 
+/// Makes the table of kernels for one instruction set and type, compiled with its instructions.
 macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {

@@ -9,6 +9,7 @@ use crate::kernels::threads::{Shared, ranges};
 
 /// The number of parallel sums: four registers, or one if there are few terms.
 const LANES: usize = 64;
+/// The number of parallel sums if there are few terms.
 const LANES_OF_FEW: usize = 16;
 /// The number of terms up to which adding up the lanes would take longer than the sums.
 const FEW: usize = 64;

@@ -98,7 +98,7 @@ pub fn add(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
     );
 }
 
-/// As [`add`], for products.
+/// The levels of the products of the numbers that two arrays of levels represent, in steps of the result.
 pub fn multiply(x: [&[u8]; 2], of: [Scale; 2], rounding: Rounding, y: &mut [u8]) {
     pairs(
         x,

@@ -82,9 +82,13 @@ pub(super) type Sums = [i32; TALL * WIDE];
 /// Some columns of some rows of a result.
 #[derive(Clone, Copy)]
 pub struct ResultPart {
+    /// The first row.
     pub(super) row: usize,
+    /// The number of rows.
     pub(super) rows: usize,
+    /// The first column.
     pub(super) column: usize,
+    /// The number of columns.
     pub(super) columns: usize,
 }
 
@@ -106,7 +110,9 @@ pub trait SumOutput: Sync {
 /// Rows of results.
 struct ResultRows<T> {
     y: Shared<T>,
+    /// Elements of all rows.
     len: usize,
+    /// Elements of a row.
     columns: usize,
 }
 

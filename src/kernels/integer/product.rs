@@ -11,8 +11,9 @@ use crate::kernels::threads::parallel;
 /// Bytes that the windows of a block read and write. They stay in the L2 cache while the panels of weights are
 /// processed one after the other.
 const LEVELS: usize = 1 << 18;
-/// The smallest and largest number of positions of a block.
+/// The smallest number of positions of a block.
 const FEW: usize = 64;
+/// The largest number of positions of a block.
 const MANY: usize = 1024;
 /// The desired number of tasks.
 const PIECES: usize = 16;

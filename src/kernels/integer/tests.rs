@@ -128,7 +128,7 @@ fn windows_that_reach_into_the_padding_are_exact() {
 }
 
 #[test]
-fn channels_with_maps_of_their_own_are_exact() {
+fn depthwise_sums_are_exact() {
     for channels in [1, 5, 16, 33] {
         for (pad, stride, dilation) in
             [([0; 2], [1; 2], [1; 2]), ([1, 2], [2, 1], [1; 2]), ([2, 0], [1, 3], [2, 1])]

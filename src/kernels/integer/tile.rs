@@ -167,6 +167,7 @@ unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: u
     }
 }
 
+/// Makes the table of kernels for one instruction set, compiled with its instructions.
 macro_rules! kernels {
     ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
         static $name: Kernels = {

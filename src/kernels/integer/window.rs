@@ -30,6 +30,7 @@ pub struct ImageWindow {
 
 /// The addresses of the terms of the sums of a part of the output.
 pub(super) struct Origins {
+    /// The address for the first output of the part.
     start: *const u8,
     /// Bytes from an image, a line and a column of the output to the next one.
     steps: [usize; 3],

@@ -106,6 +106,7 @@ impl<T: Float> Terms<'_, T> {
         unsafe { self.stats.unit(*self.x.get_unchecked(i), s) }
     }
 
+    /// The gradient of output element `i`.
     #[inline(always)]
     unsafe fn gy(self, i: usize) -> T {
         // SAFETY: as above.

@@ -67,8 +67,11 @@ impl<T: Float> InPlace<T> {
 /// Elements of one channel, or of several with one element each.
 struct InPlacePiece<'a, T> {
     by: &'a InPlace<T>,
+    /// The first element.
     at: *mut T,
+    /// The first channel.
     channel: usize,
+    /// The number of elements.
     n: usize,
 }
 

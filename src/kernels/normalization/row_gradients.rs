@@ -290,7 +290,9 @@ impl<T: Float> RowPart<'_, T> {
 /// Rows with the same parameters, which begin with number `p`.
 struct Together<T> {
     rows: [GradientRow<T>; TOGETHER],
+    /// Elements of a row.
     n: usize,
+    /// The number of the first parameter.
     p: usize,
 }
 
@@ -298,9 +300,12 @@ struct Together<T> {
 #[derive(Clone, Copy, Default)]
 struct GradientRow<T> {
     i: usize,
+    /// The mean, rounded. `rest` is its rounding error.
     mean: T,
     rest: T,
     scale: T,
+    /// Subtracted from the gradient of every element.
     even: T,
+    /// The factor of the normalized element in what is subtracted.
     far: T,
 }

@@ -70,8 +70,11 @@ impl<T: Float> Work<T> for FindMoments<'_, T> {
 /// The statistic of a row, in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<V> {
+    /// The mean, rounded.
     mean: V,
+    /// The rounding error of the mean.
     rest: V,
+    /// The factor of the difference from the mean.
     scale: V,
 }
 
@@ -98,6 +101,7 @@ pub(super) struct Write<'a, T> {
     pub target: &'a Target<'a, T>,
     pub part: &'a BroadcastLayout,
     pub stats: StatisticsView<'a, T>,
+    /// The number of the first statistic.
     pub first: usize,
 }
 

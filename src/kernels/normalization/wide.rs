@@ -6,8 +6,9 @@ use crate::kernels::Float;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 
-/// Factors that scale float64 numbers whose squares overflow, or underflow, well into the range of float64.
+/// The factor for float64 numbers whose squares overflow: scales them well into the range of float64.
 const DOWN: f64 = f64::from_bits((1023 - 540) << 52);
+/// The factor for float64 numbers whose squares underflow.
 const UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// Numbers below this stay finite when they are scaled up.
 const SMALL: f64 = f64::from_bits((1023 - 400) << 52);
@@ -17,6 +18,7 @@ const SMALL: f64 = f64::from_bits((1023 - 400) << 52);
 pub struct WideStatistic {
     /// The number of the statistic.
     pub(super) s: usize,
+    /// Brings elements into the range in which squares are finite.
     factor: f64,
     mean: f64,
     scale: f64,

@@ -15,6 +15,7 @@ fn philox_gives_the_published_words() {
 }
 
 const KEY: PhiloxKey = PhiloxKey { seed: 42, offset: 128 };
+/// The number of values of a sample.
 const N: usize = 200_000;
 
 /// Mean and variance.

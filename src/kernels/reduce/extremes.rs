@@ -97,8 +97,11 @@ struct Along<'a, T> {
     x: &'a [T],
     n: usize,
     cuts: usize,
+    /// The numbers of the parts.
     range: Range<usize>,
+    /// Finds the smallest elements, not the largest.
     smallest: bool,
+    /// The best element of each part, with its index in the row. Of cut rows, the start of the part instead.
     to: Shared<(T, usize)>,
 }
 
@@ -198,7 +201,9 @@ struct Down<'a, T> {
     x: &'a [T],
     inner: usize,
     columns: Range<usize>,
+    /// Finds the smallest elements, not the largest.
     smallest: bool,
+    /// The best element of each column, and its row.
     to: Shared<(T, usize)>,
 }
 

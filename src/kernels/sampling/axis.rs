@@ -25,8 +25,11 @@ pub(super) struct AxisPlaces<T> {
     pub(super) share: PerPoint<T>,
     /// The derivative of the coordinate by the given number.
     rise: PerPoint<T>,
+    /// The first of two neighbours, within the image.
     pub(super) first: PerPoint<i32>,
+    /// The weights of both neighbours.
     pub(super) weight: [PerPoint<T>; 2],
+    /// The derivatives of the weights by the given number.
     pub(super) slope: [PerPoint<T>; 2],
 }
 

@@ -141,7 +141,7 @@ pub(super) fn meet<T: Float, const R: usize, const S: usize>(points: &mut Points
     }
 }
 
-/// Writes for each point the sum of products of the sums and `factors`. A term with factor zero is zero.
+/// Writes for each point the sum over its neighbours of `sums` times `factors`. A term with factor zero is zero.
 pub(super) fn total<T: Float, const R: usize, const S: usize>(
     sums: &PerElement<T>,
     factors: &PerElement<T>,

@@ -224,6 +224,7 @@ impl Lookup {
         [1, self.sizes[0], self.sizes[0] * self.sizes[1]].map(|step| step as i32)
     }
 
+    /// Finds the element before each coordinate and the distance from it, along each axis. Computes in `C`.
     #[inline]
     fn place<T: Float, C: Float, const A: usize>(
         places: impl Iterator<Item = [GivenPlace<T>; A]>,

@@ -114,6 +114,7 @@ pub trait Work<T> {
     unsafe fn run<V: Vector<T = T>>(self) -> Self::Output;
 }
 
+/// Makes a function that runs [`Work`] on one type with the best instruction set of this machine.
 macro_rules! in_registers {
     ($name:ident, $t:ty, $avx512:ident, $avx2:ident, $neon:ident) => {
         /// Runs work in the registers of this machine.
@@ -246,7 +247,7 @@ mod tests {
     use super::{Vector, Work, in_registers_f32, in_registers_f64};
     use crate::kernels::Float;
 
-    /// Checks masks and interleaving in registers of one type.
+    /// Checks masks, interleaving and transposition in registers of one type.
     struct Lanes;
 
     impl<T: Float> Work<T> for Lanes {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_select_lanes_and_registers_interleave() {
+    fn registers_mask_interleave_and_transpose() {
         in_registers_f32(Lanes);
         in_registers_f64(Lanes);
     }

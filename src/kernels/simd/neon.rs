@@ -5,6 +5,7 @@ use std::arch::aarch64::*;
 
 use super::Vector;
 
+/// Makes a register type of NEON from its intrinsics.
 macro_rules! neon {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
      $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident,

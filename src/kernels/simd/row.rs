@@ -20,6 +20,7 @@ pub(crate) const WIDEST: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) struct At<V: Vector> {
     i: usize,
+    /// The lanes in use. None for a whole register.
     left: Option<V::Mask>,
 }
 

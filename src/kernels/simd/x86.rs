@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 
 use super::Vector;
 
+/// The part of [`Vector`] in which AVX2 and AVX-512 differ only in the names of intrinsics.
 macro_rules! common {
     ($t:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $mul:ident,
      $fma:ident, $max:ident) => {
@@ -70,6 +71,7 @@ macro_rules! common {
     };
 }
 
+/// Makes a register type of AVX-512 from its intrinsics.
 macro_rules! avx512 {
     ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident,
@@ -237,6 +239,7 @@ avx512!(
     }
 );
 
+/// Makes a register type of AVX2 from its intrinsics.
 macro_rules! avx2 {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $and:ident, $cast:ident, $compare:ident,

@@ -28,8 +28,11 @@ pub struct SoftmaxLines {
 pub struct LineBlock {
     /// The first line.
     pub line: usize,
+    /// The number of lines.
     pub(super) width: usize,
+    /// The first element of the first line.
     pub(super) first: usize,
+    /// Elements of a line.
     pub(super) n: usize,
     /// From one element of a line to the next.
     pub(super) step: usize,

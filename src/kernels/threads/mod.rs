@@ -73,6 +73,7 @@ pub enum ThreadPool {
     Rayon,
 }
 
+/// True if loops run on the threads of the crate `rayon`.
 #[cfg(feature = "rayon")]
 static ON_RAYON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 

@@ -23,10 +23,14 @@ const SPIN: Duration = Duration::from_micros(100);
 /// Addresses that a thread takes when it begins: a stack of 2 MiB, and what the C library allocates for it.
 const THREAD_NEEDS: usize = 4 << 20;
 
-/// The gate: number of threads inside below, these two flags, and the number of the loop above.
+/// Flag of the gate: threads may enter. The gate has, from the lowest bit, the number of threads inside, two flags, and
+/// the number of the loop.
 const OPEN: u64 = 1 << 31;
+/// Flag of the gate: the thread that began the loop sleeps until the last one leaves.
 const CALLER_SLEEPS: u64 = 1 << 30;
+/// Mask of the number of threads inside.
 const INSIDE: u64 = CALLER_SLEEPS - 1;
+/// One loop in the number of the loop.
 const LOOP: u64 = 1 << 32;
 
 /// A value alone on its cache lines, so that writes to others do not slow it down.
@@ -39,6 +43,7 @@ struct Line<T>(T);
 struct LoopWork {
     body: *const (dyn Fn(usize) + Sync),
     count: usize,
+    /// The number of threads besides the caller.
     helpers: usize,
 }
 
@@ -71,6 +76,7 @@ impl Worker {
 struct Signals {
     /// The thread has its thread-locals.
     starts: AtomicBool,
+    /// The thread sleeps, or is about to.
     asleep: AtomicBool,
     /// The thread is not wanted any more.
     ends: AtomicBool,
@@ -78,14 +84,20 @@ struct Signals {
 
 /// The threads of the process, and the loop that they run.
 pub(super) struct Pool {
+    /// The number of the loop, its flags and the number of threads inside, see [`OPEN`].
     gate: Line<AtomicU64>,
     /// Number of claimed chunks in each thread's share, for the widest loop so far.
     claimed: UnsafeCell<Vec<Line<AtomicUsize>>>,
+    /// The current or last loop.
     work: UnsafeCell<LoopWork>,
+    /// True while a caller uses the pool.
     taken: AtomicBool,
     workers: UnsafeCell<Vec<Worker>>,
+    /// The first panic of the current loop.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Locked by a caller that sleeps, and by the last thread that leaves.
     sleep: Mutex<()>,
+    /// Notified by the last thread that leaves.
     last_out: Condvar,
 }
 
@@ -94,6 +106,7 @@ pub(super) struct Pool {
 // has taken the pool.
 unsafe impl Sync for Pool {}
 
+/// The pool of the process. Null until the first parallel loop.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 /// True if the current loop was ended by a panic.
 pub(super) static ENDED: AtomicBool = AtomicBool::new(false);

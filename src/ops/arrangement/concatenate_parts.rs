@@ -44,6 +44,7 @@ op! {
 }
 
 impl ConcatenateParts {
+    /// The name of the operation, for error messages.
     const NAME: &str = "concatenate_parts";
 
     /// The axis of concatenation and the axis of slicing.

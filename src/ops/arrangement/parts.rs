@@ -76,6 +76,7 @@ impl Indexed {
 #[derive(Clone)]
 pub struct Put {
     key: IndexKey,
+    /// Works in the memory of the array, not on a copy.
     in_place: bool,
 }
 

@@ -76,6 +76,7 @@ impl<C: Rearrange> Compute for Rearranged<C> {
         vec![grid.map(|grid| Sym::apply(PutBack { grid: Arc::new(grid), shape }, &[s.gy(0)]))]
     }
 
+    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
         self.0.outside().fract() == 0.0
     }
@@ -219,7 +220,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_gradient};
 
     #[test]
-    fn gradients_of_gradients_are_true() {
+    fn taking_out_and_putting_back_have_true_gradients() {
         let shape = Shape::from([3, 2]);
         let axes =
             vec![RegridAxis::default().then(2, -2, 2).then_outside(1).then(1, 0, 2), RegridAxis::whole(2)];

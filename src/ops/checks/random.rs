@@ -49,7 +49,7 @@ fn a_recomputation_repeats_and_a_seed_starts_anew() {
 }
 
 #[test]
-fn random_arrays_have_their_ranges() {
+fn random_arrays_have_their_ranges_and_bad_arguments_are_refused() {
     let shape = || ints(&[1000, 3]);
     let draw = |name, a: Value, b: Value| {
         let y = run(&op(name, &[a, b, shape(), Value::Int(1)]), &[]).expect("runs").remove(0);

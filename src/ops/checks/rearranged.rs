@@ -98,7 +98,7 @@ fn pad_fills_with_a_constant_or_mirrors_or_repeats_the_edge() {
 }
 
 #[test]
-fn flips_and_shifts() {
+fn flip_and_shift_equal_their_formulas() {
     let x = Tensor::sample([2, 3, 4], 1);
     let flipped = made(&[2, 3, 4], |at| element(&x, &[1 - at[0], at[1], 3 - at[2]]));
     check("flip", &[ints(&[0, -1])], &[x.clone()], &[flipped]);
@@ -214,7 +214,7 @@ fn meshgrid_equals_its_formula_in_both_orders() {
 }
 
 #[test]
-fn diagonals_and_triangles() {
+fn diagonals_and_triangles_equal_their_formulas() {
     for shape in [[2, 3], [1, 1], [0, 2], [2, 0]] {
         let x = Tensor::sample(shape, 1);
         let square =

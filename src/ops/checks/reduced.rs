@@ -95,7 +95,7 @@ fn reductions_fold_any_axes() {
 }
 
 #[test]
-fn reductions_of_nothing() {
+fn reductions_of_no_elements_have_their_identities() {
     let x = Tensor::new([0, 3], &[]);
     let zeros = Tensor::new([3], &[0.0; 3]);
     for (name, value) in [("sum", 0.0), ("prod", 1.0), ("norm", 0.0), ("mean", f64::NAN)] {
@@ -167,7 +167,7 @@ fn long_rows_choose_the_first_of_equals() {
 }
 
 #[test]
-fn whole_reductions_have_their_old_names() {
+fn reduce_sum_and_reduce_mean_reduce_the_whole_array() {
     let x = tensor(&[2, 3], 1);
     let sum: f64 = x.data.iter().sum();
     check_forward(&op("reduce_sum", &[]), &[x.clone()], &[Tensor::new([], &[sum])]);
@@ -203,7 +203,7 @@ fn running(
 }
 
 #[test]
-fn running_sums_and_products() {
+fn cumsum_and_cumprod_equal_their_formulas() {
     for shape in [&[5][..], &[1], &[0], &[2, 3], &[3, 4, 2], &[2, 0, 3]] {
         let mut x = tensor(shape, 9);
         for axis in 0..shape.len() {
@@ -233,7 +233,7 @@ fn running_sums_and_products() {
 }
 
 #[test]
-fn sums_and_products_of_several_arrays() {
+fn add_n_and_mul_n_equal_their_formulas() {
     for shape in [&[][..], &[2, 3], &[0, 2]] {
         for n in 1..4 {
             let x: Vec<Tensor> = (0..n).map(|i| tensor(shape, i)).collect();

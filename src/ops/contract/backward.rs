@@ -63,7 +63,9 @@ pub struct Backward<'a, T> {
     pub(super) x: &'a [Memory<'a>],
     pub(super) y: &'a [Memory<'a>],
     pub(super) gy: &'a [Memory<'a>],
+    /// For each wanted gradient its array, and true if the run adds to it.
     pub(super) gx: &'a [Option<(Memory<'a>, bool)>],
+    /// The inputs that were given, one bit each.
     pub(super) present: u64,
     pub(super) state: &'a mut State,
     pub(super) input_cache: Option<InputCache<'a>>,
@@ -77,12 +79,12 @@ impl<'a, T: Float> Backward<'a, T> {
         Self { x, y, gy, gx, present, state, input_cache, rounds, of: PhantomData }
     }
 
-    /// As [`Run::rounds`](super::run::Run::rounds).
+    /// The type to which a fused operation rounds between layers, if any.
     pub(crate) fn rounds(&self) -> Option<DType> {
         self.rounds
     }
 
-    /// As [`Run::fingerprint`](super::run::Run::fingerprint).
+    /// The fingerprint of the input [`crate::ops::Compute::CACHED_INPUT`]: equal fingerprints mean equal values.
     pub fn fingerprint(&self) -> Fingerprint {
         self.input_cache.map_or(Fingerprint::NONE, InputCache::fingerprint)
     }

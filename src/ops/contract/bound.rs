@@ -14,6 +14,7 @@ use crate::{Error, Result};
 /// The subset of the declared inputs that were given.
 struct GivenInputs {
     spec: &'static Spec,
+    /// One bit for each declared input.
     present: u64,
 }
 
@@ -104,7 +105,9 @@ impl GivenInputs {
 
 /// Facts of all operations of a type, or of one.
 enum BoundFacts {
+    /// The same for all operations of the type.
     OfType(&'static Facts),
+    /// Depend on arguments or on the given inputs.
     Own(Box<Facts>),
 }
 
@@ -232,7 +235,7 @@ impl Op {
         Self::with_inputs(op, u64::MAX)
     }
 
-    /// As [`Op::new`], with only the inputs in the mask.
+    /// A node's operation from an author's operation, with only the inputs in the mask `present`.
     pub(crate) fn with_inputs<C: Compute>(op: C, present: u64) -> Self {
         Self::Shared(Arc::new(Bound::new(op, present)))
     }

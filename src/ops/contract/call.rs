@@ -37,8 +37,11 @@ pub struct State(Option<Box<SavedState>>);
 /// The saved values and the random numbers of a function.
 #[derive(Default)]
 struct SavedState {
+    /// Of the type that the operation saves.
     value: Option<Box<dyn Any + Send>>,
+    /// The key of the random numbers of the last run.
     key: Option<random::PhiloxKey>,
+    /// See [`State::drawn`].
     drawn: u64,
 }
 

@@ -15,6 +15,7 @@ pub enum Dialect {
     NNabla,
 }
 
+/// True if the process follows NNabla's dialect.
 static IS_NNABLA: AtomicBool = AtomicBool::new(false);
 
 impl Dialect {

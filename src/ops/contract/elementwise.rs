@@ -37,6 +37,7 @@ pub(crate) struct Map<C>(pub(crate) C);
 #[derive(Clone)]
 pub(crate) struct Map2<C>(C);
 
+/// Implements [`Declared`] for wrappers as for the wrapped operation.
 macro_rules! declared_as_within {
     ($($wrapper:ident)+) => {$(
         impl<C: Declared> Declared for $wrapper<C> {

@@ -14,6 +14,7 @@ type Loop = unsafe fn(*const (), &Part);
 /// The loops of an elementwise function, for arrays of one shape and one type.
 #[derive(Clone, Copy)]
 pub struct Loops {
+    /// The address of the operation.
     formula: *const (),
     forward: Loop,
     /// By input.
@@ -135,6 +136,7 @@ struct OperandElements<'a, T> {
     x: [&'a [Cell<T>]; 2],
     y: &'a [Cell<T>],
     gy: &'a [Cell<T>],
+    /// The destination: the output, or the gradient of an input.
     to: &'a [Cell<T>],
     /// True if the results are added to the destination.
     add: bool,

@@ -29,7 +29,7 @@ pub trait OnArrays: Send + Sync {
     /// # Errors
     /// Errors of the user code.
     fn backward(&self, x: &[Array], y: &[Array], wanted: &[bool], accumulate: &[bool]) -> Result<()>;
-    /// As [`OnArrays::forward`], to recompute dropped values.
+    /// Computes the outputs again, to restore dropped values.
     ///
     /// # Errors
     /// Errors of the user code.
@@ -60,7 +60,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn input_name(&self, _: usize) -> &'static str {
         "x"
     }
-    /// As [`shapes`](#method.shapes), given the values of the input [`Facts::shaped_by`], if any.
+    /// The shapes of the outputs, given the values of the input [`Facts::shaped_by`], if any.
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes>;
     /// The element type of output `o`. None for the type in which the operation computes.
     fn output(&self, o: usize) -> Option<DType>;

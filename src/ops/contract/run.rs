@@ -12,11 +12,16 @@ use crate::ops::{Backward, Call, Memory, State, Tail};
 pub struct Run<'a, T> {
     x: &'a [Memory<'a>],
     y: &'a [Memory<'a>],
+    /// The inputs that were given, one bit each.
     present: u64,
+    /// The outputs that were taken for writing, one bit each.
     taken: u64,
     state: &'a mut State,
+    /// See [`Run::narrow`].
     narrow: Option<DType>,
+    /// True if the run restores dropped values.
     recompute: bool,
+    /// True if elements are integers that the operation only moves, see [`Run::constant`].
     integers: bool,
     tail: Tail<'a>,
     input_cache: Option<InputCache<'a>>,

@@ -10,6 +10,7 @@ pub type Shapes = SmallVec<[Shape; 1]>;
 /// Shapes of the inputs of an operation, numbered as declared.
 pub struct InputShapes<'a> {
     pub(crate) x: &'a [&'a Shape],
+    /// The inputs that were given, one bit each.
     pub(crate) present: u64,
     /// Elements of the input [`crate::ops::Compute::SHAPED_BY`], if they are known.
     pub(crate) values: Option<&'a [f64]>,

@@ -141,6 +141,7 @@ pub(crate) fn integer(v: f64) -> Option<i64> {
     (v.fract() == 0.0 && v.abs() <= MOST).then_some(v as i64)
 }
 
+/// Implements [`ArgType`] for a type, with the values that are read as such.
 macro_rules! arg_type {
     ($rust:ty, $py:literal, $words:literal, $variant:ident, $($pattern:pat => $read:expr),+) => {
         impl ArgType for $rust {
@@ -175,6 +176,7 @@ arg_type!(Vec<Option<i64>>, "int | Sequence[int | None]", "an integer, or severa
     Value::Floats(v) => v.iter().map(|v| integer(*v).map(Some)).collect::<Option<_>>()?);
 arg_type!(String, "str", "a string", Str, Value::Str(v) => v.clone());
 
+/// Implements [`ArgType`] for an optional type, which is None for an argument that was left out.
 macro_rules! optional {
     ($($rust:ty, $py:literal, $words:literal;)+) => {$(
         impl ArgType for Option<$rust> {

@@ -43,6 +43,7 @@ struct Session {
 }
 
 thread_local! {
+    /// The active calls of `build` on this thread, the innermost last.
     static SESSIONS: RefCell<Vec<Session>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -14,10 +14,10 @@ pub(crate) trait Fuse: Declared {
     /// If an argument is out of range. Inputs are not checked here.
     fn steps(&self) -> Result<FusedSteps>;
 
-    /// As [`Compute::CACHED_INPUT`].
+    /// The input from which derived data, such as a packed weight, is cached. See [`Compute::CACHED_INPUT`].
     const WEIGHT: Option<usize>;
 
-    /// As [`Compute::info`].
+    /// The arguments as shown in `info.args`. See [`Compute::info`].
     fn info(&self, x: &InputShapes<'_>) -> Vec<(&'static str, Value)>;
 }
 

@@ -32,7 +32,9 @@ pub(crate) struct FusedSteps {
 pub(super) struct SavedSteps<T> {
     pub(super) convolution: State,
     pub(super) normalization: State,
+    /// The output of the convolution, if batch statistics normalize it.
     pub(super) hidden: SavedMemory<T>,
+    /// The value before the activation, if its gradient reads it.
     pub(super) sums: SavedMemory<T>,
 }
 
@@ -129,7 +131,7 @@ impl FusedSteps {
         })
     }
 
-    /// Runs all layers forward.
+    /// Runs the layers, in one pass over memory where possible. With [`Run::rounds`], each alone, rounding its result.
     pub(super) fn forward<T: Float>(&self, whole: &mut Run<'_, T>) -> Result<()> {
         if let Some(to) = whole.rounds() {
             return self.forward_in_layers(whole, to);

@@ -107,11 +107,13 @@ impl Compute for OneHot {
 /// The loops of [`Gather`]: in each of `batch` matrices and each of `outer` lines of `n` rows, it takes `each` rows of
 /// `inner` elements.
 struct Lines {
+    /// The axis of the rows.
     axis: usize,
     batch: usize,
     outer: usize,
     n: usize,
     inner: usize,
+    /// The number of indices for each line.
     each: usize,
 }
 

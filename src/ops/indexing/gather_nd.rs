@@ -19,6 +19,7 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<GatherNd>(), Entry::of::<ScatterN
 struct Places {
     /// Elements of the part that one index selects.
     inner: usize,
+    /// The number of indices.
     n: usize,
 }
 

@@ -174,6 +174,7 @@ fn put<T: Float>(x: &[T], mask: &[T], n: usize, y: &mut [T]) {
     }
 }
 
+/// Implements [`Compute`] for taking the elements or rows that a mask selects.
 macro_rules! take_by_mask {
     ($ty:ident, $shaped_by:expr, $count:expr) => {
         impl Compute for $ty {

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_out_of_range_are_refused() {
+    fn labels_beyond_the_classes_and_wrong_shapes_are_refused() {
         for name in ["softmax_cross_entropy", "categorical_cross_entropy"] {
             let x = Tensor::sample([2, 3], 1);
             let beyond = forward(
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_guesses_are_counted_with_ties() {
+    fn top_n_error_counts_ties_as_better_and_ignores_negative_labels() {
         let x = Tensor::new([3, 3], &[0.1, 0.7, 0.2, 0.5, 0.5, 0.5, 1.0, 2.0, 3.0]);
         let target = Tensor::new([3, 1], &[2.0, 1.0, -1.0]);
         let best = |n| op("top_n_error", &[Value::Int(-1), Value::Int(n)]);

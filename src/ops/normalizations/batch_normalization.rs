@@ -173,6 +173,7 @@ impl Compute for BatchNormalization {
         }
     }
 
+    // The running mean and variance.
     fn overwrites(&self, i: usize) -> bool {
         self.batch_stat && matches!(i, 3 | 4)
     }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_refused() {
+    fn missing_statistics_and_unfit_axes_are_refused() {
         let x = inputs();
         let shapes = |op: Op, n: usize| op.shapes(&x[..n].iter().map(|x| &x.shape).collect::<Vec<_>>());
         assert!(shapes(batch(&[1], false, false, 0b111), 3).is_err());
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_normalized_over_any_axes() {
+    fn tensor_normalization_has_statistics_along_the_given_axes() {
         let values = [Value::Ints(vec![0, 2]), Value::Float(1e-3), Value::Bool(true)];
         let op = find("tensor_normalization").expect("is registered").bind(&values, 1).expect("binds");
         let x = Tensor::new([1, 3, 2], &[1.0, 5.0, 2.0, 5.0, 3.0, 5.0]);

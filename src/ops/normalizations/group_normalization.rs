@@ -232,6 +232,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// The value of `eps` in these tests.
     const EPS: Value = Value::Float(1e-3);
 
     /// An operation with these arguments; `present` has a bit for each given input.
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_have_their_own_statistics() {
+    fn layer_normalization_has_statistics_of_each_sample() {
         let axis = Value::Int(0);
         check("layer_normalization", &[axis], &[2, 1, 1], &[1, 6, 3], &|i| i / 18);
         let axes = Value::Ints(vec![0, 2]);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_have_their_own_statistics() {
+    fn instance_normalization_has_statistics_of_each_channel() {
         let values = [Value::Int(1), Value::Int(0)];
         for params in [[1, 6, 1], [2, 6, 1]] {
             check("instance_normalization", &values, &[2, 6, 1], &params, &|i| i / 3);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_their_own_statistics() {
+    fn group_normalization_has_statistics_of_each_group() {
         let values = [Value::Int(2), Value::Int(1), Value::Int(0)];
         check("group_normalization", &values, &[2, 2, 1, 1], &[1, 6, 1], &|i| i / 9);
         let last = [Value::Int(3), Value::Int(2), Value::Int(0)];
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_standardized_for_each_map() {
+    fn weight_standardization_has_statistics_of_each_map() {
         check("weight_standardization", &[Value::Int(1)], &[1, 6, 1], &[], &|i| i / 3 % 6);
     }
 }

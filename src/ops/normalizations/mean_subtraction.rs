@@ -174,14 +174,17 @@ impl Compute for Subtracting {
         vec![s.wants(0).then(of_x), None, None]
     }
 
+    // `backward` reads the weight of a sample, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the weight of a sample.
     fn symbol_reads(&self, gx: usize) -> Reads {
         if gx == 0 && self.of.update_running_mean { Reads::OUTPUTS } else { Reads::NOTHING }
     }
 
+    // The running mean, and the number of runs in it.
     fn overwrites(&self, i: usize) -> bool {
         i > 0 && self.of.update_running_mean
     }

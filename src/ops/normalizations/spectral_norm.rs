@@ -222,6 +222,7 @@ impl Compute for Normalizing {
         if gx == 0 { Reads { inputs: 1, outputs: 1 } } else { Reads::NOTHING }
     }
 
+    // `u`, the estimate of the left singular vector.
     fn overwrites(&self, i: usize) -> bool {
         i == 1 && !self.of.test
     }

@@ -377,7 +377,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, op};
 
     #[test]
-    fn weights_have_the_norm_that_is_given() {
+    fn weight_normalization_gives_each_column_its_norm() {
         let (w, g) = (Tensor::sample([3, 4], 1), [0.5, -2.0, 0.0, 1.5]);
         let norm = |c: usize| (0..3).map(|r| w.data[r * 4 + c].powi(2)).sum::<f64>().sqrt();
         let y = (0..12).map(|i| w.data[i] * g[i % 4] / norm(i % 4)).collect();

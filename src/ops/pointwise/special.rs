@@ -179,6 +179,7 @@ impl Compute for Assign {
         Reads::NOTHING
     }
 
+    // `dst`.
     fn overwrites(&self, i: usize) -> bool {
         i == 0
     }

@@ -117,7 +117,7 @@ fn matrix<T>(x: &[T], i: usize, rows: usize, cols: usize, transposed: bool) -> M
     if transposed { Matrix::of_rows(x, cols, rows).t() } else { Matrix::of_rows(x, rows, cols) }
 }
 
-/// Like [`matrix`], for writing.
+/// Matrix number `i` for writing, of size `rows` x `cols`, stored transposed if `transposed`.
 fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bool) -> MatrixMut<'_, T> {
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
     MatrixMut::new(&mut x[i * rows * cols..(i + 1) * rows * cols], rows, cols, row_stride, col_stride)

@@ -275,7 +275,9 @@ enum BinaryOutputs {
 /// The binary form of a weight: signs, or signs times the mean magnitude for each output.
 #[derive(Clone, Copy)]
 struct Signs {
+    /// The sign of zero.
     zero: f64,
+    /// The position of outputs, if the signs of each are multiplied by a mean magnitude.
     scaled: Option<BinaryOutputs>,
 }
 only_in_gradients! {
@@ -500,6 +502,7 @@ impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
         }
     }
 
+    // The binary form of the weight, and its factors if it has any.
     fn overwrites(&self, i: usize) -> bool {
         (2..self.bias()).contains(&i)
     }

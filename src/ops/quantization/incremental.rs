@@ -117,8 +117,11 @@ weighted!(convolution: INQConvolution);
 /// The schedule and the form of quantization.
 #[derive(Clone, Copy)]
 pub(crate) struct WeightSchedule<'a> {
+    /// Bits of a fixed weight.
     bits: i64,
+    /// Numbers of the forward runs, counted from 0, in which weights are fixed.
     iterations: &'a [i64],
+    /// `largest_abs` or `random`: how weights are selected.
     algorithm: &'a str,
     seed: i64,
 }
@@ -162,6 +165,7 @@ impl<C: Declared> Declared for Incremental<C> {
 
 /// The state of a function between runs.
 struct Runs<T> {
+    /// The number of forward runs so far.
     count: i64,
     /// The weights of the last run.
     weight: SavedMemory<T>,
@@ -353,10 +357,12 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
         vec![found(0), found(1), None, found(2)]
     }
 
+    // The gradient of `x` reads the quantized weight, which `forward` saves.
     fn reads(&self, gx: usize) -> Reads {
         if gx == 1 { Reads::inputs(0b01) } else { Reads::NOTHING }
     }
 
+    // The output only orders the rule after `forward`, which overwrites the weight.
     fn symbol_reads(&self, gx: usize) -> Reads {
         match gx {
             0 => Reads { inputs: 0b10, outputs: 1 },
@@ -365,6 +371,7 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
         }
     }
 
+    // The weight, and the indicators of its fixed elements.
     fn overwrites(&self, i: usize) -> bool {
         matches!(i, 1 | 2)
     }

@@ -272,6 +272,7 @@ impl Compute for QuantizeUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -325,6 +326,7 @@ macro_rules! of_pairs {
                 Ok(())
             }
 
+            // Levels are `uint8` in every compute type.
             fn output(&self, _: usize) -> Option<DType> {
                 Some(DType::U8)
             }
@@ -358,6 +360,7 @@ impl Compute for RescaleUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -380,6 +383,7 @@ impl Compute for LookupUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -398,6 +402,7 @@ impl Compute for TransposeUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

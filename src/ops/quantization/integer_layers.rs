@@ -203,8 +203,7 @@ macro_rules! becomes {
 }
 becomes!(QuantizedConvolution QuantizedAffine QuantizedBatchMatmul);
 
-/// Implements the common part of these layers: there is no gradient, and the output is levels if a zero point for it is
-/// given.
+/// Implements the common part of these layers: there is no gradient.
 macro_rules! without_gradient {
     () => {
         const HAS_BACKWARD: bool = false;
@@ -263,6 +262,7 @@ fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()>
 }
 
 impl QuantizedConvolution {
+    /// The name of the operation, for error messages.
     const NAME: &'static str = "quantized_convolution";
 
     /// Window, groups and output shape, after checks of the shapes.
@@ -321,6 +321,7 @@ impl Compute for QuantizedConvolution {
         multiply_by_weight(Self::NAME, run, &window, weights, maps, self.rounding()?)
     }
 
+    // Levels if a zero point for them is given, otherwise numbers.
     fn output(&self, _: usize) -> Option<DType> {
         self.y_zero.map(|_| DType::U8)
     }
@@ -362,6 +363,7 @@ impl Compute for QuantizedAffine {
         multiply_by_weight("quantized_affine", run, &window, Some(weights), w[1], self.rounding()?)
     }
 
+    // Levels if a zero point for them is given, otherwise numbers.
     fn output(&self, _: usize) -> Option<DType> {
         self.y_zero.map(|_| DType::U8)
     }
@@ -414,6 +416,7 @@ impl Compute for QuantizedBatchMatmul {
         Ok(())
     }
 
+    // Levels if a zero point for them is given, otherwise numbers.
     fn output(&self, _: usize) -> Option<DType> {
         self.y_zero.map(|_| DType::U8)
     }

@@ -147,6 +147,7 @@ impl Compute for ConcatenateUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -176,6 +177,7 @@ impl Compute for SliceUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -218,6 +220,7 @@ impl Compute for PadUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

@@ -131,6 +131,7 @@ impl MaxPoolingUint8 {
 }
 
 impl QuantizedAveragePooling {
+    /// The name of the operation, for error messages.
     const NAME: &'static str = "quantized_average_pooling";
 
     /// The windows, and the shape of the output.
@@ -152,6 +153,7 @@ impl Compute for MaxPoolingUint8 {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }
@@ -175,6 +177,7 @@ impl Compute for QuantizedAveragePooling {
         Ok(())
     }
 
+    // Levels are `uint8` in every compute type.
     fn output(&self, _: usize) -> Option<DType> {
         Some(DType::U8)
     }

@@ -72,6 +72,7 @@ op! {
 struct Range {
     least: f64,
     most: f64,
+    /// The distance between levels.
     scale: f64,
 }
 
@@ -309,6 +310,7 @@ impl Compute for MinMaxQuantize {
         ]
     }
 
+    // `backward` also reads the ranges, which `forward` saves.
     fn reads(&self, gx: usize) -> Reads {
         let learns = !self.x_min_max && !self.ema;
         match gx {
@@ -318,10 +320,12 @@ impl Compute for MinMaxQuantize {
         }
     }
 
+    // The output only orders the rule after `forward`, which overwrites ranges.
     fn symbol_reads(&self, gx: usize) -> Reads {
         if self.reads(gx) == Reads::NOTHING { Reads::NOTHING } else { Reads { inputs: 0b11111, outputs: 1 } }
     }
 
+    // `qr_min` and `qr_max`.
     fn overwrites(&self, i: usize) -> bool {
         self.x_min_max && matches!(i, 1 | 2)
     }

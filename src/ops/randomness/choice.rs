@@ -54,9 +54,13 @@ type Choosing = Drawing<RandomChoice>;
 
 /// Sizes of populations and samples.
 struct ChoiceSizes {
+    /// The number of populations, along the leading axes.
     populations: usize,
+    /// Elements of a population.
     n: usize,
+    /// The number of samples from each population.
     samples: usize,
+    /// The shape of the output.
     shape: Shape,
 }
 
@@ -232,10 +236,12 @@ impl Compute for Choosing {
         i == 0
     }
 
+    // `backward` reads the chosen places, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads { inputs: 0b10, outputs: 1 }
     }

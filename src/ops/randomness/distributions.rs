@@ -128,10 +128,12 @@ impl Compute for Dropping {
         vec![Some(sloped(s.gy(0), mask))]
     }
 
+    // `backward` draws the random numbers of `forward` again.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads::OUTPUTS
     }

@@ -288,14 +288,17 @@ impl<C: Moves> Compute for Moving<C> {
         vec![Some(Sym::apply(MovedBack { of: self.clone(), shape }, &[s.gy(0), s.y(0)]))]
     }
 
+    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
         self.of.outside().fract() == 0.0
     }
 
+    // `backward` draws the random numbers of `forward` again.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads::OUTPUTS
     }

@@ -200,10 +200,12 @@ impl Compute for Erasing {
         })]
     }
 
+    // `backward` draws the random numbers of `forward` again.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }
 
+    // The output only orders the rule after `forward`, which saves the random numbers.
     fn symbol_reads(&self, _: usize) -> Reads {
         Reads::OUTPUTS
     }

@@ -39,6 +39,7 @@ pub(crate) struct LayerForm {
     pub(crate) layers: i64,
     pub(crate) dropout: f64,
     pub(crate) bidirectional: bool,
+    /// If false, there is no dropout.
     pub(crate) training: bool,
 }
 
@@ -67,6 +68,7 @@ impl LayerForm {
 #[derive(Clone)]
 pub(crate) struct Recurring<C> {
     pub(crate) of: C,
+    /// The key of those numbers, if it has run.
     last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 
@@ -85,6 +87,7 @@ impl<C: Declared> Declared for Recurring<C> {
 #[derive(Clone)]
 pub(crate) struct KeptOutputs {
     last: Arc<Mutex<Option<PhiloxKey>>>,
+    /// The number of the layer.
     layer: usize,
     dropout: f64,
     shape: Shape,
@@ -98,7 +101,9 @@ only_in_gradients! {
 pub(crate) struct LayerSizes {
     pub(crate) steps: usize,
     pub(crate) batch: usize,
+    /// Features of the input.
     pub(crate) inputs: usize,
+    /// Features of the state, in each direction.
     pub(crate) hidden: usize,
     pub(crate) layers: usize,
     pub(crate) directions: usize,
@@ -131,6 +136,7 @@ struct KeptStates<T> {
     gates: SavedMemory<T>,
     /// Outputs of all layers but the last.
     outputs: SavedMemory<T>,
+    /// The key of the random numbers for dropout, if there is any.
     key: Option<PhiloxKey>,
 }
 
@@ -145,7 +151,7 @@ fn part<T>(x: &[T], i: usize, n: usize) -> &[T] {
     &x[i * n..(i + 1) * n]
 }
 
-/// Like [`part`], for writing.
+/// Part `i` for writing, of an array that consists of parts of `n` elements.
 fn part_mut<T>(x: &mut [T], i: usize, n: usize) -> &mut [T] {
     &mut x[i * n..(i + 1) * n]
 }
@@ -249,6 +255,7 @@ impl<C: Network> Compute for Recurring<C> {
         Ok(shapes)
     }
 
+    // An estimate from the recurrent products alone.
     fn multiplications(&self, _: &InputShapes<'_>, y: &Shape) -> usize {
         y.size() * y.last().copied().unwrap_or(0) * self.of.form().cell.gates()
     }

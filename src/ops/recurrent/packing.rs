@@ -283,6 +283,7 @@ impl Compute for PadPackedSequence {
         vec![s.wants(0).then(|| Sym::apply(take, &[s.gy(0), s.x(1)])), None]
     }
 
+    // A whole padding value keeps the type of integer arrays.
     fn moves(&self, i: usize) -> bool {
         i == 0 && self.padding_value.is_none_or(|v| v.fract() == 0.0)
     }

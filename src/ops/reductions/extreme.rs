@@ -210,6 +210,7 @@ impl<C: Extreme> Compute for Extremes<C> {
         vec![Some(from_rows(gx, &shape, &axes))]
     }
 
+    // `backward` reads the places of the extremes, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

@@ -105,6 +105,7 @@ impl Compute for Sort {
         vec![Some(Sym::apply(ScatterAdd { axis: Some(self.axis) }, &[zeros, index, s.gy(0)]))]
     }
 
+    // `backward` reads the permutation, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

@@ -176,6 +176,7 @@ impl Compute for TopKData {
         vec![Some(put.reshape(&shape))]
     }
 
+    // `backward` reads the places of the selected elements, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

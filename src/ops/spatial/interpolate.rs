@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_in_two_axes() {
+    fn interpolate_has_true_gradients_along_two_axes() {
         for mode in ["linear", "nearest"] {
             let op = interpolate(&[5, 2], mode, false, true, false);
             check_gradient(&op, &[Tensor::sample([2, 3, 4], 1)], &[true]);

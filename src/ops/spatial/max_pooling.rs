@@ -169,6 +169,7 @@ impl Compute for MaxPooling {
         vec![Some(Sym::apply(with_arguments_of!(self, MaxPoolingBackward), &[s.gy(0), s.x(0)]))]
     }
 
+    // `backward` reads the places of the maxima, which `forward` saves.
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
     }

@@ -34,13 +34,16 @@ op! {
         max_output_boxes_per_class: i64 = 0, iou_threshold: f64 = 0.0, score_threshold: f64 = 0.0)
 }
 
+/// The name of the operation, for error messages.
 const OP: &str = "onnx_non_max_suppression";
 
 /// A selection made for inferring shapes, for reuse in the following run.
 struct ChosenIndices {
     arguments: (i64, i64, f64, f64),
     shape: Shape,
+    /// The values of the input.
     x: Vec<f64>,
+    /// Batch, class and box of each selected box.
     chosen: Vec<[usize; 3]>,
 }
 

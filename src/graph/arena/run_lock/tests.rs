@@ -140,7 +140,7 @@ fn graphs_that_are_freed_or_run_in_a_hook_do_not_disturb_the_run() {
 }
 
 #[test]
-fn a_second_loss_keeps_the_values_of_the_shared_trunk() {
+fn a_clearing_backward_run_keeps_what_a_second_loss_reads() {
     let x = leaf();
     let trunk = one("exp", &[&x]);
     let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));

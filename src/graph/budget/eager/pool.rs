@@ -27,13 +27,16 @@ const SMALL: usize = 1024;
 /// The memory of the graphs that one thread builds under a budget.
 pub(crate) struct EvictionPool {
     state: Mutex<PoolState>,
+    /// Bytes of the thread's graphs that are in use.
     account: Arc<Account>,
 }
 
 thread_local! {
+    /// The pool of this thread.
     static OWN: Arc<EvictionPool> = Arc::default();
 }
 
+/// True once a thread built a function under a budget.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Charges allocations of this thread to its own account, or to none.
@@ -89,8 +92,10 @@ impl Pins {
 
 /// The values that may be evicted to stay within a limit of bytes.
 pub(crate) struct PoolState {
+    /// The budget in bytes.
     pub(crate) limit: usize,
     account: Arc<Account>,
+    /// Values in memory, by the creation time of their function.
     values: BTreeMap<ValueId, EvictionCandidate>,
     /// The number of values at which the pool is swept for values that are no longer in memory.
     many: usize,

@@ -152,6 +152,7 @@ fn is_evicted(a: &Arena, v: Ix) -> bool {
 
 /// Functions that run again, locked for that.
 struct Rerun {
+    /// In execution order.
     functions: Vec<Ix>,
     /// The functions that no other run holds.
     taken: Vec<Ix>,
@@ -245,6 +246,7 @@ fn missing(slot: &Operand) -> usize {
 /// A backward run within the budget under which its graph was built.
 struct BudgetedBackward {
     pool: Arc<EvictionPool>,
+    /// What the next functions read, which must not be evicted.
     pins: Pins,
     /// Charges allocations of the run to the budget of the graph, on any thread.
     _paying: Paying,

@@ -16,6 +16,7 @@ pub(crate) type ValueId = (u64, u32);
 pub(crate) struct EvictionCandidate {
     pub(crate) storage: Weak<Storage>,
     pub(crate) function: Ix,
+    /// The generation of the function's slot. If it differs now, the function was freed.
     pub(crate) generation: u32,
     /// The work to recompute it, including evicted values above it.
     pub(crate) cost: u64,

@@ -24,7 +24,9 @@ pub(crate) struct Block {
     pub(crate) storage: Arc<Storage>,
     /// The tensor whose data or gradient it is.
     tensor: Ix,
+    /// True if it is the gradient of the tensor.
     is_grad: bool,
+    /// True if a step writes it.
     written: bool,
     /// The type of its elements, if they exist before and after the step.
     pub(crate) lasting: Option<DType>,
@@ -33,7 +35,9 @@ pub(crate) struct Block {
 /// The use of a block by a step.
 #[derive(Clone, Copy)]
 pub(crate) struct Touch {
+    /// The number of the block.
     pub(crate) block: u32,
+    /// The type in which the step uses the elements.
     pub(crate) dtype: DType,
     pub(crate) write: bool,
 }
@@ -42,6 +46,7 @@ pub(crate) struct Touch {
 pub(crate) struct ModelValue {
     /// The variable, `NONE` if it was freed.
     pub(crate) variable: Ix,
+    /// The number of its block.
     pub(crate) block: u32,
     /// The function of the forward run that computes it.
     pub(crate) producer: Option<u32>,
@@ -50,6 +55,7 @@ pub(crate) struct ModelValue {
     /// The number of uses by functions in this run, and of all uses.
     reads: u32,
     pub(crate) uses: u32,
+    /// Bytes of memory that it takes.
     pub(crate) bytes: usize,
     /// True for a leaf, a persistent or in-place value, or an output of a function that must not run twice.
     pub(crate) fixed: bool,
@@ -75,8 +81,11 @@ impl ModelValue {
 
 /// A function of the forward run.
 pub(crate) struct ModelForward {
+    /// Numbers of values.
     pub(crate) inputs: SmallVec<[u32; 3]>,
+    /// Numbers of values.
     pub(crate) outputs: SmallVec<[u32; 1]>,
+    /// Estimated work, to compare costs of recomputation.
     pub(crate) work: u64,
     pub(crate) touches: SmallVec<[Touch; 4]>,
     /// Bytes of temporary memory while it runs.
@@ -89,6 +98,7 @@ pub(crate) struct ModelBackward {
     /// Values that must be available.
     pub(crate) reads: SmallVec<[u32; 4]>,
     pub(crate) touches: SmallVec<[Touch; 6]>,
+    /// Bytes of temporary memory while it runs.
     pub(crate) temporary: usize,
     pub(crate) clears: SmallVec<[ModelRelease; 2]>,
 }
@@ -96,9 +106,11 @@ pub(crate) struct ModelBackward {
 /// A block that is cleared after a function of the backward run, once certain other runs are done.
 pub(crate) struct ModelRelease {
     pub(crate) block: u32,
+    /// The runs that must be done before.
     pub(crate) after: After,
     /// As `after`, for a dropped value, which other runs do not wait for.
     pub(crate) unless_dropped: After,
+    /// The value that the block holds, if it is one that may be dropped.
     pub(crate) value: Option<u32>,
 }
 
@@ -134,6 +146,7 @@ pub(crate) struct StepModel {
 #[derive(Default)]
 struct Numbers {
     blocks: HashMap<*const Storage, u32>,
+    /// By variable.
     values: HashMap<Ix, u32>,
 }
 

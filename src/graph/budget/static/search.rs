@@ -28,6 +28,7 @@ const SHORTER: f64 = 0.84;
 pub(crate) struct DropChoice {
     /// One entry for each value of the model.
     pub(crate) drop: Vec<bool>,
+    /// The result of the simulation.
     pub(crate) outcome: StepCost,
 }
 
@@ -79,6 +80,7 @@ pub(crate) struct CheckpointSearch<'a> {
     open: Vec<u32>,
     /// For each position between two functions, the bytes of the values that cross it.
     crossing: Vec<usize>,
+    /// The number of simulations left to spend.
     tries: usize,
 }
 

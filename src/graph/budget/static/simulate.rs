@@ -52,9 +52,11 @@ impl StepModel {
 /// The state of a block during a simulation.
 #[derive(Clone, Copy, Default)]
 struct SimulatedValue {
+    /// The type of the elements. None if they are not in memory.
     head: Option<DType>,
     /// Copies in other types, one bit each.
     casts: u16,
+    /// True if it was cleared during the simulation.
     cleared: bool,
 }
 
@@ -62,13 +64,17 @@ struct SimulatedValue {
 #[derive(Clone)]
 struct Simulation<'a> {
     all: &'a StepModel,
+    /// By block.
     held: Vec<SimulatedValue>,
+    /// Bytes in use.
     live: usize,
     /// For each value, the number of restored functions that read it.
     visits: Vec<u32>,
     /// For each function, the traversal that last found it.
     marks: Vec<u32>,
+    /// The number of the current traversal.
     walk: u32,
+    /// The cost so far.
     outcome: StepCost,
 }
 

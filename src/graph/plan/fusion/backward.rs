@@ -32,6 +32,7 @@ struct BackwardPassCall {
     y: u32,
     gy: u32,
     gx: [u32; 2],
+    /// How the pass writes the gradient of each input.
     fate: [GradientFate; 2],
     /// Keeps the formula of the loops alive.
     _op: Op,

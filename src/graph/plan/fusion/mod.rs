@@ -56,12 +56,19 @@ struct Repeated {
 /// The planning state of a fused pass: the arrays with their own memory, and the arrays in tile buffers.
 #[derive(Default)]
 pub(crate) struct Planner {
+    /// The arrays with their own memory, and the access to each.
     own: Vec<(Arc<Storage>, Access)>,
+    /// The values in tile buffers, which get no memory of their own.
     gone: Vec<Arc<Storage>>,
+    /// Arrays that were in a tile buffer, and are no longer.
     has_left: HashSet<*const Storage>,
+    /// The current location of each array.
     places: HashMap<*const Storage, Location>,
+    /// Tile buffers not in use.
     free: Vec<u32>,
+    /// The number of tile buffers.
     rooms: u32,
+    /// Arrays that are broadcast.
     repeated: Vec<Repeated>,
 }
 
@@ -156,6 +163,7 @@ pub(crate) struct Arrays {
     own: Vec<(Arc<Storage>, Access)>,
     /// Values in tile buffers.
     gone: Gone,
+    /// The number of tile buffers.
     rooms: usize,
     repeated: Vec<Repeated>,
     /// Addresses of the arrays with their own memory, and for each whether this run adds to it.
@@ -166,10 +174,13 @@ pub(crate) struct Arrays {
 /// Addresses of the arrays of a fused pass for one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct TileRange<'a> {
+    /// Addresses of the arrays with their own memory.
     own: &'a [Shared<u8>],
     /// Offset in bytes from the start of each array.
     offset: usize,
+    /// The first tile buffer.
     rooms: *mut u8,
+    /// Bytes of a tile buffer.
     room: usize,
 }
 
@@ -273,7 +284,7 @@ impl Arrays {
         });
     }
 
-    /// As [`Arrays::tiles`] for all tiles, on several threads if that pays for this number of calls.
+    /// Calls `work` for every tile, on several threads if that pays for this number of calls. See [`Arrays::tiles`].
     fn pass(&self, calls: usize, work: impl Fn(TileRange<'_>, usize) + Sync) {
         let grain = (map::GRAIN / calls).next_multiple_of(self.tile());
         threads::ranges(self.len, grain, |range| self.tiles(range, &work));

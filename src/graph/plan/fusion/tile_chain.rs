@@ -12,7 +12,9 @@ use crate::ops::{ChunkedForward, Loops, Part, RowFunctions};
 /// The arrays of an elementwise function in a chain. The output is the array of the chain. Inputs may be broadcast
 /// over it.
 pub(crate) struct WholeArray {
+    /// Addresses of the inputs and the output.
     pub(crate) part: Part,
+    /// For each input, how it is broadcast. None if it has the shape of the output.
     pub(crate) spread: [Option<BroadcastCycle>; 2],
 }
 

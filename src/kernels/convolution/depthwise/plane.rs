@@ -29,6 +29,7 @@ pub(super) const ANY: usize = 0;
 pub(in super::super) struct TapBlock {
     /// The source row that the first row of positions reads through the first row of taps.
     pub(in super::super) offset: isize,
+    /// The number of rows.
     pub(in super::super) rows: usize,
     /// The first column of the window, and the number of columns.
     pub(in super::super) column: usize,

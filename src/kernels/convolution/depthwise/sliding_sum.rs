@@ -13,14 +13,19 @@ use crate::kernels::simd::Vector;
 /// The number of adjacent planes, and the distances of their sources, targets and kernels.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PlaneSteps {
+    /// The number of planes.
     pub(in super::super) n: usize,
+    /// From a source to the next one.
     pub(in super::super) from: usize,
+    /// From a target to the next one.
     pub(in super::super) to: usize,
+    /// From a kernel to the next one.
     pub(in super::super) taps: usize,
 }
 
 /// Sums over a block of taps, for some rows of positions of some planes.
 pub(in crate::kernels) struct SlidingSum<'a, T> {
+    /// The source rows and the window.
     pub(super) sees: (&'a Plane, &'a Window),
     pub(in super::super) block: &'a TapBlock,
     pub(in super::super) rows: Range<usize>,
@@ -31,6 +36,7 @@ pub(in crate::kernels) struct SlidingSum<'a, T> {
     /// The destination of the first row, and the distance of the next.
     pub(in super::super) to: *mut T,
     pub(super) to_row: usize,
+    /// Applied to complete sums.
     pub(in super::super) end: Epilogue<'a, T>,
 }
 

@@ -6,8 +6,9 @@ use crate::kernels::convolution::window::Window;
 
 /// The number of weights of a group that fill a large part of the second-level cache.
 const LARGE: usize = 1 << 18;
-/// The wanted number of tasks, so that threads finish together, and the fewest multiplications of one.
+/// The wanted number of tasks, so that threads finish together.
 const TASKS: usize = 16;
+/// The fewest multiplications of a task.
 const TASK: usize = 1 << 20;
 /// The most rows of a product for the gradient of the weight, unless it has a single channel. Their sums stay in the
 /// cache.

@@ -12,10 +12,11 @@ use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels,
 use crate::kernels::threads::parallel;
 use crate::kernels::{Float, scratch};
 
-/// The number of elements in the patches of a block, half of a small second-level cache, and the limits for the number
-/// of positions.
+/// The wanted number of elements in the patches of a block, half of a small second-level cache.
 const BLOCK: usize = 48 << 10;
+/// The smallest number of positions in a block, unless an image has fewer.
 const LEAST: usize = 64;
+/// The largest number of positions in a block.
 const MOST: usize = 512;
 
 /// Computes the sums. The left matrix has a row for each position.

@@ -17,10 +17,11 @@ use crate::kernels::simd::{Vector, vectorised};
 pub(in super::super) const SLACK: usize = 16;
 /// The number of elements in the planes of a block, a part of a small second-level cache.
 const BLOCK: usize = 48 << 10;
-/// The number of positions in a block, including padding between them, which is larger for few channels, and in one of
-/// its rows.
+/// The number of positions in a block, including padding between them.
 const POSITIONS: usize = 384;
+/// The largest number of positions in a block of few channels.
 const MOST_POSITIONS: usize = 4096;
+/// The largest number of positions in a row of a block.
 const ROW: usize = 512;
 /// The number of columns of a narrow tile.
 const WIDE: usize = 16;
@@ -37,6 +38,7 @@ pub(in super::super) fn padded_stride(n: usize) -> usize {
 /// step + r` of the image. `least` counts from the first position of the block.
 pub(in super::super) struct PlaneLayout {
     axes: SmallVec<[WindowAxis; 3]>,
+    /// By axis, see above.
     least: SmallVec<[isize; 3]>,
     /// The lengths and strides of a plane.
     pub(super) extents: SmallVec<[usize; 3]>,
@@ -51,8 +53,11 @@ pub(in super::super) struct PlaneLayout {
     pub(in super::super) table: Vec<isize>,
     /// The number of channels that are packed at a time.
     pub(super) chunk: usize,
+    /// The images of each block.
     pub(in super::super) images: EvenSplit,
+    /// The positions of each block along the first axis.
     pub(in super::super) rows: EvenSplit,
+    /// The positions of each block along the last axis.
     pub(in super::super) columns: EvenSplit,
     /// True if images are read in place.
     pub(super) in_place: bool,

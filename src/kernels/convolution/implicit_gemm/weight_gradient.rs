@@ -19,12 +19,15 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
-/// The number of elements in the patches of a block, and the limits for the number of positions.
+/// The wanted number of elements in the patches of a block.
 const BLOCK: usize = 48 << 10;
+/// The smallest number of positions in a block, unless an image has fewer.
 const LEAST: usize = 64;
+/// The largest number of positions in a block.
 const MOST: usize = 512;
-/// The wanted number of tasks, so that threads finish together, and the most elements in partial sums.
+/// The wanted number of tasks, so that threads finish together.
 const TASKS: usize = 16;
+/// The most elements in all partial sums.
 const PARTIAL: usize = 1 << 20;
 
 /// Computes the gradient.

@@ -13,6 +13,7 @@ use crate::kernels::{Float, scratch};
 
 /// Terms of a sum that are added sequentially before the sum is added to the previous ones.
 const CHAIN: usize = 256;
+/// Weights of a 3 x 3 kernel.
 const TAPS: usize = 9;
 /// Outputs of a tile.
 const OUTPUTS: usize = OUT * OUT;

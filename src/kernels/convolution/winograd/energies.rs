@@ -205,6 +205,7 @@ impl<T: Float> PixelEnergies<T> {
         }
     }
 
+    /// Sums the energies of less than a group of registers of pixels.
     #[inline(always)]
     unsafe fn run_few<V: Vector<T = T>>(&self) {
         // SAFETY: as above.
@@ -223,6 +224,7 @@ impl<T: Float> PixelEnergies<T> {
 }
 
 impl<T: Float> EnergyRange<T> {
+    /// The range and the sum of some energies. `four` is zero.
     fn of(energies: &[T]) -> Self {
         let none = Self { least: T::INFINITY, most: T::ZERO, sum: T::ZERO, four: T::ZERO };
         energies.iter().fold(none, |all, v| Self {

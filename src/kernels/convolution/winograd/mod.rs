@@ -167,19 +167,23 @@ pub(super) struct Winograd<'a, T> {
 unsafe impl<T> Sync for Winograd<'_, T> {}
 
 impl Geometry {
+    /// Height and width of the input.
     fn input_size(&self) -> (usize, usize) {
         (self.input[0], self.input[1])
     }
 
+    /// Height and width of the output.
     pub(super) fn output_size(&self) -> (usize, usize) {
         (self.output[0], self.output[1])
     }
 
+    /// The planes of the input `x`, with its padding.
     pub(super) fn input_planes<T>(&self, x: *const T) -> SourcePlanes<T> {
         let ((height, width), pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
         SourcePlanes { p: x, array: self.inputs(), height, width, pad }
     }
 
+    /// The planes of the gradient `gy` of the output, with this padding.
     pub(super) fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> SourcePlanes<T> {
         let (height, width) = self.output_size();
         SourcePlanes { p: gy, array: self.outputs(), height, width, pad }
@@ -187,6 +191,7 @@ impl Geometry {
 }
 
 impl<'a, T: Float> Winograd<'a, T> {
+    /// A convolution that computes the output.
     pub(super) fn forward(
         g: &'a Geometry,
         x: *const T,
@@ -198,6 +203,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         Self { g, source, target: y, targets, size, weight: w, forward: true, epilogue }
     }
 
+    /// A convolution that computes the gradient of the input.
     pub(super) fn backward(
         g: &'a Geometry,
         gy: *const T,
@@ -316,6 +322,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         }
     }
 
+    /// Computes some rows of tiles of some images.
     unsafe fn block(
         &self,
         tiles: &Tiles,

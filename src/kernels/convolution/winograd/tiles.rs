@@ -5,10 +5,11 @@ use std::ops::Range;
 use super::transforms::{OUT, PRODUCTS};
 use crate::kernels::gemm::EvenSplit;
 
-/// The limits for the number of tiles in a block, and the number of its factors and products that fit the second-level
-/// cache. More tiles use the weights better.
+/// The most tiles in a block. More tiles use the weights better.
 const MOST: usize = 48;
+/// The fewest tiles in a block.
 const LEAST: usize = 12;
+/// The number of factors and products of a block that fit the second-level cache.
 const BLOCK: usize = 512 << 10;
 
 /// The tiles over the target, divided into blocks.
@@ -52,10 +53,12 @@ impl Tiles {
         }
     }
 
+    /// The number of blocks.
     pub(in super::super) fn blocks(&self) -> usize {
         self.images.parts() * self.rows.parts()
     }
 
+    /// The images and the rows of tiles of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
         (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
     }

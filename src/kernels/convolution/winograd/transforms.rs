@@ -9,15 +9,18 @@ use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::Vector;
 use crate::kernels::{Float, Number};
 
-/// The numbers of outputs and of inputs of a tile along an axis.
+/// The number of outputs of a tile along an axis.
 pub(in super::super) const OUT: usize = 4;
+/// The number of inputs of a tile along an axis.
 pub(super) const IN: usize = 6;
 /// The number of products of a tile.
 pub(in super::super) const PRODUCTS: usize = IN * IN;
+/// Weights of a 3 x 3 kernel.
 const TAPS: usize = 9;
 
-/// The scales of the rows of `G`, for 0 and infinity and for the other four points.
+/// The scale of the rows of `G` for the points 0 and infinity.
 const END: f64 = 4.0 / 9.0;
+/// The scale of the rows of `G` for the other four points.
 const MIDDLE: f64 = 32.0 / 585.0;
 
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
@@ -53,11 +56,13 @@ macro_rules! square {
 }
 
 impl<T> PixelGrid<T> {
+    /// The address of the register in row `i` and column `j`.
     #[inline(always)]
     pub(in super::super) fn at(&self, i: usize, j: usize) -> *mut T {
         self.p.wrapping_add(i * self.row + j * self.column)
     }
 
+    /// Stores registers to the grid.
     #[inline(always)]
     unsafe fn store<V: Vector<T = T>, const N: usize>(&self, v: [[V; N]; N]) {
         for (i, row) in v.into_iter().enumerate() {
@@ -75,12 +80,14 @@ unsafe fn scaled<V: Vector>(v: V, by: f64) -> V {
     // SAFETY: the caller has the instructions. So below.
     unsafe { v.mul(V::all(V::T::all(by))) }
 }
+/// `a + by b`.
 #[inline(always)]
 unsafe fn plus<V: Vector>(a: V, by: f64, b: V) -> V {
     // SAFETY: as above.
     unsafe { b.mul_add(V::all(V::T::all(by)), a) }
 }
 
+/// The transform of the inputs of a tile along an axis: `B^T d`.
 #[inline(always)]
 unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     // SAFETY: as above.
@@ -100,6 +107,7 @@ unsafe fn input<V: Vector>(d: [V; IN]) -> [V; IN] {
     }
 }
 
+/// The transform of the products of a tile along an axis to outputs: `A^T m`.
 #[inline(always)]
 unsafe fn output<V: Vector>(m: [V; IN]) -> [V; OUT] {
     // SAFETY: as above.
@@ -127,6 +135,7 @@ unsafe fn output_gradient<V: Vector>(y: [V; OUT]) -> [V; IN] {
     }
 }
 
+/// The transform of a kernel along an axis: `G w`.
 #[inline(always)]
 unsafe fn weight<V: Vector>(w: [V; 3]) -> [V; IN] {
     // SAFETY: as above.
@@ -261,6 +270,7 @@ impl<T: Float> WeightTransform<T> {
         }
     }
 
+    /// Loads the kernels of up to a register of targets: register `t` holds tap `t` of each.
     #[inline(always)]
     unsafe fn load_taps<V: Vector<T = T>>(&self, taps: &mut [V; TAPS]) {
         for first in (0..TAPS).step_by(V::WIDTH) {
@@ -277,6 +287,7 @@ impl<T: Float> WeightTransform<T> {
         }
     }
 
+    /// Stores the kernels of up to a register of targets, or adds to them. Register `t` holds tap `t` of each.
     #[inline(always)]
     unsafe fn store_taps<V: Vector<T = T>>(&self, taps: [V; TAPS], accumulate: bool) {
         for first in (0..TAPS).step_by(V::WIDTH) {

@@ -24,6 +24,7 @@ const RATIO: f64 = 1024.0;
 const SHARE: f64 = 1024.0;
 /// Outputs of a tile.
 const OUTPUTS: usize = OUT * OUT;
+/// Inputs of an output: a 3 x 3 kernel.
 const TAPS: usize = 9;
 
 /// The energies of the pixels that some rows of tiles read: a plane for each image.

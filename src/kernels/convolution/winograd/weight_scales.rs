@@ -11,6 +11,7 @@ use crate::kernels::threads::{Shared, parallel};
 const SCALE: f64 = (1 << 20) as f64;
 /// Least energy of all weights. Smaller weights are used in direct sums.
 const LEAST: f64 = 1e-30;
+/// Weights of a 3 x 3 kernel.
 const TAPS: usize = 9;
 /// Outputs of a tile.
 const OUTPUTS: usize = OUT * OUT;

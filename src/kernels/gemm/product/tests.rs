@@ -120,6 +120,7 @@ fn check_epilogue<T: Float>(
     assert!(kept, "{m} x {n} x {k}, {layouts:?}: wrote beside the result");
 }
 
+/// Rows, columns and terms of small products.
 const SIZES: [usize; 9] = [0, 1, 2, 5, 8, 13, 17, 33, 50];
 
 #[test]

@@ -37,6 +37,7 @@ fn is_derived(op: &impl Unary) {
     }
 }
 
+/// Tests each of these operations, with the inputs, if any, where its derivative jumps or is hard to compute.
 macro_rules! each {
     ($($op:expr $(, $kink:expr)*;)+) => {$(
         has_derivatives(&$op, &[$($kink),*]);

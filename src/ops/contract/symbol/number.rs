@@ -69,6 +69,7 @@ impl Neg for Sym {
     }
 }
 
+/// Functions of one symbol by the operations that compute them. Folded for constants.
 macro_rules! functions {
     ($($f:ident = $op:ident;)+) => {$(
         fn $f(self) -> Self {
