@@ -14,10 +14,10 @@ use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::{self, Operand, ProvenancePtr, RoundedInputs, Temporaries, store};
+use crate::graph::step::operand::{self, Operand, ProvenancePtr, RunBuffers, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory, Op, Tail};
+use crate::ops::{Array, Call, InBFloat16, Memory, Op, Tail};
 use crate::{Error, Result};
 
 /// True if two arrays, given by their byte addresses, overlap.
@@ -255,24 +255,45 @@ impl ForwardStep {
         let mut temporaries = Temporaries::new();
         // Integers are moved unchanged.
         let rounds = self.compute.rounds().filter(|_| self.integers.is_none());
-        let mut rounded = RoundedInputs::new();
+        let (mut rounded, mut widened) = (RunBuffers::new(), RunBuffers::new());
+        let mut in_bfloat16 =
+            InBFloat16 { products: self.compute == Precision::BFloat16, ..InBFloat16::NONE };
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = facts.overwrites(i) && !recompute;
+            if facts.in_bfloat16 >> i.min(63) & 1 == 1
+                && in_bfloat16.products
+                && let Some(at) = slot.in_bfloat16(Access::Read)?
+            {
+                in_bfloat16.x |= 1 << i;
+                x.push(at);
+                continue;
+            }
             x.push(match write {
                 true => slot.resolve(Access::ReadWrite)?,
-                false => slot.rounded(slot.read(&self.op, i)?, rounds, &mut rounded)?,
+                false => slot.rounded(slot.read_widened(&self.op, i, &mut widened)?, rounds, &mut rounded)?,
             });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let integers = self.integers.is_some();
         let (state, double) = (&mut provenance.state, integers || self.compute == Precision::Double);
+        let meets = self.meets;
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in self.y.iter().enumerate() {
                 let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
                 let access = if shared { Access::ReadWrite } else { Access::Write };
+                if o == 0
+                    && facts.in_bfloat16 != 0
+                    && in_bfloat16.products
+                    && !(shared || meets || along.is_some())
+                    && let Some(ptr) = slot.in_bfloat16(Access::Write)?
+                {
+                    in_bfloat16.y = true;
+                    ym.push(Memory { ptr, shape: &slot.shape });
+                    continue;
+                }
                 let ptr = match along {
                     Some((place, _)) if o == 0 => place,
                     _ => match slot.place(access, &mut temporaries)? {
@@ -295,6 +316,7 @@ impl ForwardStep {
                 tail,
                 input_cache,
                 rounds,
+                in_bfloat16,
                 ..Call::new(&xm, &ym, state, double)
             };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.

@@ -40,7 +40,7 @@ impl<'a> Pointwise<'a> {
         self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
-    fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
+    fn weight<'w, T: Float>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
         let size = self.maps * self.channels;
         Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
     }
