@@ -24,8 +24,6 @@ pub(super) use split::EvenSplit;
 pub(super) use tile::kernels;
 
 use bfloat16::{Source, Target};
-use half::bf16;
-
 pub use super::epilogue::Epilogue;
 use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
@@ -248,21 +246,14 @@ pub fn gemm_each<'a, T: Float>(
         return;
     }
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
-    let (is_narrow, results) = (matches!(c, ValuesMut::BFloat16(_)), Shared::new(c.ptr()));
+    let results = c.shared();
     // If the right matrix is a whole array, all products share it.
     let first = factors(0);
     let lent = if transposed { None } else { first.1.packed(rows) };
     let packed = lent.as_ref().map(place);
     let each = |i: usize| {
-        let c = results.get();
         // SAFETY: each product has its own part of the results.
-        let c = unsafe {
-            if is_narrow {
-                ValuesMut::BFloat16(std::slice::from_raw_parts_mut(c.cast::<bf16>().add(i * size), size))
-            } else {
-                ValuesMut::Exact(std::slice::from_raw_parts_mut(c.cast::<T>().add(i * size), size))
-            }
-        };
+        let c = unsafe { results.part(i * size, size) };
         let (a, b) = factors(i);
         let c = MatrixMut::strided_values(c, rows, cols, row_stride, col_stride);
         product(c, a, b, packed, Epilogue { accumulate, ..Epilogue::NONE });

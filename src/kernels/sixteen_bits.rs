@@ -1,5 +1,7 @@
 //! Conversion between `f32` and the types of 16 bits, on all threads, and the values that kernels read in either type.
 
+use std::marker::PhantomData;
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -70,6 +72,21 @@ impl<'a, T: Float> Values<'a, T> {
         }
     }
 
+    /// The elements from `start` on, if there are any.
+    #[must_use]
+    pub fn from(self, start: usize) -> Self {
+        let start = start.min(self.len());
+        self.part(start, self.len() - start)
+    }
+
+    /// Other numbers that products round if they round these.
+    pub fn with(self, others: &[T]) -> Values<'_, T> {
+        match self {
+            Self::Exact(_) => Values::Exact(others),
+            Self::Rounded(_) | Self::BFloat16(_) => Values::Rounded(others),
+        }
+    }
+
     /// Calls `f` with the elements as numbers of type `T`, in scratch memory if they are stored in another type.
     pub fn widened<R>(self, f: impl FnOnce(&[T]) -> R) -> R {
         match self {
@@ -113,6 +130,19 @@ impl<T: Float> ValuesMut<'_, T> {
         }
     }
 
+    /// The elements from `start` on, if there are any.
+    #[must_use]
+    pub fn from(&mut self, start: usize) -> ValuesMut<'_, T> {
+        let start = start.min(self.len());
+        self.part(start, self.len() - start)
+    }
+
+    /// The elements, for tasks that write different parts.
+    pub fn shared(&mut self) -> SharedValues<T> {
+        let is_narrow = matches!(self, Self::BFloat16(_));
+        SharedValues { at: Shared::new(self.ptr()), is_narrow, of: PhantomData }
+    }
+
     /// Sets every element to zero, unless values are added to them.
     pub fn zero_unless(&mut self, adds: bool) {
         match self {
@@ -139,6 +169,32 @@ impl<T: Float> ValuesMut<'_, T> {
                     (of.narrow)(memory.ptr(), v);
                     done
                 }
+            }
+        }
+    }
+}
+
+/// Elements that tasks of a loop write, each a part of its own.
+#[derive(Clone, Copy)]
+pub struct SharedValues<T> {
+    at: Shared<u8>,
+    is_narrow: bool,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Float> SharedValues<T> {
+    /// Elements `start..start + n`.
+    ///
+    /// # Safety
+    /// They must exist, and nothing else may use them meanwhile.
+    pub unsafe fn part<'a>(self, start: usize, n: usize) -> ValuesMut<'a, T> {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            if self.is_narrow {
+                let at = self.at.get().cast::<bf16>().add(start);
+                ValuesMut::BFloat16(std::slice::from_raw_parts_mut(at, n))
+            } else {
+                ValuesMut::Exact(std::slice::from_raw_parts_mut(self.at.get().cast::<T>().add(start), n))
             }
         }
     }
@@ -263,6 +319,32 @@ pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, 
         || {
             for (to, v) in to.iter_mut().zip(from) {
                 *to = bits_of(*v);
+            }
+        },
+    );
+}
+
+/// Rounds `n` numbers to a type of 16 bits, in place and on the calling thread.
+///
+/// # Safety
+/// The pointer must be valid for `n` elements.
+pub(crate) unsafe fn round_here(values: *mut f32, to: DType, n: usize) {
+    // SAFETY: guaranteed by the caller.
+    let values = unsafe { std::slice::from_raw_parts_mut(values, n) };
+    if to == DType::F16 {
+        let mut narrowed = [f16::ZERO; 256];
+        for values in values.chunks_mut(narrowed.len()) {
+            let narrowed = &mut narrowed[..values.len()];
+            narrowed.convert_from_f32_slice(values);
+            narrowed.convert_to_f32_slice(values);
+        }
+        return;
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for v in values {
+                *v = f32::from_bits(u32::from(bits_of(*v)) << 16);
             }
         },
     );

@@ -9,9 +9,10 @@ use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
-use crate::graph::step::operand::{RunBuffers, Temporaries, store};
+use crate::graph::step::operand::{Operand, RunBuffers, Temporaries, store};
+use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, InBFloat16, Memory};
+use crate::ops::{Array, Call, InBFloat16, Loops, Memory};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -32,7 +33,54 @@ impl BackwardStep {
         if !has_kernel {
             return formula::backward_by_symbols(self);
         }
+        if let Some(loops) = self.tiled_loops() {
+            return self.run_in_tiles(loops);
+        }
         if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
+    }
+
+    /// The loops of an elementwise function of arrays of one shape that stores gradients of 16 bits.
+    fn tiled_loops(&self) -> Option<Loops> {
+        let Self { op, compute, x, y, gy, gx, meets, is_plain, .. } = self;
+        let gy = gy.first().filter(|_| !*is_plain && !*meets && compute.rounds().is_none())?;
+        let n = gy.shape.size();
+        let fits = |slot: &Operand| slot.shape.size() == n && slot.dtype == DType::F32;
+        let data = || x.iter().chain(y).filter_map(DataOperand::read);
+        let fits = self.gy.len() == 1
+            && (1..=2).contains(&x.len())
+            && x.iter().chain(y).all(|data| data.shape().size() == n)
+            && !gx.iter().flatten().any(|sink| sink.again)
+            && gx.iter().flatten().map(|sink| &sink.slot).chain([gy]).chain(data()).all(fits);
+        if fits { op.loops(false) } else { None }
+    }
+
+    /// Runs an elementwise function tile by tile.
+    fn run_in_tiles(&mut self, loops: Loops) -> Result<()> {
+        let Self { x, y, gy, gx, .. } = self;
+        let mut arrays = [TiledArray::MISSING; 6];
+        for (data, array) in x.iter().zip(&mut arrays) {
+            if let Some(slot) = data.read() {
+                *array = slot.tiled(Access::Read)?;
+            }
+        }
+        if let Some(slot) = y[0].read() {
+            arrays[2] = slot.tiled(Access::Read)?;
+        }
+        arrays[3] = gy[0].tiled(Access::Read)?;
+        let mut adds = [false; 2];
+        for (i, sink) in gx.iter().enumerate() {
+            let Some(GradientSink { slot, first, .. }) = sink else { continue };
+            adds[i] = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
+            arrays[4 + i] = slot.tiled(if adds[i] { Access::ReadWrite } else { Access::Write })?;
+        }
+        let n = gy[0].shape.size();
+        let done = stop::guarded(|| {
+            // SAFETY: the operation is alive, and all arrays have `n` elements of their types.
+            unsafe { TiledFunction { loops, arrays, adds, n }.backward() };
+            Ok(())
+        });
+        gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
+        done.inspect_err(|_: &Error| forget(gx))
     }
 
     /// Runs the kernel. If the step is `PLAIN`, each gradient is stored in the kernel's type and written directly to

@@ -13,6 +13,7 @@ use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings;
 use crate::graph::settings::context::Precision;
+use crate::graph::step::tiles::TiledArray;
 use crate::kernels::sixteen_bits;
 use crate::ops::{Kind, Op};
 use crate::{Error, Result};
@@ -102,6 +103,21 @@ impl Operand {
             return self.read(op, i); // data derived from it is cached by its address
         }
         self.resolve_widened(held)?.map_or_else(|| self.read(op, i), Ok)
+    }
+
+    /// The elements for a kernel that converts tile by tile. `access` is not a write to part of the elements.
+    pub(crate) fn tiled(&self, access: Access) -> Result<TiledArray> {
+        let is_narrow = |dtype: &DType| matches!(dtype, DType::F16 | DType::BF16);
+        let own = match access {
+            Access::Write => Some(self.stored),
+            _ => self.storage.dtype().filter(|_| self.storage.is_ready()),
+        };
+        let dtype = own.filter(|own| is_narrow(own) && self.dtype == DType::F32).unwrap_or(self.dtype);
+        if dtype == self.dtype && access == Access::ReadWrite && self.stored != self.dtype {
+            return Ok(TiledArray { at: self.resolve_as(self.stored, access)?, dtype: self.stored });
+        }
+        let at = if dtype == self.dtype { self.resolve(access)? } else { self.resolve_as(dtype, access)? };
+        Ok(TiledArray { at, dtype })
     }
 
     /// The elements widened into a buffer of this run, if they are of 16 bits and the kernel reads `f32`.
