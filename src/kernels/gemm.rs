@@ -23,12 +23,12 @@ pub use product::multiply;
 pub(super) use split::EvenSplit;
 pub(super) use tile::kernels;
 
-use bfloat16::{Source, Target};
 pub use super::epilogue::Epilogue;
 use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
 use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
+use bfloat16::{Source, Target};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,6 @@ impl<'a, T: Float> Matrix<'a, T> {
         Source { p: self.data.ptr(), row: row_stride as isize, col: col_stride as isize, is_narrow }
     }
 
-
     /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
     fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
@@ -210,8 +209,7 @@ fn product<T: Float>(
 }
 
 /// A product of matrices that are given in bfloat16, or as numbers to be rounded to it.
-type ProductInBFloat16<T> =
-    unsafe fn((usize, usize, usize), Source, Source, Target, Epilogue<'_, T>);
+type ProductInBFloat16<T> = unsafe fn((usize, usize, usize), Source, Source, Target, Epilogue<'_, T>);
 
 /// The product for each type of number. Functions in double precision have no operands in bfloat16.
 struct InBFloat16;

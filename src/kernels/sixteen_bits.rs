@@ -47,6 +47,7 @@ impl<'a, T> From<&'a mut [T]> for ValuesMut<'a, T> {
 
 impl<'a, T: Float> Values<'a, T> {
     /// The number of elements.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(self) -> usize {
         match self {
             Self::Exact(v) | Self::Rounded(v) => v.len(),
@@ -106,6 +107,7 @@ impl<'a, T: Float> Values<'a, T> {
 
 impl<T: Float> ValuesMut<'_, T> {
     /// The number of elements.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         match self {
             Self::Exact(v) => v.len(),
@@ -360,11 +362,17 @@ mod tests {
     #[test]
     fn each_number_of_16_bits_survives_and_f32_rounds_as_the_type_does() {
         let all: Vec<u16> = (0..=u16::MAX).collect();
-        let odd: Vec<f32> =
-            (0..100_000_u32).map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B1))).chain([0.0, -0.0]).collect();
+        let odd: Vec<f32> = (0..100_000_u32)
+            .map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B1)))
+            .chain([0.0, -0.0])
+            .collect();
         for dtype in [DType::BF16, DType::F16] {
-            let of = |v: f32| if dtype == DType::BF16 { bf16::from_f32(v).to_bits() } else { f16::from_f32(v).to_bits() };
-            let to = |v: u16| if dtype == DType::BF16 { bf16::from_bits(v).to_f32() } else { f16::from_bits(v).to_f32() };
+            let of = |v: f32| {
+                if dtype == DType::BF16 { bf16::from_f32(v).to_bits() } else { f16::from_f32(v).to_bits() }
+            };
+            let to = |v: u16| {
+                if dtype == DType::BF16 { bf16::from_bits(v).to_f32() } else { f16::from_bits(v).to_f32() }
+            };
             let mut wide = vec![0.0_f32; all.len()];
             let mut narrowed = vec![0_u16; odd.len()];
             // SAFETY: both have as many elements.

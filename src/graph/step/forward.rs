@@ -87,8 +87,21 @@ impl ForwardStep {
         let moves = (0..x.len()).any(|i| op.facts().moves(i));
         let (idle, plain, tiled, meets) = (false, false, false, false);
         let (over, integers) = (None, None);
-        let mut step =
-            Self { op, compute, x, y, provenance, over, idle, plain, tiled, meets, cached_input, moves, integers };
+        let mut step = Self {
+            op,
+            compute,
+            x,
+            y,
+            provenance,
+            over,
+            idle,
+            plain,
+            tiled,
+            meets,
+            cached_input,
+            moves,
+            integers,
+        };
         step.look();
         step
     }
@@ -361,11 +374,7 @@ impl ForwardStep {
     }
 
     /// Runs an elementwise function tile by tile.
-    fn run_in_tiles(
-        &mut self,
-        inputs: InputsFingerprint,
-        loops: Loops,
-    ) -> Result<Fingerprint> {
+    fn run_in_tiles(&mut self, inputs: InputsFingerprint, loops: Loops) -> Result<Fingerprint> {
         let Self { op: _held, x, y, provenance, .. } = self;
         let mut arrays = [TiledArray::MISSING; 6];
         for (slot, array) in x.iter().zip(&mut arrays) {

@@ -218,12 +218,7 @@ impl Operand {
 
     /// The elements at `ptr`, as found by [`Operand::resolve`], rounded to a 16-bit type. Uses other memory unless
     /// they are stored in that type.
-    pub(crate) fn rounded(
-        &self,
-        ptr: *mut u8,
-        to: Option<DType>,
-        held: &mut RunBuffers,
-    ) -> Result<*mut u8> {
+    pub(crate) fn rounded(&self, ptr: *mut u8, to: Option<DType>, held: &mut RunBuffers) -> Result<*mut u8> {
         let Some(to) = to.filter(|to| self.dtype == DType::F32 && self.storage.dtype() != Some(*to)) else {
             return Ok(ptr);
         };

@@ -83,7 +83,14 @@ impl TiledFunction {
                     }
                 }
                 let [x0, x1, y, gy, gx0, gx1] = at;
-                work(&Part { x: [x0.cast_const(), x1.cast_const()], y, gy, gx: [gx0, gx1], adds: self.adds, n });
+                work(&Part {
+                    x: [x0.cast_const(), x1.cast_const()],
+                    y,
+                    gy,
+                    gx: [gx0, gx1],
+                    adds: self.adds,
+                    n,
+                });
                 for i in written.iter().copied().filter(|i| self.arrays[*i].is_narrow()) {
                     let to = self.arrays[i].at.wrapping_add(2 * start);
                     // SAFETY: as above.

@@ -214,7 +214,9 @@ pub fn weight_gradient<T: Float>(
         method = select::<T>(g, Pass::WeightGradient, false, false);
     }
     match (method, winograd_parts(g)) {
-        (Method::Pointwise, _) => return Pointwise::new(g).weight_gradient(x.into(), gy.into(), gw, accumulate),
+        (Method::Pointwise, _) => {
+            return Pointwise::new(g).weight_gradient(x.into(), gy.into(), gw, accumulate);
+        }
         (Method::Winograd, Some(parts)) => {
             let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
             // SAFETY: as above.

@@ -34,7 +34,11 @@ pub(super) struct TileGrid {
 }
 
 impl TileGrid {
-    pub(super) fn new((m, n, k): (usize, usize, usize), (tallest, panel): (usize, usize), packs_left: bool) -> Self {
+    pub(super) fn new(
+        (m, n, k): (usize, usize, usize),
+        (tallest, panel): (usize, usize),
+        packs_left: bool,
+    ) -> Self {
         let (rows, columns) = (m.div_ceil(tallest), n.div_ceil(panel));
         let threads = num_threads();
         // Each chunk of columns reads all of the left matrix, and packs it if necessary, so the left matrix should be

@@ -28,7 +28,8 @@ pub struct Run<'a, T> {
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, in_bfloat16, .. } = call;
+        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, in_bfloat16, .. } =
+            call;
         Self {
             x,
             y,

@@ -81,8 +81,9 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let gy = step.gy.first()?;
     let len = gy.shape.size();
     let dtype = step.compute.dtype();
-    let same =
-        |slot: &Operand| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == step.compute.stored();
+    let same = |slot: &Operand| {
+        slot.shape == gy.shape && slot.dtype == dtype && slot.stored == step.compute.stored()
+    };
     let read = |data: &DataOperand| {
         data.read().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(&slot.shape, &gy.shape))
     };

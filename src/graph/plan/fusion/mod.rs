@@ -230,7 +230,9 @@ impl Arrays {
             *adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
             let reads = *access == Access::Read || *adds;
             *converted = match reads {
-                true if rounds.is_some() => storage.dtype().filter(|own| matches!(own, DType::F16 | DType::BF16)),
+                true if rounds.is_some() => {
+                    storage.dtype().filter(|own| matches!(own, DType::F16 | DType::BF16))
+                }
                 true => None,
                 false => *rounds,
             };
@@ -305,7 +307,13 @@ impl Arrays {
                                 None => spread.gather(from, rooms.add(to), start, n, size),
                                 Some(dtype) => {
                                     let mut narrow = [0_u16; TILE / size_of::<f32>()];
-                                    spread.gather(from, narrow.as_mut_ptr().cast(), start, n, size_of::<u16>());
+                                    spread.gather(
+                                        from,
+                                        narrow.as_mut_ptr().cast(),
+                                        start,
+                                        n,
+                                        size_of::<u16>(),
+                                    );
                                     let to = rooms.add(to).cast();
                                     sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to, n);
                                 }

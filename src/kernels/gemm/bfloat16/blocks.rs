@@ -75,7 +75,8 @@ impl PairProduct<'_> {
         let Self { m, n, k, .. } = *self;
         let panels = n.div_ceil(PANEL);
         let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(2).max(2);
-        let packs_left = !(self.a.is_narrow && self.a.col == 1 && k.is_multiple_of(2) && panels <= FEW_PANELS);
+        let packs_left =
+            !(self.a.is_narrow && self.a.col == 1 && k.is_multiple_of(2) && panels <= FEW_PANELS);
         let grid = TileGrid::new((m, n, k), (ROWS, PANEL), packs_left);
         let shares = !grid.by_columns && grid.chunks.parts() > 1;
         let all = shares.then(|| memory(k.div_ceil(2) * panels * PANEL));
@@ -84,7 +85,9 @@ impl PairProduct<'_> {
             parallel(blocks * panels, |i| {
                 let (p, panel) = (i / panels * depth, i % panels);
                 // SAFETY: guaranteed by the caller, and each task writes its own part.
-                unsafe { self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels))) };
+                unsafe {
+                    self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels)))
+                };
             });
         }
         let right = all.as_ref().map_or(std::ptr::null(), |all| all.ptr().cast_const());
@@ -174,7 +177,14 @@ impl Chunk<'_> {
         Left::Tiles(to)
     }
 
-    unsafe fn block(&self, rows: &Range<usize>, columns: &Range<usize>, p: usize, left: Left, packed: *mut u32) {
+    unsafe fn block(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        p: usize,
+        left: Left,
+        packed: *mut u32,
+    ) {
         let product = self.product;
         let k = self.depth.min(product.k - p);
         let panels = product.n.div_ceil(PANEL);
@@ -193,7 +203,9 @@ impl Chunk<'_> {
             let of = self.heights.part(row);
             let (a, a_row, a_pair) = match left {
                 Left::Rows(a, row) => (a.wrapping_add((of.start - first) * row), row, 4),
-                Left::Tiles(a) => (a.wrapping_add((of.start - first) * k.div_ceil(2)).cast(), 4, 4 * of.len()),
+                Left::Tiles(a) => {
+                    (a.wrapping_add((of.start - first) * k.div_ceil(2)).cast(), 4, 4 * of.len())
+                }
             };
             let (i, j) = (of.start, column * PANEL);
             let size = if product.is_narrow { 2 } else { 4 };

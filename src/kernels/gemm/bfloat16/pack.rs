@@ -1,12 +1,12 @@
 //! Packing into pairs: elements `2p` and `2p + 1` of a row of the left, or a column of the right matrix, in one word
 //! of 32 bits. Rounds `f32` to bfloat16. A missing last element is zero.
 
-use std::ops::Range;
 use std::arch::x86_64::{
-    __m256bh, __m256i, __m512, __m512i, _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtneps_pbh,
-    _mm512_cvtepu16_epi32, _mm512_loadu_ps, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_or_si512,
+    __m256bh, __m256i, __m512, __m512i, _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32,
+    _mm512_cvtneps_pbh, _mm512_loadu_ps, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_or_si512,
     _mm512_slli_epi32, _mm512_storeu_si512,
 };
+use std::ops::Range;
 
 use super::source::Source;
 use super::tile::{PANEL, WIDTH};
@@ -30,7 +30,10 @@ impl Source {
             if self.is_narrow {
                 _mm256_maskz_loadu_epi16(mask, at.cast())
             } else {
-                std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, at.cast())))
+                std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
+                    mask,
+                    at.cast(),
+                )))
             }
         }
     }

@@ -102,9 +102,10 @@ fn result(
 fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
     for size in SIZES {
         for flags in 0..256 {
-            let few = size.0 * size.1 * size.2 < 1 << 16;
-            if !few && flags % 7 != 3 {
-                continue; // debug builds are slow
+            // Debug builds are slow.
+            let step = (size.0 * size.1 * size.2 / 500).clamp(1, 85);
+            if flags % step != 0 {
+                continue;
             }
             for multiply in [multiply, widened::multiply] {
                 let (found, expected) = result(size, flags, whole, multiply);
@@ -131,8 +132,8 @@ fn sums_of_rounded_numbers_have_the_errors_of_f32() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let before = num_threads();
-    for size in [(130, 65, 127), (300, 400, 300), (24, 600, 130)] {
-        for flags in 0..32 {
+    for size in [(130, 65, 67), (24, 300, 130)] {
+        for flags in [0, 1, 2, 3, 4, 24, 31, 32] {
             let of = |threads| {
                 set_num_threads(threads);
                 result(size, flags, real, multiply).0
