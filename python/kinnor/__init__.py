@@ -45,7 +45,7 @@ from ._core import (
     set_conv_algorithm,
     set_num_threads,
 )
-from .context import Context, context_scope, get_current_context, set_default_context
+from .context import Context, autocast, context_scope, get_current_context, set_default_context
 from .display import attach as _attach_display
 from .grad_mode import no_grad
 from .hooks import (
@@ -171,6 +171,7 @@ __all__ = [
     "__version__",
     "array_classes",
     "auto_forward",
+    "autocast",
     "available_contexts",
     "clear_memory_cache",
     "clear_parameters",

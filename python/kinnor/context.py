@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["Context", "context_scope", "get_current_context", "set_default_context"]
+__all__ = ["Context", "autocast", "context_scope", "get_current_context", "set_default_context"]
 
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 """Number types to compute in. They are the last part of a backend's name, as in `cpu:half`."""
@@ -182,6 +182,42 @@ def context_scope(ctx: Context) -> _Scope:
         RuntimeError: If none of its backends exists.
     """
     return _Scope(ctx)
+
+
+@contextmanager
+def autocast(dtype: str = "bfloat16", enabled: bool = True) -> Iterator[Context]:
+    """Build functions in mixed precision in a `with` block.
+
+    Values of functions are stored in 16 bits. In `bfloat16`, products, convolutions of one pixel and fully connected
+    layers multiply numbers in bfloat16. Sums are formed in float32, as is all other arithmetic. Parameters and their
+    gradients, statistics and the state of solvers stay in float32.
+
+    Args:
+        dtype: `bfloat16`, or `half` (`float16`), whose gradients need a scale.
+        enabled: If false, functions use the current context.
+
+    Returns:
+        A context manager that returns the context on entry.
+
+    Raises:
+        ValueError: If the type is another one.
+
+    Example:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.Variable((2, 3))
+        >>> with nn.autocast():
+        ...     y = F.exp(x)
+        >>> y.forward()
+        >>> y.data.dtype.__name__
+        'bfloat16'
+    """
+    kind = DTYPE_NAMES.get(dtype, dtype)
+    if kind not in ("half", "bfloat16"):
+        raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}")
+    current = get_current_context()
+    backend = [f"cpu:{kind}", *current.backend] if enabled else current.backend
+    with context_scope(Context(backend, current.array_class, current.device_id)) as context:
+        yield context
 
 
 def _check(op: str, context: object) -> None:

@@ -2,6 +2,7 @@
 //!
 //! Several partial sums in a fixed order are more exact than one running sum, and faster.
 
+use super::sixteen_bits::Values;
 use super::threads::{Shared, ranges};
 use super::{Float, scratch};
 
@@ -44,6 +45,24 @@ fn wide_mean<T: Float>(x: &[T]) -> T {
     let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
     let all: f64 = x.iter().map(|x| x.real() * factor).sum();
     T::of(all / x.len() as f64 / factor)
+}
+
+/// Elements that are widened at a time.
+const WIDENED: usize = 1 << 15;
+
+/// As [`add_sums`], for values of any type.
+pub fn add_sums_of<T: Float>(gy: Values<'_, T>, gb: &mut [T], inner: usize) {
+    let row = gb.len() * inner;
+    match gy {
+        Values::Exact(gy) | Values::Rounded(gy) => add_sums(gy, gb, inner),
+        Values::BFloat16(_) if row == 0 => {}
+        Values::BFloat16(_) => {
+            let some = (WIDENED / row).max(1) * row;
+            for start in (0..gy.len()).step_by(some) {
+                gy.part(start, some.min(gy.len() - start)).widened(|gy| add_sums(gy, gb, inner));
+            }
+        }
+    }
 }
 
 /// Elements that are worth handing over to a thread.

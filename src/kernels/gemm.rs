@@ -1,5 +1,6 @@
 //! Matrix products behind one entry point. Knows rows, columns and strides, not arrays, graphs or Python.
 
+mod bfloat16;
 mod blocks;
 mod chunk;
 mod fallback;
@@ -22,15 +23,17 @@ pub use product::multiply;
 pub(super) use split::EvenSplit;
 pub(super) use tile::kernels;
 
-use super::Float;
 pub use super::epilogue::Epilogue;
+use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
+use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
+use bfloat16::{Source, Target};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
-    data: &'a [T],
+    data: Values<'a, T>,
     layout: MatrixLayout,
     input_cache: Option<InputCache<'a>>,
 }
@@ -38,7 +41,7 @@ pub struct Matrix<'a, T> {
 /// A mutable [`Matrix`].
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
-    data: &'a mut [T],
+    data: ValuesMut<'a, T>,
     layout: MatrixLayout,
 }
 
@@ -70,19 +73,32 @@ impl MatrixLayout {
     }
 }
 
-impl<'a, T> Matrix<'a, T> {
+impl<'a, T: Float> Matrix<'a, T> {
     /// The matrix of `rows` x `cols` that starts at the first element of `data`.
     pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
-        Self {
-            data,
-            layout: MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride),
-            input_cache: None,
-        }
+        Self::strided_values(data.into(), rows, cols, row_stride, col_stride)
     }
 
     /// The row-major matrix.
     pub fn of_rows(data: &'a [T], rows: usize, cols: usize) -> Self {
         Self::new(data, rows, cols, cols, 1)
+    }
+
+    /// As [`Matrix::new`], for values of any type.
+    pub fn strided_values(
+        data: Values<'a, T>,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
+        let layout = MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride);
+        Self { data, layout, input_cache: None }
+    }
+
+    /// As [`Matrix::of_rows`], for values of any type.
+    pub fn of_values(data: Values<'a, T>, rows: usize, cols: usize) -> Self {
+        Self::strided_values(data, rows, cols, cols, 1)
     }
 
     /// The same matrix, which is a whole array. As the right matrix of a product with few rows, its packed form may
@@ -100,25 +116,44 @@ impl<'a, T> Matrix<'a, T> {
 }
 
 impl<'a, T: Float> Matrix<'a, T> {
-    /// The addresses of its elements.
-    fn strided(&self) -> Strided<T> {
-        self.layout.strided(self.data.as_ptr().cast_mut())
+    /// The matrix for a product in bfloat16.
+    fn source(&self) -> Source {
+        let MatrixLayout { row_stride, col_stride, .. } = self.layout;
+        let is_narrow = matches!(self.data, Values::BFloat16(_));
+        Source { p: self.data.ptr(), row: row_stride as isize, col: col_stride as isize, is_narrow }
     }
 
     /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
     fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
         let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
-        let b = MatrixOperand { p: self.data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
+        let Values::Exact(data) = self.data else { return None };
+        let b = MatrixOperand { p: data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
         // SAFETY: `MatrixLayout::new` checked that every element is within the slice.
         unsafe { packed_cache::packed((m, cols, rows), b, self.input_cache?) }
     }
 }
 
-impl<'a, T> MatrixMut<'a, T> {
+impl<'a, T: Float> MatrixMut<'a, T> {
     /// As [`Matrix::new`], for writing. No two elements may have the same address.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
+        Self::strided_values(data.into(), rows, cols, row_stride, col_stride)
+    }
+
+    /// As [`Matrix::strided_values`], for writing.
+    pub fn strided_values(
+        data: ValuesMut<'a, T>,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
         let layout = MatrixLayout::new(data.len(), rows, cols, row_stride, col_stride);
         Self { data, layout }
+    }
+
+    /// As [`Matrix::of_values`], for writing.
+    pub fn of_values(data: ValuesMut<'a, T>, rows: usize, cols: usize) -> Self {
+        Self::strided_values(data, rows, cols, cols, 1)
     }
 
     /// As [`Matrix::of_rows`], for writing.
@@ -157,14 +192,41 @@ fn product<T: Float>(
     packed: Option<Shared<T>>,
     epilogue: Epilogue<'_, T>,
 ) {
-    let MatrixMut { data, layout } = c;
+    let MatrixMut { mut data, layout } = c;
     let (m, n, k) = (layout.rows, layout.cols, a.layout.cols);
     assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
-    let c = layout.strided(data.as_mut_ptr());
-    let packed = packed.map(|packed| packed.get().cast_const());
     // SAFETY: `MatrixLayout::new` checked that every element of the three matrices is within its slice, and `c` is
     // borrowed exclusively.
-    unsafe { multiply((m, n, k), a.strided(), b.strided(), packed, c, epilogue) };
+    unsafe {
+        if let (Values::Exact(of_a), Values::Exact(of_b), ValuesMut::Exact(c)) = (a.data, b.data, &mut data) {
+            let c = layout.strided(c.as_mut_ptr());
+            let packed = packed.map(|packed| packed.get().cast_const());
+            let a = a.layout.strided(of_a.as_ptr().cast_mut());
+            return multiply((m, n, k), a, b.layout.strided(of_b.as_ptr().cast_mut()), packed, c, epilogue);
+        }
+        let is_narrow = matches!(data, ValuesMut::BFloat16(_));
+        let (row, col) = (layout.row_stride as isize, layout.col_stride as isize);
+        let c = Target { p: data.ptr(), row, col, is_narrow };
+        (T::choose::<InBFloat16>())((m, n, k), a.source(), b.source(), c, epilogue);
+    }
+}
+
+/// A product of matrices that are given in bfloat16, or as numbers to be rounded to it.
+type ProductInBFloat16<T> = unsafe fn((usize, usize, usize), Source, Source, Target, Epilogue<'_, T>);
+
+/// The product for each type of number. Functions in double precision have no operands in bfloat16.
+struct InBFloat16;
+
+impl PerFloat for InBFloat16 {
+    type Of<T: Float> = ProductInBFloat16<T>;
+
+    fn f32() -> ProductInBFloat16<f32> {
+        bfloat16::multiply
+    }
+
+    fn f64() -> ProductInBFloat16<f64> {
+        |_, _, _, _, _| unreachable!("double precision reads no bfloat16")
+    }
 }
 
 /// Batched products with fewer multiplications than this are distributed to threads as a whole, if there are several.
@@ -173,7 +235,7 @@ const WHOLE: usize = 1 << 22;
 /// Computes `count` consecutive results of `rows` x `cols`, row-major, or column-major if `transposed`. Each is the
 /// product of the matrices that `factors` returns for its number, or is added to.
 pub fn gemm_each<'a, T: Float>(
-    c: &mut [T],
+    mut c: ValuesMut<'_, T>,
     count: usize,
     (rows, cols, transposed): (usize, usize, bool),
     accumulate: bool,
@@ -185,16 +247,16 @@ pub fn gemm_each<'a, T: Float>(
         return;
     }
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
-    let results = Shared::new(c.as_mut_ptr());
+    let results = c.shared();
     // If the right matrix is a whole array, all products share it.
     let first = factors(0);
     let lent = if transposed { None } else { first.1.packed(rows) };
     let packed = lent.as_ref().map(place);
     let each = |i: usize| {
         // SAFETY: each product has its own part of the results.
-        let c = unsafe { std::slice::from_raw_parts_mut(results.get().add(i * size), size) };
+        let c = unsafe { results.part(i * size, size) };
         let (a, b) = factors(i);
-        let c = MatrixMut::new(c, rows, cols, row_stride, col_stride);
+        let c = MatrixMut::strided_values(c, rows, cols, row_stride, col_stride);
         product(c, a, b, packed, Epilogue { accumulate, ..Epilogue::NONE });
     };
     let work = size * first.0.layout.cols;

@@ -27,6 +27,7 @@ pub mod sampling;
 pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
+pub mod sixteen_bits;
 pub mod softmax;
 pub(crate) mod spectrum;
 pub mod stop;

@@ -35,7 +35,7 @@ pub use arrangement::parts::{Cut, Indexed, Put};
 pub use contract::backward::{Backward, Grad};
 pub use contract::bound::Entry;
 #[doc(hidden)]
-pub use contract::call::{Call, Memory, State};
+pub use contract::call::{Call, InBFloat16, Memory, State};
 pub use contract::compute::Compute;
 pub use contract::facts::{Alias, Facts, InputFacts, Reads};
 pub use contract::formula::{Binary, Unary};

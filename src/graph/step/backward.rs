@@ -161,7 +161,12 @@ impl BackwardStep {
             x.push(DataOperand::new(a, tensor, parent != NONE, || read_as(op, i, compute), reads.input(i)));
             let sink = wanted_here.then(|| {
                 let (storage, first) = gradient(a, tensor, Side::Input(i));
-                let slot = slot(a, tensor, storage);
+                let mut slot = slot(a, tensor, storage);
+                // A parameter in `f32` has its gradient in `f32`, except in NNabla's dialect.
+                let data = a.existing_data(tensor).filter(|_| parent == NONE && stored != dtype);
+                if data.is_some_and(|data| data.dtype() == Some(dtype)) && compute.rounds().is_none() {
+                    slot.stored = dtype;
+                }
                 let again = match wanted.len() > MANY {
                     true => !met.insert(Arc::as_ptr(&slot.storage)),
                     false => gx.iter().flatten().any(|s| Arc::ptr_eq(&s.slot.storage, &slot.storage)),

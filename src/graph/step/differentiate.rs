@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, InputCache, StepPins};
+use crate::array::{Access, Buffer, DType, InputCache, StepPins};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
 use crate::graph::step::forward::overlap;
-use crate::graph::step::operand::{RoundedInputs, Temporaries, store};
+use crate::graph::step::operand::{Operand, RunBuffers, Temporaries, store};
+use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory};
+use crate::ops::{Array, Call, InBFloat16, Loops, Memory};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -32,7 +33,54 @@ impl BackwardStep {
         if !has_kernel {
             return formula::backward_by_symbols(self);
         }
+        if let Some(loops) = self.tiled_loops() {
+            return self.run_in_tiles(loops);
+        }
         if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
+    }
+
+    /// The loops of an elementwise function of arrays of one shape that stores gradients of 16 bits.
+    fn tiled_loops(&self) -> Option<Loops> {
+        let Self { op, compute, x, y, gy, gx, meets, is_plain, .. } = self;
+        let gy = gy.first().filter(|_| !*is_plain && !*meets && compute.rounds().is_none())?;
+        let n = gy.shape.size();
+        let fits = |slot: &Operand| slot.shape.size() == n && slot.dtype == DType::F32;
+        let data = || x.iter().chain(y).filter_map(DataOperand::read);
+        let fits = self.gy.len() == 1
+            && (1..=2).contains(&x.len())
+            && x.iter().chain(y).all(|data| data.shape().size() == n)
+            && !gx.iter().flatten().any(|sink| sink.again)
+            && gx.iter().flatten().map(|sink| &sink.slot).chain([gy]).chain(data()).all(fits);
+        if fits { op.loops(false) } else { None }
+    }
+
+    /// Runs an elementwise function tile by tile.
+    fn run_in_tiles(&mut self, loops: Loops) -> Result<()> {
+        let Self { x, y, gy, gx, .. } = self;
+        let mut arrays = [TiledArray::MISSING; 6];
+        for (data, array) in x.iter().zip(&mut arrays) {
+            if let Some(slot) = data.read() {
+                *array = slot.tiled(Access::Read)?;
+            }
+        }
+        if let Some(slot) = y[0].read() {
+            arrays[2] = slot.tiled(Access::Read)?;
+        }
+        arrays[3] = gy[0].tiled(Access::Read)?;
+        let mut adds = [false; 2];
+        for (i, sink) in gx.iter().enumerate() {
+            let Some(GradientSink { slot, first, .. }) = sink else { continue };
+            adds[i] = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
+            arrays[4 + i] = slot.tiled(if adds[i] { Access::ReadWrite } else { Access::Write })?;
+        }
+        let n = gy[0].shape.size();
+        let done = stop::guarded(|| {
+            // SAFETY: the operation is alive, and all arrays have `n` elements of their types.
+            unsafe { TiledFunction { loops, arrays, adds, n }.backward() };
+            Ok(())
+        });
+        gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
+        done.inspect_err(|_: &Error| forget(gx))
     }
 
     /// Runs the kernel. If the step is `PLAIN`, each gradient is stored in the kernel's type and written directly to
@@ -42,21 +90,39 @@ impl BackwardStep {
         let mut again: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         let Self { op, compute, x, y, gy, gx, provenance, over, meets, .. } = self;
         let meets = !PLAIN && *meets;
-        let (rounds, mut rounded) = (if PLAIN { None } else { compute.rounds() }, RoundedInputs::new());
+        let (rounds, mut rounded) = (if PLAIN { None } else { compute.rounds() }, RunBuffers::new());
+        let mut widened = RunBuffers::new();
+        let listed = if PLAIN || *compute != Precision::BFloat16 { 0 } else { op.facts().in_bfloat16 };
+        let is_listed = |i: usize| listed >> i.min(63) & 1 == 1;
+        let mut in_bfloat16 = InBFloat16 { products: *compute == Precision::BFloat16, ..InBFloat16::NONE };
         let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
         for (i, data) in x.iter().enumerate() {
             let ptr = match data.read() {
                 Some(slot) if PLAIN => slot.read(op, i)?,
-                Some(slot) => slot.rounded(slot.read(op, i)?, rounds, &mut rounded)?,
+                Some(slot) => match if is_listed(i) { slot.in_bfloat16(Access::Read)? } else { None } {
+                    Some(at) => {
+                        in_bfloat16.x |= 1 << i;
+                        at
+                    }
+                    None => slot.rounded(slot.read_widened(op, i, &mut widened)?, rounds, &mut rounded)?,
+                },
                 None => nowhere(),
             };
             xm.push(Memory { ptr, shape: data.shape() });
         }
-        let ym = outputs(y)?;
+        let ym = outputs::<PLAIN>(y, &mut widened)?;
         let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for slot in gy.iter() {
-            let ptr = slot.resolve(Access::Read)?;
-            let ptr = if PLAIN { ptr } else { slot.rounded(ptr, rounds, &mut rounded)? };
+        for (o, slot) in gy.iter().enumerate() {
+            let native = if o == 0 && listed != 0 { slot.in_bfloat16(Access::Read)? } else { None };
+            in_bfloat16.gy |= native.is_some();
+            let ptr = match native {
+                Some(at) => at,
+                None if PLAIN => slot.resolve(Access::Read)?,
+                None => {
+                    let at = slot.resolve_widened(&mut widened)?;
+                    slot.rounded(at.map_or_else(|| slot.resolve(Access::Read), Ok)?, rounds, &mut rounded)?
+                }
+            };
             gym.push(Memory { ptr, shape: &slot.shape });
         }
         // The ranges that the kernel reads and writes, if they may overlap a gradient.
@@ -89,6 +155,15 @@ impl BackwardStep {
             }
             let accumulate = !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
             let access = if accumulate { Access::ReadWrite } else { Access::Write };
+            let native = match !meets && is_listed(i) && slot.stored == DType::BF16 {
+                true => slot.in_bfloat16(access)?,
+                false => None,
+            };
+            if let Some(ptr) = native {
+                in_bfloat16.gx |= 1 << i;
+                gxm.push(Some((Memory { ptr, shape: &slot.shape }, accumulate)));
+                continue;
+            }
             let mut ptr = if PLAIN { slot.resolve(access) } else { slot.place(access, &mut temporaries) }?;
             if meets && used.iter().any(|other| overlap(other, &slot.span(ptr))) {
                 if accumulate {
@@ -116,6 +191,7 @@ impl BackwardStep {
             gx: &gxm,
             input_cache: kept.map(|(slot, at)| InputCache::new(&slot.storage, at)),
             rounds,
+            in_bfloat16,
             ..Call::new(&xm, &ym, state, double)
         };
         let mut refused = false;
@@ -155,10 +231,19 @@ impl BackwardStep {
 
 /// The memory of the outputs. A kernel does not touch outputs that it does not read.
 #[inline(always)]
-fn outputs(of: &[DataOperand]) -> Result<SmallVec<[Memory<'_>; 2]>> {
+fn outputs<'a, const PLAIN: bool>(
+    of: &'a [DataOperand],
+    widened: &mut RunBuffers,
+) -> Result<SmallVec<[Memory<'a>; 2]>> {
     let mut found = SmallVec::new();
     for data in of {
-        let ptr = data.read().map_or(Ok(nowhere()), |s| s.resolve(Access::Read))?;
+        let ptr = match data.read() {
+            None => nowhere(),
+            Some(slot) => match if PLAIN { None } else { slot.resolve_widened(widened)? } {
+                Some(at) => at,
+                None => slot.resolve(Access::Read)?,
+            },
+        };
         found.push(Memory { ptr, shape: data.shape() });
     }
     Ok(found)

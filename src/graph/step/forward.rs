@@ -8,16 +8,17 @@ use smallvec::SmallVec;
 use crate::array::{
     Access, DType, Fingerprint, InputCache, RunGuard, StepPins, Storage, VersionedFingerprint,
 };
-use crate::graph::arena::provenance::Provenance;
+use crate::graph::arena::provenance::{InputsFingerprint, Provenance};
 use crate::graph::arena::{self, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings::context::Precision;
 use crate::graph::settings::modes;
 use crate::graph::step::cost::work;
-use crate::graph::step::operand::{self, Operand, ProvenancePtr, RoundedInputs, Temporaries, store};
+use crate::graph::step::operand::{self, Operand, ProvenancePtr, RunBuffers, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
+use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, Memory, Op, Tail};
+use crate::ops::{Array, Call, InBFloat16, Loops, Memory, Op, Tail};
 use crate::{Error, Result};
 
 /// True if two arrays, given by their byte addresses, overlap.
@@ -40,6 +41,8 @@ pub(crate) struct ForwardStep {
     pub(crate) idle: bool,
     /// Elements are stored in the kernel's type, and no array overlaps, aliases or is overwritten.
     plain: bool,
+    /// As `plain`, but outputs are stored in a type of 16 bits, to which nothing else is rounded.
+    tiled: bool,
     /// An output may overlap an input that it is not declared to alias.
     meets: bool,
     /// The input from which the operation caches derived data.
@@ -84,10 +87,23 @@ impl ForwardStep {
     ) -> Self {
         let cached_input = op.facts().cached_input;
         let moves = (0..x.len()).any(|i| op.facts().moves(i));
-        let (idle, plain, meets) = (false, false, false);
+        let (idle, plain, tiled, meets) = (false, false, false, false);
         let (over, integers) = (None, None);
-        let mut step =
-            Self { op, compute, x, y, provenance, over, idle, plain, meets, cached_input, moves, integers };
+        let mut step = Self {
+            op,
+            compute,
+            x,
+            y,
+            provenance,
+            over,
+            idle,
+            plain,
+            tiled,
+            meets,
+            cached_input,
+            moves,
+            integers,
+        };
         step.look();
         step
     }
@@ -108,7 +124,9 @@ impl ForwardStep {
         };
         self.meets = y.iter().enumerate().any(|(o, y)| meets(o, y));
         let special = self.meets || (0..x.len()).any(|i| facts.alias(i).is_some() || facts.overwrites(i));
-        self.plain = !special && compute.dtype() == compute.stored() && op.on_arrays().is_none();
+        let is_narrow = compute.dtype() != compute.stored();
+        self.plain = !special && !is_narrow && op.on_arrays().is_none();
+        self.tiled = !special && is_narrow && compute.rounds().is_none() && op.on_arrays().is_none();
     }
 
     /// True if output `o` at address `at` needs temporary memory during the kernel, which reads inputs at `x`: they
@@ -132,6 +150,11 @@ impl ForwardStep {
     /// True if the step only runs a kernel, on arrays stored in the kernel's type.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain && !self.idle
+    }
+
+    /// True if the step only runs a kernel, whose results are stored in a type of 16 bits.
+    pub(crate) fn is_tiled(&self) -> bool {
+        self.tiled && !self.idle
     }
 
     /// True if the operation moves elements of an input to its outputs, which keep integer types.
@@ -255,27 +278,51 @@ impl ForwardStep {
             provenance.stamp_outputs(inputs, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(provenance.of_output(inputs, 0));
         }
+        if let Some(loops) = self.tiled_loops().filter(|_| along.is_none()) {
+            return self.run_in_tiles(inputs, loops);
+        }
         let mut temporaries = Temporaries::new();
         // Integers are moved unchanged.
         let rounds = self.compute.rounds().filter(|_| self.integers.is_none());
-        let mut rounded = RoundedInputs::new();
+        let (mut rounded, mut widened) = (RunBuffers::new(), RunBuffers::new());
+        let mut in_bfloat16 =
+            InBFloat16 { products: self.compute == Precision::BFloat16, ..InBFloat16::NONE };
         let mut x: SmallVec<[*mut u8; 5]> = SmallVec::new();
         for (i, slot) in self.x.iter().enumerate() {
             let write = facts.overwrites(i) && !recompute;
+            if facts.in_bfloat16 >> i.min(63) & 1 == 1
+                && in_bfloat16.products
+                && let Some(at) = slot.in_bfloat16(Access::Read)?
+            {
+                in_bfloat16.x |= 1 << i;
+                x.push(at);
+                continue;
+            }
             x.push(match write {
                 true => slot.resolve(Access::ReadWrite)?,
-                false => slot.rounded(slot.read(&self.op, i)?, rounds, &mut rounded)?,
+                false => slot.rounded(slot.read_widened(&self.op, i, &mut widened)?, rounds, &mut rounded)?,
             });
         }
         let xm: SmallVec<[Memory<'_>; 5]> =
             x.iter().copied().zip(&self.x).map(|(ptr, slot)| Memory { ptr, shape: &slot.shape }).collect();
         let integers = self.integers.is_some();
         let (state, double) = (&mut provenance.state, integers || self.compute == Precision::Double);
+        let meets = self.meets;
         let run = || {
             let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
             for (o, slot) in self.y.iter().enumerate() {
                 let shared = self.x.iter().any(|x| Arc::ptr_eq(&x.storage, &slot.storage));
                 let access = if shared { Access::ReadWrite } else { Access::Write };
+                if o == 0
+                    && facts.in_bfloat16 != 0
+                    && in_bfloat16.products
+                    && !(shared || meets || along.is_some())
+                    && let Some(ptr) = slot.in_bfloat16(Access::Write)?
+                {
+                    in_bfloat16.y = true;
+                    ym.push(Memory { ptr, shape: &slot.shape });
+                    continue;
+                }
                 let ptr = match along {
                     Some((place, _)) if o == 0 => place,
                     _ => match slot.place(access, &mut temporaries)? {
@@ -298,6 +345,7 @@ impl ForwardStep {
                 tail,
                 input_cache,
                 rounds,
+                in_bfloat16,
                 ..Call::new(&xm, &ym, state, double)
             };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
@@ -309,6 +357,42 @@ impl ForwardStep {
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
         provenance.stamp_outputs(inputs, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
+        Ok(provenance.of_output(inputs, 0))
+    }
+
+    /// The loops of an elementwise function of arrays of one shape that stores elements of 16 bits.
+    fn tiled_loops(&self) -> Option<Loops> {
+        let Self { op, compute, x, y, integers, meets, .. } = self;
+        let is_narrow = compute.dtype() != compute.stored() && compute.rounds().is_none();
+        let fits = |slot: &Operand| slot.shape.size() == y[0].shape.size() && slot.dtype == DType::F32;
+        let is_pure = |i: usize| op.facts().alias(i).is_none() && !op.facts().overwrites(i);
+        let fits = is_narrow
+            && y.len() == 1
+            && (1..=2).contains(&x.len())
+            && integers.is_none()
+            && !*meets
+            && x.iter().chain(&*y).all(fits)
+            && (0..x.len()).all(is_pure);
+        if fits { op.loops(false) } else { None }
+    }
+
+    /// Runs an elementwise function tile by tile.
+    fn run_in_tiles(&mut self, inputs: InputsFingerprint, loops: Loops) -> Result<Fingerprint> {
+        let Self { op: _held, x, y, provenance, .. } = self;
+        let mut arrays = [TiledArray::MISSING; 6];
+        for (slot, array) in x.iter().zip(&mut arrays) {
+            *array = slot.tiled(Access::Read)?;
+        }
+        let n = y[0].shape.size();
+        let run = || {
+            arrays[2] = y[0].tiled(Access::Write)?;
+            // SAFETY: the operation is alive, and all arrays have `n` elements of their types.
+            unsafe { TiledFunction { loops, arrays, adds: [false; 2], n }.forward() };
+            y[0].storage.wrote();
+            Ok(())
+        };
+        stop::guarded(run).inspect_err(|_: &Error| forget(y, x))?;
+        provenance.stamp_outputs(inputs, 0, y.iter().map(|y| &*y.storage));
         Ok(provenance.of_output(inputs, 0))
     }
 

@@ -12,3 +12,4 @@ pub(crate) mod operand;
 pub(crate) mod prepare;
 pub(crate) mod setup;
 pub(crate) mod shapes;
+pub(crate) mod tiles;

@@ -13,6 +13,8 @@ use crate::graph::arena::provenance::Provenance;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::settings;
 use crate::graph::settings::context::Precision;
+use crate::graph::step::tiles::TiledArray;
+use crate::kernels::sixteen_bits;
 use crate::ops::{Kind, Op};
 use crate::{Error, Result};
 
@@ -72,6 +74,66 @@ impl Operand {
             Some(ptr) => Ok(ptr),
             None => self.make_ready(access),
         }
+    }
+
+    /// As [`Operand::resolve`], for access in a type that need not be the kernel's.
+    fn resolve_as(&self, dtype: DType, access: Access) -> Result<*mut u8> {
+        match self.storage.at(dtype, access).filter(|_| !self.counted) {
+            Some(ptr) => Ok(ptr),
+            None if self.counted => hold_at(&self.storage, dtype, access),
+            None => self.storage.access(dtype, access),
+        }
+    }
+
+    /// The address of elements for a kernel that accesses them in bfloat16, if they are stored so.
+    pub(crate) fn in_bfloat16(&self, access: Access) -> Result<Option<*mut u8>> {
+        let fits = match access {
+            Access::Write => self.stored == DType::BF16,
+            _ => self.storage.dtype() == Some(DType::BF16) && self.storage.is_ready(),
+        };
+        match fits && self.dtype == DType::F32 {
+            true => self.resolve_as(DType::BF16, access).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// As [`Operand::read`]. Elements of 16 bits are widened into a buffer of this run.
+    pub(crate) fn read_widened(&self, op: &Op, i: usize, held: &mut RunBuffers) -> Result<*mut u8> {
+        if op.facts().cached_input == Some(i) {
+            return self.read(op, i); // data derived from it is cached by its address
+        }
+        self.resolve_widened(held)?.map_or_else(|| self.read(op, i), Ok)
+    }
+
+    /// The elements for a kernel that converts tile by tile. `access` is not a write to part of the elements.
+    pub(crate) fn tiled(&self, access: Access) -> Result<TiledArray> {
+        let is_narrow = |dtype: &DType| matches!(dtype, DType::F16 | DType::BF16);
+        let own = match access {
+            Access::Write => Some(self.stored),
+            _ => self.storage.dtype().filter(|_| self.storage.is_ready()),
+        };
+        let dtype = own.filter(|own| is_narrow(own) && self.dtype == DType::F32).unwrap_or(self.dtype);
+        if dtype == self.dtype && access == Access::ReadWrite && self.stored != self.dtype {
+            return Ok(TiledArray { at: self.resolve_as(self.stored, access)?, dtype: self.stored });
+        }
+        let at = if dtype == self.dtype { self.resolve(access)? } else { self.resolve_as(dtype, access)? };
+        Ok(TiledArray { at, dtype })
+    }
+
+    /// The elements widened into a buffer of this run, if they are of 16 bits and the kernel reads `f32`.
+    pub(crate) fn resolve_widened(&self, held: &mut RunBuffers) -> Result<Option<*mut u8>> {
+        let stored = self.storage.dtype().filter(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        let Some(stored) = stored.filter(|_| self.dtype == DType::F32 && self.storage.is_ready()) else {
+            return Ok(None);
+        };
+        let n = self.shape.size();
+        let from = self.resolve_as(stored, Access::Read)?;
+        let buffer = Buffer::new(n * self.dtype.size())?;
+        let at = buffer.ptr();
+        // SAFETY: the array and the new buffer hold `n` elements of their types.
+        unsafe { sixteen_bits::widen(from, stored, at.cast(), n) };
+        held.push(buffer);
+        Ok(Some(at))
     }
 
     /// Returns the elements, brought into memory for this access. Fails if a computed value was cleared.
@@ -157,12 +219,7 @@ impl Operand {
 
     /// The elements at `ptr`, as found by [`Operand::resolve`], rounded to a 16-bit type. Uses other memory unless
     /// they are stored in that type.
-    pub(crate) fn rounded(
-        &self,
-        ptr: *mut u8,
-        to: Option<DType>,
-        held: &mut RoundedInputs,
-    ) -> Result<*mut u8> {
+    pub(crate) fn rounded(&self, ptr: *mut u8, to: Option<DType>, held: &mut RunBuffers) -> Result<*mut u8> {
         let Some(to) = to.filter(|to| self.dtype == DType::F32 && self.storage.dtype() != Some(*to)) else {
             return Ok(ptr);
         };
@@ -192,8 +249,8 @@ impl Operand {
     }
 }
 
-/// Inputs that were rounded for one run of a step.
-pub(crate) type RoundedInputs = SmallVec<[Buffer; 2]>;
+/// Inputs that were rounded or widened for one run of a step.
+pub(crate) type RunBuffers = SmallVec<[Buffer; 2]>;
 
 /// The address of the elements, valid during the current step.
 #[cold]
@@ -220,7 +277,16 @@ pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 
 /// Converts temporary results into the arrays that they belong to.
 pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
-    let store = |t: Temporary| t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
+    let store = |t: Temporary| {
+        if t.dtype != DType::F32 || !matches!(t.stored, DType::F16 | DType::BF16) {
+            return t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
+        }
+        let (_held, at) = t.of.pin(t.stored, Access::Write)?;
+        // SAFETY: both hold `n` elements of their types.
+        unsafe { sixteen_bits::narrow(t.buffer.ptr().cast(), at, t.stored, t.n) };
+        t.of.wrote();
+        Ok(())
+    };
     temporaries.into_iter().try_for_each(store)
 }
 

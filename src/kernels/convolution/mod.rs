@@ -9,6 +9,7 @@ mod descriptor;
 mod gemm_rows;
 mod geometry;
 mod implicit_gemm;
+pub mod in_bfloat16;
 mod isa;
 mod modulated;
 mod pointwise;
@@ -58,7 +59,7 @@ pub fn forward<'w, T: Float>(
     }
     let Weight { values: w, known, .. } = w;
     if method == Method::Pointwise {
-        Pointwise::new(g).forward(x, w, y, epilogue);
+        Pointwise::new(g).forward(x.into(), w, y.into(), epilogue);
         return Ok(());
     }
     if method == Method::Winograd {
@@ -142,7 +143,7 @@ fn spread_gradient<T: Float>(
     let mut method = select::<T>(g, Pass::InputGradient, has_bias, true);
     match method {
         Method::Pointwise => {
-            Pointwise::new(g).input_gradient(gy, w, gx, epilogue);
+            Pointwise::new(g).input_gradient(gy.into(), w, gx.into(), epilogue);
             return Ok(());
         }
         Method::StrideEqualsKernel => {
@@ -214,7 +215,9 @@ pub fn weight_gradient<T: Float>(
         method = select::<T>(g, Pass::WeightGradient, false, false);
     }
     match (method, winograd_parts(g)) {
-        (Method::Pointwise, _) => return Pointwise::new(g).weight_gradient(x, gy, gw, accumulate),
+        (Method::Pointwise, _) => {
+            return Pointwise::new(g).weight_gradient(x.into(), gy.into(), gw, accumulate);
+        }
         (Method::Winograd, Some(parts)) => {
             let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
             // SAFETY: as above.

@@ -8,6 +8,7 @@ use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, Matrix, MatrixMut, gemm, gemm_then};
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::kernels::threads::{Shared, num_threads, parallel, ranges};
 use crate::kernels::{Float, scratch};
 use std::sync::Arc;
@@ -42,9 +43,9 @@ impl<'a> Pointwise<'a> {
     }
 
     /// The weight of a group as a matrix of output by input channels.
-    fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
+    fn weight<'w, T: Float>(&self, w: Values<'w, T>, group: usize) -> Matrix<'w, T> {
         let size = self.maps * self.channels;
-        Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
+        Matrix::of_values(w.part(group * size, size), self.maps, self.channels)
     }
 
     /// Calls `f(image, group)` for each pair, as [`each`] does.
@@ -54,42 +55,53 @@ impl<'a> Pointwise<'a> {
     }
 
     /// Calls `f` with the elements of a group that outputs read, a row for each channel.
-    fn seen<T: Float>(&self, x: &[T], image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
+    fn seen<T: Float>(&self, x: Values<'_, T>, image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
         let (area, n) = (self.g.area(), self.g.positions());
-        let x = &x[(image * self.g.channels + group * self.channels) * area..][..self.channels * area];
-        let Some(w) = self.window() else { return f(Matrix::of_rows(x, self.channels, area)) };
+        let start = (image * self.g.channels + group * self.channels) * area;
+        let x = x.part(start, self.channels * area);
+        let Some(w) = self.window() else { return f(Matrix::of_values(x, self.channels, area)) };
         scratch::with(self.channels * n, |seen: &mut [T]| {
-            for (x, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(n)) {
-                for (base, seen) in w.bases.iter().zip(seen.chunks_exact_mut(w.width)) {
-                    let row = x[*base as usize..].iter().step_by(w.step);
-                    seen.iter_mut().zip(row).for_each(|(to, v)| *to = *v);
+            x.widened(|x| {
+                for (x, seen) in x.chunks_exact(area).zip(seen.chunks_exact_mut(n)) {
+                    for (base, seen) in w.bases.iter().zip(seen.chunks_exact_mut(w.width)) {
+                        let row = x[*base as usize..].iter().step_by(w.step);
+                        seen.iter_mut().zip(row).for_each(|(to, v)| *to = *v);
+                    }
                 }
-            }
-            f(Matrix::of_rows(seen, self.channels, n));
+            });
+            f(Matrix::of_values(x.with(seen), self.channels, n));
         });
     }
 
     /// Computes the output.
-    pub(super) fn forward<T: Float>(&self, x: &[T], w: &[T], y: &mut [T], epilogue: Epilogue<'_, T>) {
+    pub(super) fn forward<T: Float>(
+        &self,
+        x: Values<'_, T>,
+        w: &[T],
+        mut y: ValuesMut<'_, T>,
+        epilogue: Epilogue<'_, T>,
+    ) {
+        let w = x.with(w);
         let (g, maps, n) = (self.g, self.maps, self.g.positions());
         let bias = |group: usize| epilogue.row_bias.map(|b| &b[group * maps..][..maps]);
         let plain = Epilogue { row_bias: None, ..epilogue };
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
-                let x = Matrix::new(tail(x, group * self.channels), rows, self.channels, g.channels, 1);
-                let y = MatrixMut::new(tail_mut(y, group * maps), rows, maps, g.maps, 1);
+                let x = x.from(group * self.channels);
+                let x = Matrix::strided_values(x, rows, self.channels, g.channels, 1);
+                let y = MatrixMut::strided_values(y.from(group * maps), rows, maps, g.maps, 1);
                 gemm_then(y, x, self.weight(w, group).t(), Epilogue { column_bias: bias(group), ..plain });
             }
             return;
         }
-        let to = Shared::new(y.as_mut_ptr());
+        let to = y.shared();
         self.each(|image, group| {
             // SAFETY: each image and group has its own part of the output.
-            let y = unsafe { part(to, (image * g.maps + group * maps) * n, maps * n) };
+            let y = unsafe { to.part((image * g.maps + group * maps) * n, maps * n) };
             self.seen(x, image, group, |x| {
                 let epilogue = Epilogue { row_bias: bias(group), ..plain };
-                gemm_then(MatrixMut::of_rows(y, maps, n), self.weight(w, group), x, epilogue);
+                gemm_then(MatrixMut::of_values(y, maps, n), self.weight(w, group), x, epilogue);
             });
         });
     }
@@ -98,45 +110,48 @@ impl<'a> Pointwise<'a> {
     /// skipped.
     pub(super) fn input_gradient<T: Float>(
         &self,
-        gy: &[T],
+        gy: Values<'_, T>,
         w: &[T],
-        gx: &mut [T],
+        mut gx: ValuesMut<'_, T>,
         epilogue: Epilogue<'_, T>,
     ) {
+        let w = gy.with(w);
         let (g, channels, n, area) = (self.g, self.channels, self.g.positions(), self.g.area());
         let bias = |group: usize| epilogue.row_bias.map(|b| &b[group * channels..][..channels]);
         let plain = Epilogue { row_bias: None, ..epilogue };
         if g.channel_last {
             for group in 0..g.group {
                 let rows = g.images * n;
-                let gy = Matrix::new(tail(gy, group * self.maps), rows, self.maps, g.maps, 1);
-                let gx = MatrixMut::new(tail_mut(gx, group * channels), rows, channels, g.channels, 1);
+                let gy = Matrix::strided_values(gy.from(group * self.maps), rows, self.maps, g.maps, 1);
+                let gx = MatrixMut::strided_values(gx.from(group * channels), rows, channels, g.channels, 1);
                 gemm_then(gx, gy, self.weight(w, group), Epilogue { column_bias: bias(group), ..plain });
             }
             return;
         }
-        let to = Shared::new(gx.as_mut_ptr());
+        let to = gx.shared();
         self.each(|image, group| {
             // SAFETY: each image and group has its own part of the gradient.
-            let gx = unsafe { part(to, (image * g.channels + group * channels) * area, channels * area) };
+            let gx = unsafe { to.part((image * g.channels + group * channels) * area, channels * area) };
             let w = self.weight(w, group).t();
-            let gy = &gy[(image * g.maps + group * self.maps) * n..][..self.maps * n];
-            let gy = Matrix::of_rows(gy, self.maps, n);
+            let gy = gy.part((image * g.maps + group * self.maps) * n, self.maps * n);
+            let gy = Matrix::of_values(gy, self.maps, n);
             let Some(window) = self.window() else {
                 let epilogue = Epilogue { row_bias: bias(group), ..plain };
-                return gemm_then(MatrixMut::of_rows(gx, channels, n), w, gy, epilogue);
+                return gemm_then(MatrixMut::of_values(gx, channels, n), w, gy, epilogue);
             };
             scratch::with(channels * n, |seen: &mut [T]| {
                 gemm(MatrixMut::of_rows(seen, channels, n), false, w, gy);
-                if !epilogue.accumulate {
-                    gx.fill(T::ZERO);
-                }
-                for (gx, seen) in gx.chunks_exact_mut(area).zip(seen.chunks_exact(n)) {
-                    for (base, seen) in window.bases.iter().zip(seen.chunks_exact(window.width)) {
-                        let row = gx[*base as usize..].iter_mut().step_by(window.step);
-                        row.zip(seen).for_each(|(to, v)| *to = *to + *v);
+                gx.widened(epilogue.accumulate, |gx| {
+                    if !epilogue.accumulate {
+                        gx.fill(T::ZERO);
                     }
-                }
+                    for (gx, seen) in gx.chunks_exact_mut(area).zip(seen.chunks_exact(n)) {
+                        for (base, seen) in window.bases.iter().zip(seen.chunks_exact(window.width)) {
+                            let row = gx[*base as usize..].iter_mut().step_by(window.step);
+                            row.zip(seen).for_each(|(to, v)| *to = *to + *v);
+                        }
+                    }
+                });
             });
         });
     }
@@ -147,8 +162,8 @@ impl<'a> Pointwise<'a> {
     /// [`OutOfMemory`] if the partial sums cannot be allocated.
     pub(super) fn weight_gradient<T: Float>(
         &self,
-        x: &[T],
-        gy: &[T],
+        x: Values<'_, T>,
+        gy: Values<'_, T>,
         gw: &mut [T],
         accumulate: bool,
     ) -> Result<(), OutOfMemory> {
@@ -157,8 +172,8 @@ impl<'a> Pointwise<'a> {
         if g.channel_last {
             for (group, gw) in gw.chunks_exact_mut(size).enumerate() {
                 let rows = g.images * n;
-                let x = Matrix::new(tail(x, group * channels), rows, channels, g.channels, 1);
-                let gy = Matrix::new(tail(gy, group * maps), rows, maps, g.maps, 1);
+                let x = Matrix::strided_values(x.from(group * channels), rows, channels, g.channels, 1);
+                let gy = Matrix::strided_values(gy.from(group * maps), rows, maps, g.maps, 1);
                 gemm(MatrixMut::of_rows(gw, maps, channels), accumulate, gy.t(), x);
             }
             return Ok(());
@@ -172,8 +187,8 @@ impl<'a> Pointwise<'a> {
             // SAFETY: each task has its own sums.
             let sum = unsafe { part(sums, task / g.group * all + group * size, size) };
             for image in images.clone() {
-                let gy = &gy[(image * g.maps + group * maps) * n..][..maps * n];
-                let gy = Matrix::of_rows(gy, maps, n);
+                let gy = gy.part((image * g.maps + group * maps) * n, maps * n);
+                let gy = Matrix::of_values(gy, maps, n);
                 self.seen(x, image, group, |x| {
                     let sum = MatrixMut::of_rows(&mut *sum, maps, channels);
                     gemm(sum, image > images.start, gy, x.t());
@@ -209,17 +224,6 @@ impl<'a> Pointwise<'a> {
 pub(super) fn each(count: usize, f: impl Fn(usize) + Sync) {
     let together = count >= TASKS || (count > 1 && count.is_multiple_of(num_threads()));
     if together { parallel(count, f) } else { (0..count).for_each(f) }
-}
-
-/// The elements after the first `n`, if any.
-fn tail<T>(x: &[T], n: usize) -> &[T] {
-    &x[n.min(x.len())..]
-}
-
-/// The elements from the n-th on, none if there are fewer.
-fn tail_mut<T>(x: &mut [T], n: usize) -> &mut [T] {
-    let n = n.min(x.len());
-    &mut x[n..]
 }
 
 /// A range of elements as a slice.

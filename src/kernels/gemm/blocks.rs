@@ -25,19 +25,23 @@ const CHUNK_WORK: usize = 300_000;
 const WAITING: usize = 8;
 
 /// The tiles of a product, and its chunks. Each chunk consists of some rows of tiles, or of some columns.
-struct TileGrid {
+pub(super) struct TileGrid {
     /// Rows of the matrix in each row of tiles.
-    heights: EvenSplit,
+    pub(super) heights: EvenSplit,
     /// The number of columns of tiles.
     columns: usize,
     /// True if chunks are columns of tiles, not rows.
-    by_columns: bool,
+    pub(super) by_columns: bool,
     /// Rows or columns of tiles in each chunk.
-    chunks: EvenSplit,
+    pub(super) chunks: EvenSplit,
 }
 
 impl TileGrid {
-    fn new((m, n, k): (usize, usize, usize), (tallest, panel): (usize, usize), packs_left: bool) -> Self {
+    pub(super) fn new(
+        (m, n, k): (usize, usize, usize),
+        (tallest, panel): (usize, usize),
+        packs_left: bool,
+    ) -> Self {
         let (rows, columns) = (m.div_ceil(tallest), n.div_ceil(panel));
         let threads = num_threads();
         // Each chunk of columns reads all of the left matrix, and packs it if necessary, so the left matrix should be
@@ -52,7 +56,7 @@ impl TileGrid {
     }
 
     /// The rows and columns of tiles of a chunk.
-    fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
+    pub(super) fn chunk(&self, i: usize) -> (Range<usize>, Range<usize>) {
         let some = self.chunks.part(i);
         if self.by_columns { (0..self.heights.parts(), some) } else { (some, 0..self.columns) }
     }

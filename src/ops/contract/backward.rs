@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 
 use crate::array::{DType, Fingerprint, InputCache, Shape};
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::kernels::{Float, map, scratch};
 use crate::ops::contract::shapes::position;
-use crate::ops::{Call, Memory, Part, State};
+use crate::ops::{Call, InBFloat16, Memory, Part, State};
 
 /// The destination of a gradient, which is overwritten or added to.
 pub struct Grad<'a, T> {
@@ -70,13 +71,14 @@ pub struct Backward<'a, T> {
     pub(super) state: &'a mut State,
     pub(super) input_cache: Option<InputCache<'a>>,
     pub(super) rounds: Option<DType>,
+    pub(super) in_bfloat16: InBFloat16,
     pub(super) of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, gy, gx, state, input_cache, rounds, .. } = call;
-        Self { x, y, gy, gx, present, state, input_cache, rounds, of: PhantomData }
+        let Call { x, y, gy, gx, state, input_cache, rounds, in_bfloat16, .. } = call;
+        Self { x, y, gy, gx, present, state, input_cache, rounds, in_bfloat16, of: PhantomData }
     }
 
     /// The type to which a fused operation rounds between layers, if any.
@@ -125,6 +127,7 @@ impl<'a, T: Float> Backward<'a, T> {
             state: self.state,
             input_cache: None,
             rounds,
+            in_bfloat16: InBFloat16 { products: self.in_bfloat16.products, ..InBFloat16::NONE },
             of: PhantomData,
         }
     }
@@ -152,6 +155,25 @@ impl<'a, T: Float> Backward<'a, T> {
     /// Elements of input `i`. The requested gradient must declare to read them.
     pub fn x(&self, i: usize) -> &'a [T] {
         self.memory(i).slice()
+    }
+
+    /// As [`Run::values`](super::run::Run::values).
+    pub fn values(&self, i: usize) -> Values<'a, T> {
+        let is_narrow = position(self.present, i).is_some_and(|at| self.in_bfloat16.x >> at.min(63) & 1 == 1);
+        self.memory(i).values(is_narrow, self.in_bfloat16.products)
+    }
+
+    /// The gradient of output 0, which may be in bfloat16 if [`crate::ops::Compute::IN_BFLOAT16`] is not zero.
+    pub fn gy_values(&self) -> Values<'a, T> {
+        self.gy[0].values(self.in_bfloat16.gy, self.in_bfloat16.products)
+    }
+
+    /// The destination of the gradient of input `i`, if requested, and whether to add to it. It may be in bfloat16 if
+    /// [`crate::ops::Compute::IN_BFLOAT16`] lists the input. May be called once.
+    pub fn gx_values(&mut self, i: usize) -> Option<(ValuesMut<'a, T>, bool)> {
+        let (memory, accumulate) = self.gx_memory(i)?;
+        let at = position(self.present, i)?;
+        Some((memory.values_mut(self.in_bfloat16.gx >> at.min(63) & 1 == 1), accumulate))
     }
 
     /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].

@@ -146,6 +146,11 @@ impl<C: Compute> Bound<C> {
             sets_up_outside: C::SHAPED_BY.is_some(),
             keeps_gradients: op.keeps_gradients(),
             cached_input: C::CACHED_INPUT,
+            in_bfloat16: if C::IN_BFLOAT16 == 0 {
+                0
+            } else {
+                inputs.given(Reads::inputs(C::IN_BFLOAT16)).inputs
+            },
             hosts_epilogue: C::HOSTS_EPILOGUE,
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use crate::array::{DType, InputCache, Shape};
 use crate::kernels::random;
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::ops::Tail;
 
 /// A contiguous array in memory, whose type the caller knows.
@@ -21,6 +22,20 @@ impl<'a> Memory<'a> {
         // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
         // run, and writes none of them meanwhile.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
+    }
+
+    /// The elements, of bfloat16 if `types` says so. Products round others if the context says so.
+    pub(super) fn values<T>(self, is_narrow: bool, rounds: bool) -> Values<'a, T> {
+        match (is_narrow, rounds) {
+            (true, _) => Values::BFloat16(self.slice()),
+            (false, true) => Values::Rounded(self.slice()),
+            (false, false) => Values::Exact(self.slice()),
+        }
+    }
+
+    /// As [`Memory::values`], to be written.
+    pub(super) fn values_mut<T>(self, is_narrow: bool) -> ValuesMut<'a, T> {
+        if is_narrow { ValuesMut::BFloat16(self.slice_mut()) } else { ValuesMut::Exact(self.slice_mut()) }
     }
 
     /// The elements, to be written.
@@ -100,6 +115,27 @@ impl State {
     }
 }
 
+/// The arrays of a call that are in bfloat16 instead of the kernel's type, by bit. Only arrays that
+/// [`crate::ops::Compute::IN_BFLOAT16`] lists, and the first output and its gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InBFloat16 {
+    /// True if products round their operands to bfloat16.
+    pub products: bool,
+    /// Given inputs.
+    pub x: u64,
+    /// The first output.
+    pub y: bool,
+    /// The gradient of the first output.
+    pub gy: bool,
+    /// Gradients of the inputs.
+    pub gx: u64,
+}
+
+impl InBFloat16 {
+    /// None: a call of another precision.
+    pub const NONE: Self = Self { products: false, x: 0, y: false, gy: false, gx: 0 };
+}
+
 /// A call of an operation's kernel: untyped memory, with its type.
 pub struct Call<'a> {
     /// Given inputs.
@@ -127,6 +163,8 @@ pub struct Call<'a> {
     pub input_cache: Option<InputCache<'a>>,
     /// The type to which a fused operation rounds between its layers. None if only its outputs are rounded.
     pub rounds: Option<DType>,
+    /// The arrays that are in bfloat16.
+    pub in_bfloat16: InBFloat16,
 }
 
 impl<'a> Call<'a> {
@@ -135,6 +173,21 @@ impl<'a> Call<'a> {
     pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
         let (tail, integers, recompute) = (Tail::NOTHING, false, false);
         let (narrow, input_cache, rounds) = (None, None, None);
-        Self { x, y, gy: &[], gx: &[], state, double, integers, narrow, recompute, tail, input_cache, rounds }
+        let in_bfloat16 = InBFloat16::NONE;
+        Self {
+            x,
+            y,
+            gy: &[],
+            gx: &[],
+            state,
+            double,
+            integers,
+            narrow,
+            recompute,
+            tail,
+            input_cache,
+            rounds,
+            in_bfloat16,
+        }
     }
 }

@@ -124,6 +124,11 @@ pub trait Compute: Declared {
     /// [`Run::fingerprint`] and [`Run::input_cache`].
     const CACHED_INPUT: Option<usize> = None;
 
+    /// The inputs, by bit, whose elements and gradients the kernels may access in bfloat16, through [`Run::values`],
+    /// [`Backward::values`] and [`Backward::gx_values`]. If not zero, this also holds for the first output and its
+    /// gradient: [`Run::y_values`], [`Backward::gy_values`].
+    const IN_BFLOAT16: u64 = 0;
+
     /// True if the gradients of the inputs stay as the user set them: no backward kernel is run.
     fn keeps_gradients(&self) -> bool {
         false

@@ -90,6 +90,9 @@ pub struct Facts {
     pub keeps_gradients: bool,
     /// The input from which derived data is cached between runs.
     pub cached_input: Option<usize>,
+    /// The given inputs that kernels may access in bfloat16, by bit. If not zero, also the first output and its
+    /// gradient.
+    pub in_bfloat16: u64,
     /// True if `forward` applies a tail to its first output.
     pub hosts_epilogue: bool,
     /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
@@ -115,6 +118,7 @@ impl Facts {
             sets_up_outside: true,
             keeps_gradients: false,
             cached_input: None,
+            in_bfloat16: 0,
             hosts_epilogue: false,
             activation: None,
             has_backward: true,
@@ -134,6 +138,7 @@ impl Facts {
             sets_up_outside: false,
             keeps_gradients: false,
             cached_input: None,
+            in_bfloat16: 0,
             hosts_epilogue: false,
             activation,
             has_backward: true,

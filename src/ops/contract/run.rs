@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 
 use crate::array::{DType, Fingerprint, InputCache, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::kernels::{Float, random};
 use crate::ops::contract::shapes::position;
-use crate::ops::{Backward, Call, Memory, State, Tail};
+use crate::ops::{Backward, Call, InBFloat16, Memory, State, Tail};
 
 /// The arrays of one forward run, numbered as declared.
 pub struct Run<'a, T> {
@@ -26,14 +27,29 @@ pub struct Run<'a, T> {
     tail: Tail<'a>,
     input_cache: Option<InputCache<'a>>,
     rounds: Option<DType>,
+    in_bfloat16: InBFloat16,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Run<'a, T> {
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, .. } = call;
-        let (taken, of) = (0, PhantomData);
-        Self { x, y, present, taken, state, narrow, recompute, integers, tail, input_cache, rounds, of }
+        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, in_bfloat16, .. } =
+            call;
+        Self {
+            x,
+            y,
+            present,
+            taken: 0,
+            state,
+            narrow,
+            recompute,
+            integers,
+            tail,
+            input_cache,
+            rounds,
+            in_bfloat16,
+            of: PhantomData,
+        }
     }
 
     /// The type in which outputs are stored, if that is narrower than `T`.
@@ -78,6 +94,7 @@ impl<'a, T: Float> Run<'a, T> {
             tail,
             input_cache: None,
             rounds: self.rounds,
+            in_bfloat16: InBFloat16 { products: self.in_bfloat16.products, ..InBFloat16::NONE },
             of: PhantomData,
         }
     }
@@ -92,7 +109,19 @@ impl<'a, T: Float> Run<'a, T> {
         present: u64,
     ) -> Backward<'b, T> {
         let rounds = self.rounds;
-        Backward { x, y: gy, gy, gx, present, state: self.state, input_cache: None, rounds, of: PhantomData }
+        let in_bfloat16 = InBFloat16 { products: self.in_bfloat16.products, ..InBFloat16::NONE };
+        Backward {
+            x,
+            y: gy,
+            gy,
+            gx,
+            present,
+            state: self.state,
+            input_cache: None,
+            rounds,
+            in_bfloat16,
+            of: PhantomData,
+        }
     }
 
     /// The number of given inputs.
@@ -123,6 +152,19 @@ impl<'a, T: Float> Run<'a, T> {
     /// Elements of input `i`.
     pub fn x(&self, i: usize) -> &'a [T] {
         self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i`, which may be in bfloat16 if [`crate::ops::Compute::IN_BFLOAT16`] lists it.
+    pub fn values(&self, i: usize) -> Values<'a, T> {
+        let is_narrow = position(self.present, i).is_some_and(|at| self.in_bfloat16.x >> at.min(63) & 1 == 1);
+        self.x_memory(i).values(is_narrow, self.in_bfloat16.products)
+    }
+
+    /// Elements of output 0, undefined until written, in bfloat16 if [`crate::ops::Compute::IN_BFLOAT16`] is not zero
+    /// and they are stored so. May be called once.
+    pub fn y_values(&mut self) -> ValuesMut<'a, T> {
+        let is_narrow = self.in_bfloat16.y;
+        self.take(0).values_mut(is_narrow)
     }
 
     /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].

@@ -108,7 +108,10 @@ impl MatrixAxes {
     }
 
     /// The array as blocks of `rows` x `inner`, each with the columns of the matrix that it holds.
-    fn blocks<'a, T>(&self, w: &'a [T]) -> impl Iterator<Item = (Matrix<'a, T>, std::ops::Range<usize>)> {
+    fn blocks<'a, T: Float>(
+        &self,
+        w: &'a [T],
+    ) -> impl Iterator<Item = (Matrix<'a, T>, std::ops::Range<usize>)> {
         let (rows, inner) = (self.rows, self.inner);
         let whole = w.chunks_exact((rows * inner).max(1)).take(self.outer).enumerate();
         whole.map(move |(o, w)| (Matrix::of_rows(w, rows, inner), o * inner..(o + 1) * inner))

@@ -2,10 +2,10 @@
 
 use crate::array::Shape;
 use crate::kernels::Float;
-use crate::kernels::channel_sums::add_sums;
+use crate::kernels::channel_sums::add_sums_of;
 use crate::kernels::gemm::{Epilogue, Matrix, MatrixMut, gemm, gemm_then};
 use crate::ops::products::batch_matmul::BatchMatmul;
-use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -76,6 +76,7 @@ pub(crate) fn shapes(op: &str, base_axis: i64, [x, w]: [&Shape; 2], bias: Option
 impl Compute for Affine {
     const HOSTS_EPILOGUE: bool = true;
     const CACHED_INPUT: Option<usize> = Some(1);
+    const IN_BFLOAT16: u64 = 0b11;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         shapes("affine", self.base_axis, [x.get(0), x.get(1)], x.find(2))
@@ -83,27 +84,27 @@ impl Compute for Affine {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
-        let x = Matrix::of_rows(run.x(0), rows, inputs);
-        let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
+        let x = Matrix::of_values(run.values(0), rows, inputs);
+        let w = Matrix::of_values(run.values(1), inputs, outputs).of(run.input_cache());
         let column_bias = run.has(2).then(|| run.x(2));
-        let y = MatrixMut::of_rows(run.y(0), rows, outputs);
+        let y = MatrixMut::of_values(run.y_values(), rows, outputs);
         gemm_then(y, x, w, Epilogue { column_bias, tail: run.tail(), ..Epilogue::NONE });
         Ok(())
     }
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let AffineSizes { rows, inputs, outputs } = self.sizes(run.x_shape(0), run.x_shape(1))?;
-        let gy = Matrix::of_rows(run.gy(0), rows, outputs);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
-            let w = Matrix::of_rows(run.x(1), inputs, outputs).of(run.input_cache());
-            gemm(MatrixMut::of_rows(data, rows, inputs), accumulate, gy, w.t());
+        let gy = Matrix::of_values(run.gy_values(), rows, outputs);
+        if let Some((data, accumulate)) = run.gx_values(0) {
+            let w = Matrix::of_values(run.values(1), inputs, outputs).of(run.input_cache());
+            gemm(MatrixMut::of_values(data, rows, inputs), accumulate, gy, w.t());
         }
-        if let Some(Grad { data, accumulate }) = run.gx(1) {
-            let x = Matrix::of_rows(run.x(0), rows, inputs);
-            gemm(MatrixMut::of_rows(data, inputs, outputs), accumulate, x.t(), gy);
+        if let Some((data, accumulate)) = run.gx_values(1) {
+            let x = Matrix::of_values(run.values(0), rows, inputs);
+            gemm(MatrixMut::of_values(data, inputs, outputs), accumulate, x.t(), gy);
         }
         if let Some(gb) = run.gx(2) {
-            add_sums(run.gy(0), gb.adding(), 1);
+            add_sums_of(run.gy_values(), gb.adding(), 1);
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use crate::array::{InputCache, Shape};
 use crate::kernels::gemm::{Matrix, MatrixMut, gemm, gemm_each};
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::kernels::{Float, broadcast::BroadcastLayout};
-use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -101,26 +102,33 @@ impl Products {
     }
 
     /// The i-th left matrix, transposed if the operation says so.
-    fn left<'a, T>(&self, op: &BatchMatmul, a: &'a [T], i: usize) -> Matrix<'a, T> {
+    fn left<'a, T: Float>(&self, op: &BatchMatmul, a: Values<'a, T>, i: usize) -> Matrix<'a, T> {
         matrix(a, i, self.m, self.k, op.transpose_a)
     }
 
     /// The i-th right matrix, transposed if the operation says so.
-    fn right<'a, T>(&self, op: &BatchMatmul, b: &'a [T], i: usize) -> Matrix<'a, T> {
+    fn right<'a, T: Float>(&self, op: &BatchMatmul, b: Values<'a, T>, i: usize) -> Matrix<'a, T> {
         matrix(b, i, self.k, self.n, op.transpose_b)
     }
 }
 
 /// Matrix number `i` of size `rows` x `cols`, stored transposed if `transposed`.
-fn matrix<T>(x: &[T], i: usize, rows: usize, cols: usize, transposed: bool) -> Matrix<'_, T> {
-    let x = &x[i * rows * cols..(i + 1) * rows * cols];
-    if transposed { Matrix::of_rows(x, cols, rows).t() } else { Matrix::of_rows(x, rows, cols) }
+fn matrix<T: Float>(x: Values<'_, T>, i: usize, rows: usize, cols: usize, transposed: bool) -> Matrix<'_, T> {
+    let x = x.part(i * rows * cols, rows * cols);
+    if transposed { Matrix::of_values(x, cols, rows).t() } else { Matrix::of_values(x, rows, cols) }
 }
 
 /// Matrix number `i` for writing, of size `rows` x `cols`, stored transposed if `transposed`.
-fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bool) -> MatrixMut<'_, T> {
+fn matrix_mut<'a, T: Float>(
+    x: &'a mut ValuesMut<'_, T>,
+    i: usize,
+    rows: usize,
+    cols: usize,
+    transposed: bool,
+) -> MatrixMut<'a, T> {
     let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
-    MatrixMut::new(&mut x[i * rows * cols..(i + 1) * rows * cols], rows, cols, row_stride, col_stride)
+    let x = x.part(i * rows * cols, rows * cols);
+    MatrixMut::strided_values(x, rows, cols, row_stride, col_stride)
 }
 
 impl BatchMatmul {
@@ -132,6 +140,7 @@ impl BatchMatmul {
 
 impl Compute for BatchMatmul {
     const CACHED_INPUT: Option<usize> = Some(1);
+    const IN_BFLOAT16: u64 = 0b11;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         one(self.products(x.get(0), x.get(1))?.shape())
@@ -143,7 +152,8 @@ impl Compute for BatchMatmul {
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
-        let (a, b, y, input_cache) = (run.x(0), run.x(1), run.y(0), p.input_cache(run.input_cache()));
+        let (a, b, y, input_cache) =
+            (run.values(0), run.values(1), run.y_values(), p.input_cache(run.input_cache()));
         let sides = p.sides();
         gemm_each(y, sides.len(), (p.m, p.n, false), false, |i| {
             let (ia, ib) = sides[i];
@@ -154,32 +164,32 @@ impl Compute for BatchMatmul {
 
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let p = self.products(run.x_shape(0), run.x_shape(1))?;
-        let gy = run.gy(0);
+        let gy = run.gy_values();
         let gy = |i| matrix(gy, i, p.m, p.n, false);
         let sides = p.sides();
-        if let Some(Grad { data: ga, accumulate }) = run.gx(0) {
-            let (b, input_cache) = (run.x(1), p.input_cache(run.input_cache()));
+        if let Some((mut ga, accumulate)) = run.gx_values(0) {
+            let (b, input_cache) = (run.values(1), p.input_cache(run.input_cache()));
             let factors = |i: usize| (gy(i), p.right(self, b, sides[i].1).t().of(input_cache));
             if sides.iter().enumerate().all(|(i, s)| s.0 == i) && !sides.is_empty() {
                 gemm_each(ga, sides.len(), (p.m, p.k, self.transpose_a), accumulate, factors);
             } else {
-                let ga = Grad { data: ga, accumulate }.adding();
+                ga.zero_unless(accumulate);
                 for (i, (ia, _)) in sides.iter().enumerate() {
                     let (gy, b) = factors(i);
-                    gemm(matrix_mut(ga, *ia, p.m, p.k, self.transpose_a), true, gy, b);
+                    gemm(matrix_mut(&mut ga, *ia, p.m, p.k, self.transpose_a), true, gy, b);
                 }
             }
         }
-        if let Some(Grad { data: gb, accumulate }) = run.gx(1) {
-            let a = run.x(0);
+        if let Some((mut gb, accumulate)) = run.gx_values(1) {
+            let a = run.values(0);
             let factors = |i: usize| (p.left(self, a, sides[i].0).t(), gy(i));
             if sides.iter().enumerate().all(|(i, s)| s.1 == i) && !sides.is_empty() {
                 gemm_each(gb, sides.len(), (p.k, p.n, self.transpose_b), accumulate, factors);
             } else {
-                let gb = Grad { data: gb, accumulate }.adding();
+                gb.zero_unless(accumulate);
                 for (i, (_, ib)) in sides.iter().enumerate() {
                     let (a, gy) = factors(i);
-                    gemm(matrix_mut(gb, *ib, p.k, p.n, self.transpose_b), true, a, gy);
+                    gemm(matrix_mut(&mut gb, *ib, p.k, p.n, self.transpose_b), true, a, gy);
                 }
             }
         }

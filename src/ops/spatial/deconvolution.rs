@@ -71,6 +71,7 @@ impl Deconvolution {
 impl Compute for Deconvolution {
     const HOSTS_EPILOGUE: bool = true;
     const CACHED_INPUT: Option<usize> = Some(1);
+    const IN_BFLOAT16: u64 = 0b01;
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         layout::open(arg, self.base_axis, x.get(0))

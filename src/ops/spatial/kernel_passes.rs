@@ -3,10 +3,9 @@
 
 use crate::Result;
 use crate::array::{Fingerprint, Shape};
-use crate::kernels::channel_sums::add_sums;
-use crate::kernels::convolution::{
-    CachedWeight, DerivedCache, Geometry, Weight, caches_weight, forward, input_gradient, weight_gradient,
-};
+use crate::kernels::channel_sums::add_sums_of;
+use crate::kernels::convolution::in_bfloat16::{forward, input_gradient, weight_gradient};
+use crate::kernels::convolution::{CachedWeight, DerivedCache, Geometry, Weight, caches_weight};
 use crate::kernels::{Epilogue, Float};
 use crate::ops::spatial::layout::SpatialLayout;
 use crate::ops::{Backward, Grad, Reads, Run, Sym, Symbols};
@@ -20,7 +19,7 @@ pub(crate) enum PassDirection {
     Deconvolution,
 }
 
-/// The number of adjacent output elements with the same channel, as [`add_sums`] expects.
+/// The number of adjacent output elements with the same channel, as [`add_sums_of`] expects.
 pub(crate) fn inner(channel_last: bool, spatial: &[usize]) -> usize {
     if channel_last { 1 } else { spatial.iter().product() }
 }
@@ -58,7 +57,8 @@ impl PassDirection {
     pub(crate) fn forward<T: Float>(self, g: &Geometry, run: &mut Run<'_, T>) -> Result<()> {
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
-        let (x, w, y, of, input_cache) = (run.x(0), run.x(1), run.y(0), run.fingerprint(), run.input_cache());
+        let (x, w, y) = (run.values(0), run.x(1), run.y_values());
+        let (of, input_cache) = (run.fingerprint(), run.input_cache());
         let w = weight(g, w, of, || &mut run.state::<CachedWeight>().forward).of(input_cache);
         match self {
             Self::Convolution => forward(g, x, w, y, epilogue)?,
@@ -69,8 +69,8 @@ impl PassDirection {
 
     /// Computes the requested gradients.
     pub(crate) fn backward<T: Float>(self, g: &Geometry, run: &mut Backward<'_, T>) -> Result<()> {
-        let gy = run.gy(0);
-        if let Some(Grad { data, accumulate }) = run.gx(0) {
+        let gy = run.gy_values();
+        if let Some((data, accumulate)) = run.gx_values(0) {
             let (w, of, epilogue) = (run.x(1), run.fingerprint(), Epilogue::plain(accumulate));
             let w = weight(g, w, of, || &mut run.state::<CachedWeight>().backward);
             match self {
@@ -80,13 +80,13 @@ impl PassDirection {
         }
         if let Some(Grad { data, accumulate }) = run.gx(1) {
             match self {
-                Self::Convolution => weight_gradient(g, run.x(0), gy, data, accumulate)?,
-                Self::Deconvolution => weight_gradient(g, gy, run.x(0), data, accumulate)?,
+                Self::Convolution => weight_gradient(g, run.values(0), gy, data, accumulate)?,
+                Self::Deconvolution => weight_gradient(g, gy, run.values(0), data, accumulate)?,
             }
         }
         if let Some(gb) = run.gx(2) {
             let spatial = if self == Self::Convolution { &g.output } else { &g.input };
-            add_sums(gy, gb.adding(), inner(g.channel_last, spatial));
+            add_sums_of(gy, gb.adding(), inner(g.channel_last, spatial));
         }
         Ok(())
     }

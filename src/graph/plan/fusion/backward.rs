@@ -83,11 +83,14 @@ pub(crate) fn backward_len(step: &BackwardStep) -> Option<usize> {
     let gy = step.gy.first()?;
     let len = gy.shape.size();
     let dtype = step.compute.dtype();
-    let same = |slot: &Operand| slot.shape == gy.shape && slot.dtype == dtype && slot.stored == dtype;
+    let same = |slot: &Operand| {
+        slot.shape == gy.shape && slot.dtype == dtype && slot.stored == step.compute.stored()
+    };
     let read = |data: &DataOperand| {
         data.read().is_none_or(|slot| slot.dtype == dtype && BroadcastCycle::fits(&slot.shape, &gy.shape))
     };
     let fits = step.op.facts().has_backward
+        && step.compute.rounds().is_none()
         && step.arrays.is_none()
         && !step.op.facts().keeps_gradients
         && step.gy.len() == 1
@@ -201,7 +204,7 @@ impl FusedBackward {
         let reads = |n: &usize| steps[*n].x.iter().chain(&steps[*n].y).any(|data| data.read().is_some());
         let readers = range.clone().filter(reads).collect();
         let first = &steps[range.start];
-        let arrays = Arrays::new(planner, first.compute.dtype(), first.gy[0].shape.size());
+        let arrays = Arrays::new(planner, first.compute, first.gy[0].shape.size());
         Some(Self { steps: range, readers, cleared, there: Vec::new(), gone: Calm::NEVER, arrays, calls })
     }
 
@@ -266,5 +269,6 @@ impl BackwardPassCall {
         };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
         unsafe { self.loops.backward(&part) };
+        self.gx.iter().for_each(|gx| tile.round(*gx, n));
     }
 }

@@ -41,7 +41,7 @@ impl BroadcastCycle {
         self.0.period == 1 || n.is_multiple_of(self.0.period * self.0.together)
     }
 
-    /// Writes the broadcast values for `n` elements of `size` bytes, 4 or 8, from element `start` on.
+    /// Writes the broadcast values for `n` elements of `size` bytes, 2, 4 or 8, from element `start` on.
     ///
     /// # Safety
     /// The array at `from` must be valid, and `to` must have space for the elements.
@@ -50,7 +50,13 @@ impl BroadcastCycle {
         let m = self.0.period;
         // SAFETY: guaranteed by the caller.
         unsafe {
-            if size == size_of::<u64>() {
+            if size == size_of::<u16>() {
+                self.gather_as::<u16>(
+                    from_raw_parts(from.cast(), m),
+                    from_raw_parts_mut(to.cast(), n),
+                    start,
+                );
+            } else if size == size_of::<u64>() {
                 self.gather_as::<u64>(
                     from_raw_parts(from.cast(), m),
                     from_raw_parts_mut(to.cast(), n),

@@ -43,9 +43,9 @@ pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
     let len = step.y.first()?.shape.size();
     let same = |slot: &Operand| {
         let fits = BroadcastCycle::fits(&slot.shape, &step.y[0].shape);
-        fits && slot.dtype == step.compute.dtype() && slot.stored == slot.dtype
+        fits && slot.dtype == step.compute.dtype()
     };
-    let fits = step.is_plain()
+    let fits = (step.is_plain() || step.is_tiled())
         && !step.moves()
         && step.y.len() == 1
         && (1..=2).contains(&step.x.len())
@@ -134,7 +134,7 @@ impl FusedForward {
         }
         let fingerprints = vec![VersionedFingerprint::NONE; planner.own.len() + planner.rooms as usize];
         let first = &steps[range.start];
-        let arrays = Arrays::new(planner, first.compute.dtype(), first.y[0].shape.size());
+        let arrays = Arrays::new(planner, first.compute, first.y[0].shape.size());
         Some(Self { steps: range, arrays, calls, cleared: kept, fingerprints })
     }
 
@@ -217,5 +217,6 @@ impl ForwardPassCall {
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
         unsafe { self.loops.forward(&part) };
+        tile.round(self.y, n);
     }
 }

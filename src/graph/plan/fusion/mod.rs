@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 use crate::array::{Access, DType, Gone, Shape, Storage};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
+use crate::graph::settings::context::Precision;
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{map, scratch};
+use crate::kernels::{map, scratch, sixteen_bits};
 
 /// Bytes of a tile. The tiles that a function reads and writes fit together in the L1 cache.
 pub(crate) const TILE: usize = 8 << 10;
@@ -157,7 +158,10 @@ impl Planner {
 
 /// The arrays common to all fused passes: their length, storages, and addresses in this run.
 pub(crate) struct Arrays {
+    /// The type in which loops compute.
     dtype: DType,
+    /// The type of 16 bits to which each result is rounded, because functions store their results in it.
+    rounds: Option<DType>,
     /// Elements of each array.
     len: usize,
     own: Vec<(Arc<Storage>, Access)>,
@@ -169,6 +173,8 @@ pub(crate) struct Arrays {
     /// Addresses of the arrays with their own memory, and for each whether this run adds to it.
     at: Vec<Shared<u8>>,
     adds: Vec<bool>,
+    /// For each array with its own memory, the type of its elements if loops get them converted in a tile buffer.
+    converted: Vec<Option<DType>>,
 }
 
 /// Addresses of the arrays of a fused pass for one tile.
@@ -182,6 +188,10 @@ pub(crate) struct TileRange<'a> {
     rooms: *mut u8,
     /// Bytes of a tile buffer.
     room: usize,
+    /// As [`Arrays::converted`]. Tile buffers of these arrays follow at `converts`.
+    converted: &'a [Option<DType>],
+    converts: *mut u8,
+    rounds: Option<DType>,
 }
 
 impl TileRange<'_> {
@@ -190,17 +200,33 @@ impl TileRange<'_> {
     fn of(&self, number: u32) -> *mut u8 {
         match self.own.get(number as usize) {
             _ if number == NOTHING => std::ptr::null_mut(),
+            Some(_) if self.converted[number as usize].is_some() => {
+                self.converts.wrapping_add(number as usize * self.room)
+            }
             Some(start) => start.get().wrapping_add(self.offset),
             None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
+        }
+    }
+
+    /// Rounds `n` results in the tile of the array with this number, if functions store them in another type.
+    #[inline(always)]
+    fn round(&self, number: u32, n: usize) {
+        if let Some(to) = self.rounds.filter(|_| number != NOTHING) {
+            // SAFETY: loops have just written this tile of `f32`.
+            unsafe { sixteen_bits::round_here(self.of(number).cast(), to, n) };
         }
     }
 }
 
 impl Arrays {
-    fn new(planner: Planner, dtype: DType, len: usize) -> Self {
+    fn new(planner: Planner, compute: Precision, len: usize) -> Self {
         let Planner { own, gone, rooms, repeated, .. } = planner;
         let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);
-        Self { dtype, len, own, gone: Gone::new(gone), rooms: rooms as usize, repeated, at, adds }
+        let dtype = compute.dtype();
+        let rounds = Some(compute.stored()).filter(|stored| *stored != dtype);
+        let converted = vec![None; own.len()];
+        let (gone, rooms) = (Gone::new(gone), rooms as usize);
+        Self { dtype, rounds, len, own, gone, rooms, repeated, at, adds, converted }
     }
 
     /// Prepares a run, and resolves the addresses of the arrays with their own memory. Returns false without side
@@ -210,13 +236,22 @@ impl Arrays {
         if !self.gone.are_gone() {
             return false;
         }
-        let Self { dtype, own, at, adds, .. } = self;
+        let Self { dtype, rounds, own, at, adds, converted, .. } = self;
         at.clear();
-        for ((storage, access), adds) in own.iter().zip(&mut *adds) {
+        for (((storage, access), adds), converted) in own.iter().zip(&mut *adds).zip(&mut *converted) {
             *adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
+            let reads = *access == Access::Read || *adds;
+            *converted = match reads {
+                true if rounds.is_some() => {
+                    storage.dtype().filter(|own| matches!(own, DType::F16 | DType::BF16))
+                }
+                true => None,
+                false => *rounds,
+            };
+            let dtype = converted.unwrap_or(*dtype);
             let place = match access {
-                Access::Read => storage.found(*dtype),
-                Access::ReadWrite if *adds => storage.at(*dtype, Access::ReadWrite),
+                Access::Read => storage.found(dtype),
+                Access::ReadWrite if *adds => storage.at(dtype, Access::ReadWrite),
                 _ => Some(std::ptr::null_mut()), // set below
             };
             let Some(place) = place else { return false };
@@ -228,7 +263,7 @@ impl Arrays {
             if *access == Access::Read || adds[n] {
                 continue;
             }
-            let Ok(place) = storage.access(*dtype, Access::Write) else {
+            let Ok(place) = storage.access(converted[n].unwrap_or(*dtype), Access::Write) else {
                 // Arrays that the steps expect to be zero are zeroed again, since they now have memory. The steps
                 // overwrite the rest.
                 let before = own[..n].iter().zip(&*adds);
@@ -268,20 +303,65 @@ impl Arrays {
     fn tiles(&self, range: Range<usize>, mut work: impl FnMut(TileRange<'_>, usize)) {
         let (size, tile) = (self.dtype.size(), self.tile());
         let room = tile.min(self.len).next_multiple_of(64 / size) * size;
-        scratch::with(self.rooms * room / size_of::<f32>(), |memory: &mut [f32]| {
+        let conversions = if self.rounds.is_some() { self.own.len() } else { 0 };
+        scratch::with((self.rooms + conversions) * room / size_of::<f32>(), |memory: &mut [f32]| {
             let rooms = memory.as_mut_ptr().cast::<u8>();
+            let converts = rooms.wrapping_add(self.rooms * room);
             for start in range.clone().step_by(tile) {
                 let n = tile.min(range.end - start);
+                let end = start + n;
                 for Repeated { own, room: to, spread } in &self.repeated {
                     if start == range.start || !spread.is_even(tile) {
                         let (from, to) = (self.at[*own as usize].get(), *to as usize * room);
                         // SAFETY: the array is valid, and the tile buffer holds a tile.
-                        unsafe { spread.gather(from, rooms.add(to), start, n, size) };
+                        unsafe {
+                            match self.converted[*own as usize] {
+                                None => spread.gather(from, rooms.add(to), start, n, size),
+                                Some(dtype) => {
+                                    let mut narrow = [0_u16; TILE / size_of::<f32>()];
+                                    spread.gather(
+                                        from,
+                                        narrow.as_mut_ptr().cast(),
+                                        start,
+                                        n,
+                                        size_of::<u16>(),
+                                    );
+                                    let to = rooms.add(to).cast();
+                                    sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to, n);
+                                }
+                            }
+                        };
                     }
                 }
-                work(TileRange { own: &self.at, offset: start * size, rooms, room }, n);
+                let convert = |reads: bool| {
+                    for (n, dtype) in self.converted.iter().enumerate() {
+                        if let Some(dtype) = dtype {
+                            self.convert(n, *dtype, reads, start..end, converts.wrapping_add(n * room));
+                        }
+                    }
+                };
+                convert(true);
+                let (own, converted) = (&self.at[..], &self.converted[..]);
+                let (offset, rounds) = (start * size, self.rounds);
+                work(TileRange { own, offset, rooms, room, converted, converts, rounds }, n);
+                convert(false);
             }
         });
+    }
+
+    /// Converts a tile of an array from its memory, if loops read it, or to its memory, if they wrote it.
+    fn convert(&self, array: usize, dtype: DType, reads: bool, elements: Range<usize>, tile: *mut u8) {
+        let access = self.own[array].1;
+        let is_repeated = self.repeated.iter().any(|r| r.own as usize == array);
+        let own = self.at[array].get().wrapping_add(elements.start * dtype.size());
+        // SAFETY: the array has these elements, and the tile buffer holds a tile of `f32`.
+        unsafe {
+            if reads && (access == Access::Read || self.adds[array]) && !is_repeated {
+                sixteen_bits::widen_here(own, dtype, tile.cast(), elements.len());
+            } else if !reads && access != Access::Read {
+                sixteen_bits::narrow_here(tile.cast_const().cast(), own, dtype, elements.len());
+            }
+        }
     }
 
     /// Calls `work` for every tile, on several threads if that pays for this number of calls. See [`Arrays::tiles`].

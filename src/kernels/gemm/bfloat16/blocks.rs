@@ -1,0 +1,257 @@
+//! A product in bfloat16, cut into chunks for threads and into blocks that fit the L2 cache. The division into tiles
+//! and sums depends only on the shape.
+
+use std::ops::Range;
+
+use super::pack;
+use super::source::Source;
+use super::tile::{KERNELS, PANEL, ROWS, Tile, TileEpilogue, WIDTH};
+use crate::array::Workspace;
+use crate::kernels::epilogue::{Activation, Epilogue};
+use crate::kernels::gemm::blocks::TileGrid;
+use crate::kernels::gemm::split::EvenSplit;
+use crate::kernels::stop;
+use crate::kernels::threads::{Shared, parallel};
+
+/// The most terms of a sum in a block. Longer sums are completed in the result, or in `f32` memory.
+pub(super) const DEPTH: usize = 2048;
+/// Words of the packed right matrix in a block, and of the packed left matrix.
+const RIGHT: usize = 1 << 17;
+const LEFT: usize = 1 << 16;
+/// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
+const FEW_PANELS: usize = 2;
+/// Pairs of a sum up to which most time is spent on the result, which is then visited row by row.
+const SHALLOW: usize = 64;
+/// Bytes after a packed row, so that rows do not map to the same sets of the L1 cache.
+const GAP: usize = 64;
+
+/// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns. Rows of `c` are contiguous and `c_row`
+/// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`DEPTH`] terms, and there is no function of
+/// written rows.
+pub(super) struct PairProduct<'a> {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) a: Source,
+    pub(super) b: Source,
+    pub(super) c: *mut u8,
+    pub(super) c_row: isize,
+    pub(super) is_narrow: bool,
+    pub(super) epilogue: Epilogue<'a, f32>,
+}
+
+// SAFETY: only addresses. Users of the addresses ensure safe access.
+unsafe impl Sync for PairProduct<'_> {}
+
+/// Some rows and columns of tiles.
+struct Chunk<'a> {
+    product: &'a PairProduct<'a>,
+    heights: EvenSplit,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// Terms in a block, an even number unless there is one block.
+    depth: usize,
+    /// The whole right matrix, block after block, or null if the chunk packs its columns.
+    right: *const u32,
+    packs_left: bool,
+}
+
+/// The packed left matrix of some tiles, or the left matrix in place.
+#[derive(Clone, Copy)]
+enum Left {
+    /// Rows this number of bytes apart.
+    Rows(*const u8, usize),
+    /// Tile after tile, pair after pair.
+    Tiles(*const u32),
+}
+
+impl PairProduct<'_> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    /// The machine must have AVX-512 with BF16. The matrices must be valid, and `c` must not be accessed
+    /// concurrently.
+    pub(super) unsafe fn run(&self) {
+        let Self { m, n, k, .. } = *self;
+        let panels = n.div_ceil(PANEL);
+        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(2).max(2);
+        let packs_left =
+            !(self.a.is_narrow && self.a.col == 1 && k.is_multiple_of(2) && panels <= FEW_PANELS);
+        let grid = TileGrid::new((m, n, k), (ROWS, PANEL), packs_left);
+        let shares = !grid.by_columns && grid.chunks.parts() > 1;
+        let all = shares.then(|| memory(k.div_ceil(2) * panels * PANEL));
+        if let Some(all) = &all {
+            let (blocks, to) = (k.div_ceil(depth), Shared::new(all.ptr()));
+            parallel(blocks * panels, |i| {
+                let (p, panel) = (i / panels * depth, i % panels);
+                // SAFETY: guaranteed by the caller, and each task writes its own part.
+                unsafe {
+                    self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels)))
+                };
+            });
+        }
+        let right = all.as_ref().map_or(std::ptr::null(), |all| all.ptr().cast_const());
+        let right = Shared::read_only(right);
+        let chunk = |i: usize| {
+            let ((rows, columns), heights) = (grid.chunk(i), grid.heights);
+            let right = right.get().cast_const();
+            let chunk = Chunk { product: self, heights, rows, columns, depth, right, packs_left };
+            // SAFETY: guaranteed by the caller, and each chunk has its own part of the result.
+            unsafe { chunk.run() };
+        };
+        match grid.chunks.parts() {
+            1 => chunk(0),
+            count => parallel(count, chunk),
+        }
+    }
+
+    /// Packs the terms from `p` on of a panel.
+    unsafe fn pack_panel(&self, p: usize, depth: usize, panel: usize, to: *mut u32) {
+        let j = panel * PANEL;
+        // SAFETY: guaranteed by the caller.
+        unsafe { pack::panel(self.b.part(p, j), depth.min(self.k - p), PANEL.min(self.n - j), to) };
+    }
+}
+
+/// Scratch memory for packed words.
+fn memory(n: usize) -> Workspace<u32> {
+    Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
+}
+
+/// The place of a panel in a packed matrix of this many panels, for the block of `k` terms from `p` on.
+fn at(p: usize, k: usize, panel: usize, panels: usize) -> usize {
+    (p / 2 * panels + k.div_ceil(2) * panel) * PANEL
+}
+
+impl Chunk<'_> {
+    /// Computes this part of the product.
+    ///
+    /// # Safety
+    /// As [`PairProduct::run`].
+    unsafe fn run(&self) {
+        let (product, depth) = (self.product, self.depth);
+        let pairs = depth.min(product.k).div_ceil(2).max(1);
+        let wide = (RIGHT / (pairs * PANEL)).max(1).min(self.columns.len());
+        let tall = (LEFT / (pairs * ROWS)).max(1).min(self.rows.len());
+        let of_b = if self.right.is_null() { pairs * wide * PANEL } else { 0 };
+        let row = (2 * pairs * 2).next_multiple_of(64) + GAP;
+        let of_a = if self.packs_left { tall * ROWS * row.div_ceil(4) } else { 0 };
+        let packed = memory(of_a + of_b);
+        let (b, a) = (packed.ptr(), packed.ptr().wrapping_add(of_b));
+        let parts = EvenSplit::new(self.rows.len(), self.rows.len().div_ceil(tall));
+        for first in self.columns.clone().step_by(wide) {
+            let columns = first..self.columns.end.min(first + wide);
+            for p in (0..product.k.max(1)).step_by(depth) {
+                for part in 0..parts.parts() {
+                    if part > 0 || p > 0 {
+                        stop::poll();
+                    }
+                    let some = parts.part(part);
+                    let rows = self.rows.start + some.start..self.rows.start + some.end;
+                    // SAFETY: guaranteed by the caller, and the workspace holds the largest block.
+                    unsafe {
+                        let left = self.left(rows.clone(), p, a, row);
+                        self.block(&rows, &columns, p, left, b);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The left matrix of some rows of tiles, packed at `to` if it is not read in place.
+    unsafe fn left(&self, rows: Range<usize>, p: usize, to: *mut u32, row: usize) -> Left {
+        let a = self.product.a;
+        let k = self.depth.min(self.product.k - p);
+        let (i, end) = (self.heights.part(rows.start).start, self.heights.part(rows.end - 1).end);
+        if !self.packs_left {
+            return Left::Rows(a.at(i, p), a.row as usize * 2);
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            if a.col == 1 {
+                pack::rows(a.part(i, p), end - i, k, to.cast(), row);
+                return Left::Rows(to.cast(), row);
+            }
+            pack::columns(a.part(i, p), self.heights, rows, k, to);
+        }
+        Left::Tiles(to)
+    }
+
+    unsafe fn block(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        p: usize,
+        left: Left,
+        packed: *mut u32,
+    ) {
+        let product = self.product;
+        let k = self.depth.min(product.k - p);
+        let panels = product.n.div_ceil(PANEL);
+        let first = self.heights.part(rows.start).start;
+        let packs = self.right.is_null() && rows.start == self.rows.start;
+        let tile = |row: usize, column: usize| {
+            let b = if self.right.is_null() {
+                packed.cast_const().wrapping_add((column - columns.start) * k.div_ceil(2) * PANEL)
+            } else {
+                self.right.wrapping_add(at(p, k, column, panels))
+            };
+            if packs && row == rows.start {
+                // SAFETY: guaranteed by the caller.
+                unsafe { product.pack_panel(p, self.depth, column, b.cast_mut()) };
+            }
+            let of = self.heights.part(row);
+            let (a, a_row, a_pair) = match left {
+                Left::Rows(a, row) => (a.wrapping_add((of.start - first) * row), row, 4),
+                Left::Tiles(a) => {
+                    (a.wrapping_add((of.start - first) * k.div_ceil(2)).cast(), 4, 4 * of.len())
+                }
+            };
+            let (i, j) = (of.start, column * PANEL);
+            let size = if product.is_narrow { 2 } else { 4 };
+            let epilogue = product.epilogue.of_part(p == 0, p + k == product.k).part(i, j);
+            let tile = Tile {
+                pairs: k.div_ceil(2),
+                n: PANEL.min(product.n - j),
+                a,
+                a_row,
+                a_pair,
+                b,
+                c: product.c.wrapping_offset((i as isize * product.c_row + j as isize) * size),
+                c_row: product.c_row,
+                is_narrow: product.is_narrow,
+                epilogue: TileEpilogue {
+                    accumulate: epilogue.accumulate,
+                    row_bias: epilogue.row_bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
+                    column_bias: epilogue.column_bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
+                    relu: epilogue.tail.activation == Activation::Relu,
+                },
+            };
+            // SAFETY: guaranteed by the caller, and the tile is within the matrices.
+            unsafe { KERNELS[usize::from(tile.n > WIDTH)][of.len() - 1](&tile) };
+        };
+        if k.div_ceil(2) <= SHALLOW {
+            for row in rows.clone() {
+                columns.clone().for_each(|column| tile(row, column));
+                self.finish(row..row + 1, columns, p + k);
+            }
+        } else {
+            columns.clone().for_each(|column| rows.clone().for_each(|row| tile(row, column)));
+            self.finish(rows.clone(), columns, p + k);
+        }
+    }
+
+    /// Applies functions of written rows to tiles whose sums have `done` terms.
+    fn finish(&self, rows: Range<usize>, columns: &Range<usize>, done: usize) {
+        let product = self.product;
+        if done < product.k || product.epilogue.tail.rows.is_none() || product.is_narrow {
+            return;
+        }
+        let (i, end) = (self.heights.part(rows.start).start, self.heights.part(rows.end - 1).end);
+        let j = columns.start * PANEL;
+        let n = (columns.end * PANEL).min(product.n) - j;
+        let c = product.c.cast::<f32>().wrapping_offset(i as isize * product.c_row).wrapping_add(j);
+        // SAFETY: these tiles were just written and belong to this chunk only, and rows of the result are contiguous.
+        unsafe { product.epilogue.tail.finish(c, product.c_row as usize, end - i, n) };
+    }
+}

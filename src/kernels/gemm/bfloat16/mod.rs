@@ -1,0 +1,100 @@
+//! Products of matrices in bfloat16 with sums in `f32`. `f32` operands are rounded to bfloat16 while they are packed.
+//!
+//! The instruction `vdpbf16ps` adds two products to each sum. Machines without it widen the operands and compute in `f32`.
+
+#[cfg(target_arch = "x86_64")]
+mod blocks;
+#[cfg(target_arch = "x86_64")]
+mod pack;
+mod source;
+#[cfg(target_arch = "x86_64")]
+mod tile;
+mod widened;
+
+pub(super) use source::Source;
+
+use crate::kernels::epilogue::{Epilogue, Tail};
+
+/// A result in memory, of `f32`, or of bfloat16 if `is_narrow`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) p: *mut u8,
+    pub(super) row: isize,
+    pub(super) col: isize,
+    pub(super) is_narrow: bool,
+}
+
+// SAFETY: only an address. Users of the address ensure safe access.
+unsafe impl Sync for Target {}
+
+/// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
+///
+/// # Safety
+/// As [`super::multiply`]. Functions of written rows must be none if the result is narrow.
+pub(super) unsafe fn multiply(
+    (m, n, k): (usize, usize, usize),
+    a: Source,
+    b: Source,
+    c: Target,
+    epilogue: Epilogue<'_, f32>,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
+    assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
+    assert!(!c.is_narrow || epilogue.tail.rows.is_none(), "functions of rows of `f32`");
+    // A column-major result is the transpose of a row-major one.
+    let is_transposed = c.row == 1 && (c.col != 1 || n == 1);
+    if is_transposed {
+        let c = Target { row: c.col, col: c.row, ..c };
+        // SAFETY: guaranteed by the caller.
+        return unsafe { row_major((n, m, k), b.transposed(), a.transposed(), c, epilogue.transposed()) };
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { row_major((m, n, k), a, b, c, epilogue) };
+}
+
+/// As [`multiply`]. Fast if rows of the result are contiguous.
+unsafe fn row_major(
+    size: (usize, usize, usize),
+    a: Source,
+    b: Source,
+    c: Target,
+    epilogue: Epilogue<'_, f32>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if has_pairs() && c.col == 1 {
+        let (m, n, k) = size;
+        let product =
+            blocks::PairProduct { m, n, k, a, b, c: c.p, c_row: c.row, is_narrow: c.is_narrow, epilogue };
+        if !c.is_narrow || k <= blocks::DEPTH {
+            // SAFETY: the machine has the instructions, and the caller guarantees the rest.
+            return unsafe { product.run() };
+        }
+        // SAFETY: as above.
+        return unsafe {
+            widened::in_f32(size, c, epilogue.accumulate, |sums| {
+                blocks::PairProduct { c: sums.cast(), c_row: n as isize, is_narrow: false, ..product }.run();
+            })
+        };
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { widened::multiply(size, a, b, c, epilogue) };
+}
+
+/// True if this machine multiplies pairs of bfloat16 numbers.
+#[cfg(target_arch = "x86_64")]
+fn has_pairs() -> bool {
+    use crate::kernels::simd::{Isa, isa};
+    static HAS_PAIRS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *HAS_PAIRS.get_or_init(|| isa() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16"))
+}
+
+/// The epilogue without functions of written rows.
+fn without_rows(epilogue: Epilogue<'_, f32>) -> Epilogue<'_, f32> {
+    Epilogue { tail: Tail { rows: None, ..epilogue.tail }, ..epilogue }
+}
+
+#[cfg(test)]
+mod tests;

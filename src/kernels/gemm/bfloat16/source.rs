@@ -1,0 +1,51 @@
+//! A matrix in memory that a product in bfloat16 reads.
+
+use half::bf16;
+
+/// A matrix of `f32`, or of bfloat16 if `is_narrow`: element (i, j) is at offset `i row + j col`, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::kernels::gemm) struct Source {
+    pub(in crate::kernels::gemm) p: *const u8,
+    pub(in crate::kernels::gemm) row: isize,
+    pub(in crate::kernels::gemm) col: isize,
+    pub(in crate::kernels::gemm) is_narrow: bool,
+}
+
+// SAFETY: only an address. Users of the address ensure safe access.
+unsafe impl Sync for Source {}
+
+impl Source {
+    /// Bytes of an element.
+    #[inline(always)]
+    pub(super) fn size(self) -> isize {
+        if self.is_narrow { 2 } else { 4 }
+    }
+
+    /// The address of element (i, j).
+    #[inline(always)]
+    pub(super) fn at(self, i: usize, j: usize) -> *const u8 {
+        self.p.wrapping_offset((i as isize * self.row + j as isize * self.col) * self.size())
+    }
+
+    /// The matrix from element (i, j) on.
+    pub(super) fn part(self, i: usize, j: usize) -> Self {
+        Self { p: self.at(i, j), ..self }
+    }
+
+    pub(super) fn transposed(self) -> Self {
+        Self { row: self.col, col: self.row, ..self }
+    }
+
+    /// Element (i, j), rounded to bfloat16.
+    ///
+    /// # Safety
+    /// The element must exist.
+    #[inline(always)]
+    pub(super) unsafe fn get(self, i: usize, j: usize) -> bf16 {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let at = self.at(i, j);
+            if self.is_narrow { at.cast::<bf16>().read() } else { bf16::from_f32(at.cast::<f32>().read()) }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Products for machines without instructions for bfloat16: operands are widened to `f32`, and results narrowed.
+
+use half::bf16;
+
+use super::{Source, Target, without_rows};
+use crate::array::Workspace;
+use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::operand::Strided;
+use crate::kernels::gemm::product;
+use crate::kernels::stop;
+use crate::kernels::threads::{Shared, ranges};
+
+/// Elements that a thread converts at a time.
+const GRAIN: usize = 1 << 14;
+
+/// As [`super::multiply`].
+///
+/// # Safety
+/// As [`super::multiply`].
+pub(super) unsafe fn multiply(
+    (m, n, k): (usize, usize, usize),
+    a: Source,
+    b: Source,
+    c: Target,
+    epilogue: Epilogue<'_, f32>,
+) {
+    // SAFETY: guaranteed by the caller, and the copies have the sizes of the matrices.
+    unsafe {
+        let (a, b) = (Widened::new(a, m, k), Widened::new(b, k, n));
+        if !c.is_narrow {
+            let c = Strided { p: c.p.cast(), row: c.row, col: c.col };
+            return product::multiply((m, n, k), a.strided(), b.strided(), None, c, epilogue);
+        }
+        in_f32((m, n, k), c, epilogue.accumulate, |sums| {
+            let c = Strided { p: sums, row: n as isize, col: 1 };
+            product::multiply((m, n, k), a.strided(), b.strided(), None, c, without_rows(epilogue));
+        });
+    }
+}
+
+/// Computes a narrow result in `f32`: `compute` gets the previous result, if the product is added to it, and writes
+/// `m` x `n` numbers.
+///
+/// # Safety
+/// As [`super::multiply`].
+pub(super) unsafe fn in_f32(
+    (m, n, _): (usize, usize, usize),
+    c: Target,
+    accumulate: bool,
+    compute: impl FnOnce(*mut f32),
+) {
+    let memory = memory(m * n);
+    let sums = Shared::new(memory.ptr());
+    let each = |f: &(dyn Fn(*mut bf16, *mut f32) + Sync)| {
+        ranges(m, GRAIN / n.max(1) + 1, |rows| {
+            let c = &c;
+            for i in rows {
+                for j in 0..n {
+                    let at = c.p.cast::<bf16>().wrapping_offset(i as isize * c.row + j as isize * c.col);
+                    f(at, sums.get().wrapping_add(i * n + j));
+                }
+            }
+        });
+    };
+    if accumulate {
+        // SAFETY: guaranteed by the caller, and the memory holds as many numbers. Also below.
+        each(&|c, sum| unsafe { sum.write(c.read().to_f32()) });
+    }
+    compute(memory.ptr());
+    // SAFETY: as above.
+    each(&|c, sum| unsafe { c.write(bf16::from_f32(sum.read())) });
+}
+
+/// A copy of a matrix in `f32`, rounded to bfloat16.
+struct Widened {
+    memory: Workspace<f32>,
+    row: isize,
+    col: isize,
+}
+
+impl Widened {
+    /// # Safety
+    /// The matrix must be valid.
+    unsafe fn new(of: Source, rows: usize, cols: usize) -> Self {
+        let memory = memory(rows * cols);
+        let (is_transposed, to) = (of.col != 1 && of.row == 1, Shared::new(memory.ptr()));
+        let (lines, of, n) = if is_transposed { (cols, of.transposed(), rows) } else { (rows, of, cols) };
+        ranges(lines, GRAIN / n.max(1) + 1, |lines| {
+            for i in lines {
+                for j in 0..n {
+                    // SAFETY: guaranteed by the caller.
+                    unsafe { to.get().add(i * n + j).write(of.get(i, j).to_f32()) };
+                }
+            }
+        });
+        let n = n as isize;
+        let (row, col) = if is_transposed { (1, n) } else { (n, 1) };
+        Self { memory, row, col }
+    }
+
+    fn strided(&self) -> Strided<f32> {
+        Strided { p: self.memory.ptr(), row: self.row, col: self.col }
+    }
+}
+
+fn memory(n: usize) -> Workspace<f32> {
+    Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
+}

@@ -1,0 +1,389 @@
+//! Conversion between `f32` and the types of 16 bits, on all threads, and the values that kernels read in either type.
+
+use std::marker::PhantomData;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use crate::array::{DType, Workspace};
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{Shared, ranges};
+use crate::kernels::{Float, PerFloat, stop};
+
+/// Elements that a thread converts at a time.
+const GRAIN: usize = 1 << 15;
+
+/// Elements of an array that a kernel reads as numbers of type `T`.
+#[derive(Clone, Copy, Debug)]
+pub enum Values<'a, T> {
+    /// Numbers of the type.
+    Exact(&'a [T]),
+    /// The same. Products round them to bfloat16.
+    Rounded(&'a [T]),
+    /// Numbers in bfloat16.
+    BFloat16(&'a [bf16]),
+}
+
+impl<'a, T> From<&'a [T]> for Values<'a, T> {
+    fn from(values: &'a [T]) -> Self {
+        Self::Exact(values)
+    }
+}
+
+/// Elements of an array that a kernel writes.
+#[derive(Debug)]
+pub enum ValuesMut<'a, T> {
+    /// Numbers of the kernel's type.
+    Exact(&'a mut [T]),
+    /// Numbers in bfloat16.
+    BFloat16(&'a mut [bf16]),
+}
+
+impl<'a, T> From<&'a mut [T]> for ValuesMut<'a, T> {
+    fn from(values: &'a mut [T]) -> Self {
+        Self::Exact(values)
+    }
+}
+
+impl<'a, T: Float> Values<'a, T> {
+    /// The number of elements.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(self) -> usize {
+        match self {
+            Self::Exact(v) | Self::Rounded(v) => v.len(),
+            Self::BFloat16(v) => v.len(),
+        }
+    }
+
+    /// The address of the first element.
+    pub fn ptr(self) -> *const u8 {
+        match self {
+            Self::Exact(v) | Self::Rounded(v) => v.as_ptr().cast(),
+            Self::BFloat16(v) => v.as_ptr().cast(),
+        }
+    }
+
+    /// Elements `start..start + n`.
+    #[must_use]
+    pub fn part(self, start: usize, n: usize) -> Self {
+        match self {
+            Self::Exact(v) => Self::Exact(&v[start..start + n]),
+            Self::Rounded(v) => Self::Rounded(&v[start..start + n]),
+            Self::BFloat16(v) => Self::BFloat16(&v[start..start + n]),
+        }
+    }
+
+    /// The elements from `start` on, if there are any.
+    #[must_use]
+    pub fn from(self, start: usize) -> Self {
+        let start = start.min(self.len());
+        self.part(start, self.len() - start)
+    }
+
+    /// Other numbers that products round if they round these.
+    pub fn with(self, others: &[T]) -> Values<'_, T> {
+        match self {
+            Self::Exact(_) => Values::Exact(others),
+            Self::Rounded(_) | Self::BFloat16(_) => Values::Rounded(others),
+        }
+    }
+
+    /// Calls `f` with the elements as numbers of type `T`, in scratch memory if they are stored in another type.
+    pub fn widened<R>(self, f: impl FnOnce(&[T]) -> R) -> R {
+        match self {
+            Self::Exact(v) | Self::Rounded(v) => f(v),
+            Self::BFloat16(v) => {
+                let memory = memory::<T>(v.len());
+                let to = T::choose::<Conversion>();
+                // SAFETY: the memory holds as many numbers.
+                unsafe {
+                    (to.widen)(v, memory.ptr());
+                    f(std::slice::from_raw_parts(memory.ptr(), v.len()))
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> ValuesMut<'_, T> {
+    /// The number of elements.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Exact(v) => v.len(),
+            Self::BFloat16(v) => v.len(),
+        }
+    }
+
+    /// The address of the first element.
+    pub fn ptr(&mut self) -> *mut u8 {
+        match self {
+            Self::Exact(v) => v.as_mut_ptr().cast(),
+            Self::BFloat16(v) => v.as_mut_ptr().cast(),
+        }
+    }
+
+    /// Elements `start..start + n`.
+    #[must_use]
+    pub fn part(&mut self, start: usize, n: usize) -> ValuesMut<'_, T> {
+        match self {
+            Self::Exact(v) => ValuesMut::Exact(&mut v[start..start + n]),
+            Self::BFloat16(v) => ValuesMut::BFloat16(&mut v[start..start + n]),
+        }
+    }
+
+    /// The elements from `start` on, if there are any.
+    #[must_use]
+    pub fn from(&mut self, start: usize) -> ValuesMut<'_, T> {
+        let start = start.min(self.len());
+        self.part(start, self.len() - start)
+    }
+
+    /// The elements, for tasks that write different parts.
+    pub fn shared(&mut self) -> SharedValues<T> {
+        let is_narrow = matches!(self, Self::BFloat16(_));
+        SharedValues { at: Shared::new(self.ptr()), is_narrow, of: PhantomData }
+    }
+
+    /// Sets every element to zero, unless values are added to them.
+    pub fn zero_unless(&mut self, adds: bool) {
+        match self {
+            _ if adds => {}
+            Self::Exact(v) => v.fill(T::ZERO),
+            Self::BFloat16(v) => v.fill(bf16::ZERO),
+        }
+    }
+
+    /// Calls `f` with the elements as numbers of type `T`, in scratch memory if they are stored in another type. The
+    /// scratch memory has the previous elements only if `reads` is set.
+    pub fn widened<R>(self, reads: bool, f: impl FnOnce(&mut [T]) -> R) -> R {
+        match self {
+            Self::Exact(v) => f(v),
+            Self::BFloat16(v) => {
+                let memory = memory::<T>(v.len());
+                let of = T::choose::<Conversion>();
+                // SAFETY: the memory holds as many numbers. Without `reads` it is only written.
+                unsafe {
+                    if reads {
+                        (of.widen)(v, memory.ptr());
+                    }
+                    let done = f(std::slice::from_raw_parts_mut(memory.ptr(), v.len()));
+                    (of.narrow)(memory.ptr(), v);
+                    done
+                }
+            }
+        }
+    }
+}
+
+/// Elements that tasks of a loop write, each a part of its own.
+#[derive(Clone, Copy)]
+pub struct SharedValues<T> {
+    at: Shared<u8>,
+    is_narrow: bool,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Float> SharedValues<T> {
+    /// Elements `start..start + n`.
+    ///
+    /// # Safety
+    /// They must exist, and nothing else may use them meanwhile.
+    pub unsafe fn part<'a>(self, start: usize, n: usize) -> ValuesMut<'a, T> {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            if self.is_narrow {
+                let at = self.at.get().cast::<bf16>().add(start);
+                ValuesMut::BFloat16(std::slice::from_raw_parts_mut(at, n))
+            } else {
+                ValuesMut::Exact(std::slice::from_raw_parts_mut(self.at.get().cast::<T>().add(start), n))
+            }
+        }
+    }
+}
+
+fn memory<T>(n: usize) -> Workspace<T> {
+    Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
+}
+
+/// Conversions of bfloat16 to and from a type.
+struct Converters<T> {
+    widen: unsafe fn(&[bf16], *mut T),
+    narrow: unsafe fn(*const T, &mut [bf16]),
+}
+
+/// The conversions for each type.
+struct Conversion;
+
+impl PerFloat for Conversion {
+    type Of<T: Float> = Converters<T>;
+
+    fn f32() -> Converters<f32> {
+        Converters {
+            // SAFETY: guaranteed by the caller. Also below.
+            widen: |from, to| unsafe { widen(from.as_ptr().cast(), DType::BF16, to, from.len()) },
+            narrow: |from, to| unsafe { narrow(from, to.as_mut_ptr().cast(), DType::BF16, to.len()) },
+        }
+    }
+
+    fn f64() -> Converters<f64> {
+        Converters {
+            // SAFETY: as above.
+            widen: |from, to| unsafe {
+                from.iter().enumerate().for_each(|(i, v)| to.add(i).write(v.to_f64()));
+            },
+            narrow: |from, to| unsafe {
+                to.iter_mut().enumerate().for_each(|(i, to)| *to = bf16::from_f64(*from.add(i)));
+            },
+        }
+    }
+}
+
+/// Rounds to bfloat16, ties to even. Branch-free, so that loops are vectorized.
+#[inline(always)]
+fn bits_of(v: f32) -> u16 {
+    let bits = v.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    let quiet = bits >> 16 | 0x40;
+    (if bits & 0x7FFF_FFFF > 0x7F80_0000 { quiet } else { rounded }) as u16
+}
+
+/// Converts `n` elements of type `from_type`, one of 16 bits, to `f32`.
+///
+/// # Safety
+/// Both pointers must be valid for `n` elements and must not overlap.
+pub(crate) unsafe fn widen(from: *const u8, from_type: DType, to: *mut f32, n: usize) {
+    let (from, to) = (Shared::read_only(from), Shared::new(to));
+    ranges(n, GRAIN, |some| {
+        // SAFETY: guaranteed by the caller, and ranges are disjoint.
+        unsafe {
+            let from = from.get().add(2 * some.start).cast_const();
+            widen_here(from, from_type, to.get().add(some.start), some.len());
+        }
+    });
+}
+
+/// As [`widen`], on the calling thread.
+///
+/// # Safety
+/// As [`widen`].
+pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32, n: usize) {
+    // SAFETY: guaranteed by the caller.
+    let to = unsafe { std::slice::from_raw_parts_mut(to, n) };
+    if from_type == DType::F16 {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(from.cast::<f16>(), n) }.convert_to_f32_slice(to);
+        return;
+    }
+    // SAFETY: as above.
+    let from = unsafe { std::slice::from_raw_parts(from.cast::<u16>(), n) };
+    vectorised(
+        #[inline(always)]
+        || {
+            for (to, v) in to.iter_mut().zip(from) {
+                *to = f32::from_bits(u32::from(*v) << 16);
+            }
+        },
+    );
+}
+
+/// Rounds `n` numbers to the type `to_type`, one of 16 bits.
+///
+/// # Safety
+/// As [`widen`].
+pub(crate) unsafe fn narrow(from: *const f32, to: *mut u8, to_type: DType, n: usize) {
+    let (from, to) = (Shared::read_only(from), Shared::new(to));
+    ranges(n, GRAIN, |some| {
+        // SAFETY: guaranteed by the caller, and ranges are disjoint.
+        unsafe {
+            let from = from.get().add(some.start).cast_const();
+            narrow_here(from, to.get().add(2 * some.start), to_type, some.len());
+        }
+    });
+}
+
+/// As [`narrow`], on the calling thread.
+///
+/// # Safety
+/// As [`widen`].
+pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, n: usize) {
+    // SAFETY: guaranteed by the caller.
+    let from = unsafe { std::slice::from_raw_parts(from, n) };
+    if to_type == DType::F16 {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(to.cast::<f16>(), n) }.convert_from_f32_slice(from);
+        return;
+    }
+    // SAFETY: as above.
+    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u16>(), n) };
+    vectorised(
+        #[inline(always)]
+        || {
+            for (to, v) in to.iter_mut().zip(from) {
+                *to = bits_of(*v);
+            }
+        },
+    );
+}
+
+/// Rounds `n` numbers to a type of 16 bits, in place and on the calling thread.
+///
+/// # Safety
+/// The pointer must be valid for `n` elements.
+pub(crate) unsafe fn round_here(values: *mut f32, to: DType, n: usize) {
+    // SAFETY: guaranteed by the caller.
+    let values = unsafe { std::slice::from_raw_parts_mut(values, n) };
+    if to == DType::F16 {
+        let mut narrowed = [f16::ZERO; 256];
+        for values in values.chunks_mut(narrowed.len()) {
+            let narrowed = &mut narrowed[..values.len()];
+            narrowed.convert_from_f32_slice(values);
+            narrowed.convert_to_f32_slice(values);
+        }
+        return;
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for v in values {
+                *v = f32::from_bits(u32::from(bits_of(*v)) << 16);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::{narrow, widen};
+    use crate::array::DType;
+
+    #[test]
+    fn each_number_of_16_bits_survives_and_f32_rounds_as_the_type_does() {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        let odd: Vec<f32> = (0..100_000_u32)
+            .map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B1)))
+            .chain([0.0, -0.0])
+            .collect();
+        for dtype in [DType::BF16, DType::F16] {
+            let of = |v: f32| {
+                if dtype == DType::BF16 { bf16::from_f32(v).to_bits() } else { f16::from_f32(v).to_bits() }
+            };
+            let to = |v: u16| {
+                if dtype == DType::BF16 { bf16::from_bits(v).to_f32() } else { f16::from_bits(v).to_f32() }
+            };
+            let mut wide = vec![0.0_f32; all.len()];
+            let mut narrowed = vec![0_u16; odd.len()];
+            // SAFETY: both have as many elements.
+            unsafe {
+                widen(all.as_ptr().cast(), dtype, wide.as_mut_ptr(), all.len());
+                narrow(odd.as_ptr(), narrowed.as_mut_ptr().cast(), dtype, odd.len());
+            }
+            let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+            assert!(all.iter().zip(&wide).all(|(v, wide)| same(to(*v), *wide)));
+            let rounds = |(v, found): (&f32, &u16)| of(*v) == *found || v.is_nan() && to(*found).is_nan();
+            assert!(odd.iter().zip(&narrowed).all(rounds));
+        }
+    }
+}
