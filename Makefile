@@ -16,7 +16,7 @@ test:
 	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-rust:
-	$(ALONE) cargo test --features rayon
+	$(ALONE) cargo test --features models,rayon
 
 lint: build
 	cargo fmt --check
