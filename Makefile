@@ -6,7 +6,7 @@ export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
 
-.PHONY: demo demo-mpi test test-rust lint build quick stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
+.PHONY: demo demo-mpi test test-rust test-arm64 check-targets lint build quick stubs missing accuracy peers peers-install docs wheel sdist crate free-threaded fuzz sanitize clean
 
 demo: build
 	@$(PYTHON) examples/demo.py
@@ -17,7 +17,15 @@ test:
 	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 test-rust:
-	$(ALONE) cargo test --features rayon
+	$(ALONE) cargo test --features models,rayon
+
+# Builds the wheel for 64-bit ARM and tests it under qemu; PARTS names a few of the parts in tools/arm64.
+test-arm64: build
+	tools/arm64 test $(PARTS)
+
+# Compiles for systems that nothing here can run, and for 64-bit ARM, with warnings as errors.
+check-targets: .venv/made
+	tools/arm64 check aarch64-unknown-linux-gnu aarch64-apple-darwin x86_64-pc-windows-gnu
 
 lint: build
 	cargo fmt --check
@@ -69,11 +77,16 @@ docs: build
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --site-dir target/site
 
 # What is released, in target/wheels: on Linux for glibc 2.17 and later, which the linker of `zig` knows; CPython 3.10 and later.
+# `make wheel TARGET=aarch64` makes the one for Linux on 64-bit ARM on another machine.
 ZIG := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_17)
 wheel: .venv/made
+ifeq ($(TARGET),aarch64)
+	tools/arm64 wheel
+else
 	$(PYTHON) -m pip install --quiet numpy $(if $(ZIG),ziglang)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS="--locked $(ZIG)" $(PYTHON) -m pip wheel --no-deps \
 		--no-build-isolation --wheel-dir target/wheels .
+endif
 
 # The sources of the package, which need Rust alone to be built, and the crate as crates.io would get it.
 sdist: .venv/made

@@ -2,7 +2,6 @@
 //! demand.
 
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
 
 use super::contents::{discard, fill};
 use super::fingerprint::VersionedFingerprint;
@@ -210,10 +209,10 @@ impl Storage {
     pub(crate) fn buffer(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
         self.find(dtype, access, |root, state| {
             // A concurrent reader between `access` and this point does not know of the view.
-            root.shown.fetch_add(1, Ordering::Relaxed);
             if access != Access::Read {
                 state.casts.iter_mut().for_each(|cast| cast.of = VersionedFingerprint::NONE);
             }
+            root.show()
         })
     }
 
@@ -222,16 +221,16 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`].
     pub(crate) fn pin(&self, dtype: DType, access: Access) -> Result<(Buffer, *mut u8)> {
-        self.find(dtype, access, |_, _| {})
+        self.find(dtype, access, |_, _| true)
     }
 
     /// Like [`Storage::access`], with a handle. Calls `found` under the lock, before another thread can see that the
-    /// memory is shared.
+    /// memory is shared. Starts again if it returns false.
     fn find(
         &self,
         dtype: DType,
         access: Access,
-        found: impl Fn(&Self, &mut StorageState),
+        found: impl Fn(&Self, &mut StorageState) -> bool,
     ) -> Result<(Buffer, *mut u8)> {
         loop {
             let ptr = self.access(dtype, access)?;
@@ -241,11 +240,11 @@ impl Storage {
             let own = if let Head::Ready(own) = &state.head { Some(own) } else { None };
             let own = own.filter(|_| state.dtype == Some(dtype));
             let casts = state.casts.iter().filter(|cast| cast.dtype == dtype).map(|cast| &cast.buffer);
-            if let Some(buffer) = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)).cloned() {
-                found(root, &mut state);
+            let buffer = own.into_iter().chain(casts).find(|buffer| buffer.contains(ptr)).cloned();
+            if let Some(buffer) = buffer.filter(|_| found(root, &mut state)) {
                 return Ok((buffer, ptr));
             }
-            // Another thread replaced the memory. Try again.
+            // Another thread replaced or cleared the memory. Try again.
         }
     }
 }

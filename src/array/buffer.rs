@@ -140,7 +140,8 @@ impl Clone for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let header = self.header();
-        // The last holder needs no atomic subtraction: no other thread can make a handle.
+        // The last holder needs no atomic subtraction: no other thread can make a handle. Model:
+        // `a_buffer_is_freed_after_its_last_use`.
         if header.count.load(Ordering::Acquire) != 1 {
             if header.count.fetch_sub(1, Ordering::Release) != 1 {
                 return;

@@ -1,7 +1,7 @@
 //! Tracks a set of cleared storages: tells whether all are still cleared, without looking at each of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::Storage;
 
@@ -46,8 +46,10 @@ impl Storage {
         if before >= RESTLESS || !self.is_given_back() {
             return false;
         }
-        self.watched.store(before | WATCHED, Ordering::SeqCst);
-        self.is_given_back() // another thread may have written it meanwhile
+        self.watched.store(before | WATCHED, Ordering::Relaxed);
+        // Another thread may have written it meanwhile. Model: `a_write_to_watched_memory_is_noticed`.
+        fence(Ordering::SeqCst);
+        self.is_given_back()
     }
 
     /// Notes a write to a watched storage: ends its watch and moves the global count.

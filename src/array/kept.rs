@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::storage::{Cast, Head};
 use super::workspace::{Own, Workspace};
-use super::{Fingerprint, Storage};
+use super::{Fingerprint, Storage, barrier};
 
 /// Bit in the count of views: the address was given out, so writes can never be observed again.
 const ADDRESSED: u32 = 1 << 31;
@@ -43,10 +43,12 @@ impl Storage {
         matches!(&self.root().lock().head, Head::Ready(b) if b.is_shared())
     }
 
-    /// Marks that the address of the memory was given out: writes to it are never observed.
+    /// Marks that the address of the memory is given out: writes to it are never observed. Comes before the access, so
+    /// that the engine does not reserve memory whose address it gives out (`memory_set_aside_has_no_view`).
     #[cfg_attr(not(feature = "python"), allow(dead_code))] // used by the Python bindings
     pub(crate) fn set_addressed(&self) {
         self.root().shown.fetch_or(ADDRESSED, Ordering::Relaxed);
+        barrier::after_exchange();
     }
 
     /// True if the address was given out.

@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod allocator;
+mod barrier;
 mod block;
 mod buffer;
 mod contents;

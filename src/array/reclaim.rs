@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::kernel_flag::is_amid_kernel;
-use super::{Buffer, fork};
+use super::{Buffer, barrier, fork};
 
 /// The current epoch. A buffer freed in it waits until no run of this or an earlier epoch is active.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -93,6 +93,8 @@ fn enter() -> usize {
         let epoch = EPOCH.load(SeqCst);
         let side = (epoch & 1) as usize;
         RUNS[side].fetch_add(1, SeqCst);
+        // Before this run looks up addresses. Model: `freed_memory_waits_for_runs`.
+        barrier::after_exchange();
         if EPOCH.load(SeqCst) == epoch {
             let mut own = OWN.get();
             own[side] += 1;
@@ -167,7 +169,7 @@ pub(super) fn is_anyone_in_a_kernel() -> bool {
 
 /// Frees a buffer once no run that could have seen it is active.
 pub(crate) fn release(mut buffer: Buffer) {
-    fence(SeqCst); // as above
+    fence(SeqCst); // as above. Model: `freed_memory_waits_for_runs`.
     if RUNS.iter().all(|runs| runs.load(SeqCst) == 0) {
         return;
     }

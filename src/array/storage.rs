@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::contents::discard;
 use super::fingerprint::{Fingerprint, VersionedFingerprint};
 use super::kept::Forms;
-use super::{Buffer, DType};
+use super::{Buffer, DType, barrier};
 use crate::Result;
 
 /// How the caller will use the elements.
@@ -242,8 +242,14 @@ impl Storage {
     /// Claims reserved memory for a write. False if another thread has just released it.
     #[inline(always)]
     fn take_back(&self, place: usize) -> bool {
-        place & ASIDE == 0
-            || self.place.compare_exchange(place, place & !ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        if place & ASIDE == 0 {
+            return true;
+        }
+        let new = place & !ASIDE;
+        let is_taken = self.place.compare_exchange(place, new, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        // Before `touch` looks at `watched`. Model: `a_write_to_watched_memory_is_noticed`.
+        barrier::after_exchange();
+        is_taken
     }
 
     /// Clears the storage for the engine but reserves the memory, if it is small and not shared.
@@ -252,11 +258,30 @@ impl Storage {
         if place & ASIDE != 0 {
             return true;
         }
-        if place & WRITABLE == 0 || self.len > Self::SMALL || self.shown.load(Ordering::Relaxed) > 0 {
+        let is_shown = || self.shown.load(Ordering::Relaxed) > 0;
+        if place & WRITABLE == 0 || self.len > Self::SMALL || is_shown() {
             return false;
         }
         self.touch();
-        self.place.compare_exchange(place, place | ASIDE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let aside = place | ASIDE;
+        if self.place.compare_exchange(place, aside, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // Another thread may have taken a view meanwhile. Model: `memory_set_aside_has_no_view`.
+        barrier::after_exchange();
+        if !is_shown() {
+            return true;
+        }
+        let _ = self.place.compare_exchange(aside, place, Ordering::AcqRel, Ordering::Relaxed);
+        false
+    }
+
+    /// Counts a view of this memory. False if the engine has just cleared the storage but reserved the memory: the
+    /// view would show what the next run writes. Model: `memory_set_aside_has_no_view`.
+    pub(super) fn show(&self) -> bool {
+        self.shown.fetch_add(1, Ordering::Relaxed);
+        barrier::after_exchange();
+        self.place.load(Ordering::Acquire) & ASIDE == 0
     }
 
     /// In the child of a fork: releases the lock if a thread of the parent held it.
@@ -291,7 +316,8 @@ impl Storage {
             && self.place.compare_exchange(place, NOWHERE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Publishes where the elements are, for [`Storage::at`]. Parts have no address of their own.
+    /// Publishes where the elements are, for [`Storage::at`]. Parts have no address of their own. Models:
+    /// `an_address_is_published_after_the_elements`, and `freed_memory_waits_for_runs` where memory is replaced.
     pub(super) fn publish(&self, state: &StorageState) {
         let place = match (&state.head, state.dtype) {
             (Head::Ready(buffer), Some(dtype))

@@ -6,7 +6,8 @@
 //! A reader takes the fingerprint before it looks up the address, and reads afterwards. A fingerprint assigned during a
 //! write is therefore gone when the write ends, and data derived from half-written values is never found again.
 //! Memory is replaced, and its address published, under the lock. A Python view writes unobserved: no fingerprint
-//! exists while a view lives, and each view changes it ([`Storage::cacheable_fingerprint`]).
+//! exists while a view lives, and each view changes it ([`Storage::cacheable_fingerprint`]). Model:
+//! `a_fingerprint_taken_during_a_write_does_not_last`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

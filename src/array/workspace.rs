@@ -3,7 +3,7 @@
 //!
 //! Each thread owns a shelf of blocks and takes the first free one. So nested calls get different blocks, and equal
 //! calls get the same blocks again. Any thread may free a block that is not in use. Shelves are never freed. The shelf
-//! of a thread that ended goes to the next new thread.
+//! of a thread that ended goes to the next new thread. Model: `a_shelf_has_one_owner`.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};

@@ -163,9 +163,9 @@ impl NdArray {
             self.check_computed("data_ptr")?;
         }
         let access = if write_only { Access::Write } else { Access::ReadWrite };
-        let address = self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize;
+        let dtype = numpy::dtype_from(py, dtype)?;
         self.array.storage.set_addressed();
-        Ok(address)
+        Ok(self.array.storage.access(dtype, access)? as usize)
     }
 
     /// Converts the array to `dtype` and returns a NumPy array that shares its elements.

@@ -4,7 +4,8 @@
 //! function before and after a run would take a large part of the time. So if no other run is active, a plan whose
 //! functions are unchanged since its last run *leases* all of them with a single mark. The outcome of such a run is
 //! *deferred* in a single mark too. Deferred marks are flushed before any code reads one of the functions or releases
-//! its last other count: each function is marked as if there had been no lease.
+//! its last other count: each function is marked as if there had been no lease. Model:
+//! `functions_have_one_run_at_a_time`.
 
 use std::sync::Arc;
 

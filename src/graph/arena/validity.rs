@@ -17,7 +17,7 @@ const OUTDATED: u8 = 1;
 const MOVED: u8 = 2;
 
 /// The mark shared by a plan and the tensors that it depends on. Access requires the arena lock, except when a plan
-/// is dropped.
+/// is dropped. Model: `marks_of_plans_are_not_lost`.
 struct PlanMark(AtomicU8);
 
 impl PlanMark {

@@ -108,7 +108,43 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             let mut start = 0;
             loop {
                 let end = if KIND == CHAINED { t.k.min(start + t.chain) } else { t.k };
-                for p in start..end {
+                let has_runs = V::HAS_LANES && !MASKED && (KIND == SCATTERED_A || t.a_col == 1);
+                let runs = if has_runs { (end - start) / V::WIDTH } else { 0 };
+                for run in 0..runs {
+                    let p = start + run * V::WIDTH;
+                    let left = |i: usize| match KIND == SCATTERED_A {
+                        true => scattered[i].add(p),
+                        false => groups[i / 3].offset((i % 3) as isize * t.a_row),
+                    };
+                    let right = |l: usize| match KIND == SCATTERED_B {
+                        true => t.b.offset(b_offset + *t.table.add(p + l)),
+                        false => b.wrapping_offset(l as isize * t.b_row),
+                    };
+                    add_run::<V, M, N>(&mut sums, left, right, |l, row| {
+                        if KIND == PACKING {
+                            for j in 0..N {
+                                row[j].store(packed.add((l * N + j) * V::WIDTH));
+                            }
+                        }
+                    });
+                    if KIND == REGULAR || KIND == PACKING {
+                        // Both registers are of one cache line.
+                        for l in 0..V::WIDTH {
+                            V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step));
+                        }
+                    }
+                    if KIND != SCATTERED_A {
+                        for p in groups.iter_mut().take(M.div_ceil(3)) {
+                            *p = p.wrapping_add(V::WIDTH);
+                        }
+                    }
+                    b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B { 0 } else { t.b_row });
+                    if KIND == PACKING {
+                        packed = packed.add(V::WIDTH * N * V::WIDTH);
+                    }
+                    ahead = ahead.wrapping_offset(V::WIDTH as isize * t.ahead_step);
+                }
+                for p in start + runs * V::WIDTH..end {
                     if KIND == SCATTERED_B {
                         b = t.b.offset(b_offset + *t.table.add(p));
                     }
@@ -163,6 +199,46 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             }
         }
         if KIND == CHAINED { totals } else { sums }
+    }
+}
+
+/// Adds `WIDTH` terms to each sum, from a register of each row of the left matrix, instead of one number at a time.
+///
+/// `left` gives the address of a row of the left matrix, and `right` of a row of the right one. `seen` gets each row of
+/// the right one once.
+#[inline(always)]
+unsafe fn add_run<V: Vector, const M: usize, const N: usize>(
+    sums: &mut [[V; N]; M],
+    left: impl Fn(usize) -> *const V::T,
+    right: impl Fn(usize) -> *const V::T,
+    mut seen: impl FnMut(usize, [V; N]),
+) {
+    /// Rows of the left matrix whose registers fit beside the sums.
+    const ROWS: usize = 4;
+    // SAFETY: the caller guarantees the instruction set and the addresses.
+    unsafe {
+        for first in (0..M.div_ceil(ROWS)).map(|group| group * ROWS) {
+            let mut a = [V::zero(); ROWS];
+            for r in 0..ROWS {
+                if first + r < M {
+                    a[r] = V::load(left(first + r));
+                }
+            }
+            for l in 0..V::WIDTH {
+                let row: [V; N] = std::array::from_fn(|j| V::load(right(l).add(j * V::WIDTH)));
+                if first == 0 {
+                    seen(l, row);
+                }
+                for r in 0..ROWS {
+                    if first + r < M {
+                        let sums = &mut sums[first + r];
+                        for j in 0..N {
+                            sums[j] = a[r].lane_mul_add(l, row[j], sums[j]);
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
 use super::dots::{IntegerDots, Portable, Rounding};
+#[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::{Isa, isa};
 
 /// Columns of a row of sums of a tile.
@@ -193,20 +194,18 @@ kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
 
 /// The kernels that this machine can run, the best one first.
 pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
-    let most = isa();
+    #[cfg(target_arch = "x86_64")]
     let of_x86: [(bool, &'static Kernels); 3] = {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
-            [
-                (wide && is_x86_feature_detected!("avx512vnni"), &AVX512_VNNI),
-                (narrow && is_x86_feature_detected!("avxvnni"), &AVX_VNNI),
-                (narrow, &AVX2),
-            ]
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        [(false, &PORTABLE); 3]
+        let most = isa();
+        let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
+        [
+            (wide && is_x86_feature_detected!("avx512vnni"), &AVX512_VNNI),
+            (narrow && is_x86_feature_detected!("avxvnni"), &AVX_VNNI),
+            (narrow, &AVX2),
+        ]
     };
+    #[cfg(not(target_arch = "x86_64"))]
+    let of_x86: [(bool, &'static Kernels); 0] = [];
     of_x86.into_iter().filter_map(|(is_there, kernels)| is_there.then_some(kernels)).chain([&PORTABLE])
 }
 

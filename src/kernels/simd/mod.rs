@@ -166,6 +166,8 @@ pub unsafe trait Vector: Copy {
     /// True if the compiler chooses the registers. Loops then count at run time, since unrolled copies would be
     /// large.
     const IS_PORTABLE: bool = false;
+    /// True if an instruction multiplies by one lane of a register.
+    const HAS_LANES: bool = false;
 
     unsafe fn zero() -> Self;
     /// `v` in all lanes.
@@ -203,6 +205,16 @@ pub unsafe trait Vector: Copy {
     unsafe fn keep(self, mask: Self::Mask) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;
+    /// `self[lane] * a + b`, for a lane that the compiler knows.
+    #[inline(always)]
+    unsafe fn lane_mul_add(self, lane: usize, a: Self, b: Self) -> Self {
+        // SAFETY: as for every function here, and the array is as long as the widest register.
+        unsafe {
+            let mut lanes = [Self::T::ZERO; row::WIDEST];
+            self.store(lanes.as_mut_ptr());
+            Self::all(lanes[lane]).mul_add(a, b)
+        }
+    }
     /// Zero for negative numbers, otherwise the number. Zeros keep their sign, and NaN stays.
     unsafe fn relu(self) -> Self;
     /// Prefetches memory that will soon be read.
@@ -279,6 +291,11 @@ mod tests {
                 let woven: Vec<T> = (0..2 * n).map(|i| numbers[i / 2 + i % 2 * n]).collect();
                 assert_eq!([lanes(low), lanes(high)].concat(), woven, "weaves");
                 assert_eq!(lanes(V::evens(low, high)), numbers[..n], "takes apart what it wove");
+                for lane in 0..n {
+                    let expected: Vec<T> =
+                        (0..n).map(|i| numbers[lane] * numbers[i + n] + numbers[i]).collect();
+                    assert_eq!(lanes(a.lane_mul_add(lane, b, a)), expected, "lane {lane}");
+                }
                 let square: Vec<T> = (0..n * n).map(|i| T::of(i as f64)).collect();
                 let mut rows = [V::zero(); 16];
                 for (i, row) in rows.iter_mut().enumerate().take(n) {

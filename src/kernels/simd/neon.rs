@@ -2,13 +2,16 @@
 
 #[allow(clippy::wildcard_imports)]
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 use super::Vector;
 
 /// Makes a register type of NEON from its intrinsics.
 macro_rules! neon {
     ($name:ident, $t:ident, $reg:ident, $width:expr, $set:ident, $load:ident, $store:ident, $add:ident, $sub:ident,
-     $mul:ident, $fma:ident, $max:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident,
+     $mul:ident, $fma:ident, $fma_lane:ident, $greater:ident, $choose:ident, $evens:ident, $low:ident, $high:ident,
+     $equal:ident, $load_lane:ident, $store_lane:ident, lanes: $lanes:ident of $count:ident [$($lane:literal)+],
+     $lane_set:ident, $lane_load:ident, $less:ident, $and:ident, $without:ident, $sum:ident, $bits:ident, $number:ident,
      $exchange:item) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
@@ -16,9 +19,10 @@ macro_rules! neon {
         // SAFETY: the functions implement the trait as specified.
         unsafe impl Vector for $name {
             type T = $t;
-            /// From one lane to another, excluding the latter.
-            type Mask = (usize, usize);
+            /// A bit for each lane, from the lowest on, and all bits of each lane.
+            type Mask = (u32, $lanes);
             const WIDTH: usize = $width;
+            const HAS_LANES: bool = true;
 
             #[inline(always)]
             unsafe fn zero() -> Self {
@@ -41,32 +45,42 @@ macro_rules! neon {
                 unsafe { $store(p, self.0) }
             }
             #[inline(always)]
-            unsafe fn first(n: usize) -> (usize, usize) {
-                (0, n.min($width))
+            unsafe fn first(n: usize) -> Self::Mask {
+                let n = n.min($width);
+                // SAFETY: as above, and the array has as many numbers as a register.
+                unsafe { ((1 << n) - 1, $less($lane_load([$($lane),+].as_ptr()), $lane_set(n as $count))) }
             }
             #[inline(always)]
-            unsafe fn between(start: usize, end: usize) -> (usize, usize) {
-                let end = end.min($width);
-                (start.min(end), end)
-            }
-            #[inline(always)]
-            unsafe fn load_masked(p: *const $t, (start, end): (usize, usize)) -> Self {
-                let mut v = [0.0; $width];
-                let to = v[start..end].as_mut_ptr();
-                // SAFETY: only elements from `start` to `end` are read.
+            unsafe fn between(start: usize, end: usize) -> Self::Mask {
+                // SAFETY: as above.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(p.wrapping_add(start), to, end - start);
-                    Self::load(v.as_ptr())
+                    let (before, lanes) = Self::first(start);
+                    let (bits, end) = Self::first(end);
+                    (bits & !before, $without(end, lanes))
                 }
             }
             #[inline(always)]
-            unsafe fn store_masked(self, p: *mut $t, (start, end): (usize, usize)) {
-                let mut v = [0.0; $width];
-                // SAFETY: only elements from `start` to `end` are written.
+            unsafe fn load_masked(p: *const $t, (bits, _): Self::Mask) -> Self {
+                const ALL: u32 = (1 << $width) - 1;
+                // SAFETY: as above, and only elements of lanes of the mask are read.
                 unsafe {
-                    self.store(v.as_mut_ptr());
-                    let from = v[start..end].as_ptr();
-                    std::ptr::copy_nonoverlapping(from, p.wrapping_add(start), end - start);
+                    if bits == ALL {
+                        return Self::load(p);
+                    }
+                    let mut v = Self::zero().0;
+                    $(if bits >> $lane & 1 != 0 {
+                        v = $load_lane::<$lane>(p.wrapping_add($lane), v);
+                    })+
+                    Self(v)
+                }
+            }
+            #[inline(always)]
+            unsafe fn store_masked(self, p: *mut $t, (bits, _): Self::Mask) {
+                // SAFETY: as above, and only elements of lanes of the mask are written.
+                unsafe {
+                    $(if bits >> $lane & 1 != 0 {
+                        $store_lane::<$lane>(p.wrapping_add($lane), self.0);
+                    })+
                 }
             }
             #[inline(always)]
@@ -97,33 +111,31 @@ macro_rules! neon {
             }
             #[inline(always)]
             unsafe fn equal(self, other: Self) -> u32 {
-                let mut v = [[0.0; $width]; 2];
-                // SAFETY: as above, and the buffer holds both.
+                // SAFETY: as above, and the array has as many numbers as a register.
                 unsafe {
-                    self.store(v[0].as_mut_ptr());
-                    other.store(v[1].as_mut_ptr());
+                    let bits = $lane_load([$(1 << $lane),+].as_ptr());
+                    $sum($and($equal(self.0, other.0), bits)) as u32
                 }
-                let mut bits = 0;
-                for i in 0..$width {
-                    bits |= u32::from(v[0][i] == v[1][i]) << i;
-                }
-                bits
             }
             #[inline(always)]
-            unsafe fn keep(self, (start, end): (usize, usize)) -> Self {
-                let mut v = [0.0; $width];
-                // SAFETY: as above, and the buffer holds a register.
-                unsafe {
-                    self.store(v.as_mut_ptr());
-                    v[..start].fill(0.0);
-                    v[end..].fill(0.0);
-                    Self::load(v.as_ptr())
-                }
+            unsafe fn keep(self, (_, lanes): Self::Mask) -> Self {
+                // SAFETY: as above.
+                Self(unsafe { $number($and($bits(self.0), lanes)) })
             }
             #[inline(always)]
             unsafe fn mul_add(self, a: Self, b: Self) -> Self {
                 // SAFETY: as above.
                 Self(unsafe { $fma(b.0, self.0, a.0) })
+            }
+            #[inline(always)]
+            unsafe fn lane_mul_add(self, lane: usize, a: Self, b: Self) -> Self {
+                // SAFETY: as above.
+                Self(unsafe {
+                    match lane {
+                        $($lane => $fma_lane::<$lane>(b.0, a.0, self.0),)+
+                        _ => unreachable!("a register has {} lanes", $width),
+                    }
+                })
             }
             #[inline(always)]
             unsafe fn relu(self) -> Self {
@@ -132,7 +144,12 @@ macro_rules! neon {
                 unsafe { Self::zero().where_larger(self, Self::zero(), self) }
             }
             #[inline(always)]
-            unsafe fn prefetch(_: *const $t) {}
+            unsafe fn prefetch(p: *const $t) {
+                // SAFETY: a hint, which no address makes fail.
+                unsafe {
+                    asm!("prfm pldl1keep, [{}]", in(reg) p, options(nomem, nostack, preserves_flags));
+                }
+            }
             #[inline(always)]
             unsafe fn evens(a: Self, b: Self) -> Self {
                 // SAFETY: as above.
@@ -161,12 +178,24 @@ neon!(
     vsubq_f32,
     vmulq_f32,
     vfmaq_f32,
-    vmaxnmq_f32,
+    vfmaq_laneq_f32,
     vcgtq_f32,
     vbslq_f32,
     vuzp1q_f32,
     vzip1q_f32,
     vzip2q_f32,
+    vceqq_f32,
+    vld1q_lane_f32,
+    vst1q_lane_f32,
+    lanes: uint32x4_t of u32 [0 1 2 3],
+    vdupq_n_u32,
+    vld1q_u32,
+    vcltq_u32,
+    vandq_u32,
+    vbicq_u32,
+    vaddvq_u32,
+    vreinterpretq_u32_f32,
+    vreinterpretq_f32_u32,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe {
@@ -190,12 +219,24 @@ neon!(
     vsubq_f64,
     vmulq_f64,
     vfmaq_f64,
-    vmaxnmq_f64,
+    vfmaq_laneq_f64,
     vcgtq_f64,
     vbslq_f64,
     vuzp1q_f64,
     vzip1q_f64,
     vzip2q_f64,
+    vceqq_f64,
+    vld1q_lane_f64,
+    vst1q_lane_f64,
+    lanes: uint64x2_t of u64 [0 1],
+    vdupq_n_u64,
+    vld1q_u64,
+    vcltq_u64,
+    vandq_u64,
+    vbicq_u64,
+    vaddvq_u64,
+    vreinterpretq_u64_f64,
+    vreinterpretq_f64_u64,
     unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
         // SAFETY: as above.
         unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }

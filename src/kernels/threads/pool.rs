@@ -2,6 +2,9 @@
 //!
 //! There is one loop at a time. Each thread has the same share of the chunks in every loop, so that a core reads the
 //! data that it wrote from its cache. A thread that is done helps others.
+//!
+//! Models in `tests/memory/orderings.rs`: `the_gate_publishes_a_loop_and_its_results`,
+//! `a_thread_that_goes_to_sleep_hears_of_a_loop` and `a_caller_that_goes_to_sleep_hears_of_the_last_thread`.
 
 use std::any::Any;
 use std::cell::UnsafeCell;

@@ -1,0 +1,594 @@
+//! Models of the protocols between threads, run in every order that the language's memory model allows. On x86-64
+//! wrong orderings hide, since its read-modify-writes are full barriers.
+//!
+//! Each model also runs with an ordering or a barrier left out, and has to fail then: so the ordering is needed. The
+//! code that follows a protocol names its model. The checker takes sequentially consistent accesses for acquiring and
+//! releasing ones, so where the code relies on more, a model has a fence.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+/// Runs a model in every order.
+fn holds(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Expects that a model fails in some order.
+fn fails(model: impl Fn() + Sync + Send + 'static) {
+    assert!(catch_unwind(AssertUnwindSafe(|| holds(model))).is_err(), "the ordering left out is not needed");
+}
+
+/// A barrier, unless the model leaves it out.
+fn barrier(is_there: bool) {
+    if is_there {
+        fence(SeqCst);
+    }
+}
+
+/// Address of the modelled memory, and flag of `Storage::place`.
+const ADDRESS: usize = 4096;
+const ASIDE: usize = 32;
+
+mod array {
+    use super::*;
+
+    /// `Storage::at` finds initialized elements: `Storage::publish` releases the address, and readers acquire it.
+    fn address(publish: Ordering, look: Ordering) {
+        let place = Arc::new(AtomicUsize::new(0));
+        let memory = Arc::new(UnsafeCell::new(0));
+        let (p, m) = (Arc::clone(&place), Arc::clone(&memory));
+        let writer = thread::spawn(move || {
+            // SAFETY: the checker reports races. Same below.
+            m.with_mut(|m| unsafe { *m = 7 });
+            p.store(ADDRESS, publish);
+        });
+        if place.load(look) != 0 {
+            // SAFETY: as above.
+            memory.with(|m| assert_eq!(unsafe { *m }, 7));
+        }
+        writer.join().expect("no panic");
+    }
+
+    #[test]
+    fn an_address_is_published_after_the_elements() {
+        holds(|| address(Release, Acquire));
+        fails(|| address(Relaxed, Acquire));
+        fails(|| address(Release, Relaxed));
+    }
+
+    /// The last owner frees a buffer after all uses: `Buffer::drop`, with its shortcut for a single owner.
+    fn last_owner(look: Ordering, drop: Ordering) {
+        let count = Arc::new(AtomicUsize::new(2));
+        let memory = Arc::new(UnsafeCell::new(0));
+        let owner = move |count: &AtomicUsize, memory: &UnsafeCell<i32>| {
+            // SAFETY: as above.
+            memory.with(|m| unsafe { std::hint::black_box(*m) });
+            if count.load(look) != 1 {
+                if count.fetch_sub(1, drop) != 1 {
+                    return;
+                }
+                fence(Acquire);
+            }
+            // SAFETY: as above.
+            memory.with_mut(|m| unsafe { *m = -1 });
+        };
+        let (c, m) = (Arc::clone(&count), Arc::clone(&memory));
+        let other = thread::spawn(move || owner(&c, &m));
+        owner(&count, &memory);
+        other.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_buffer_is_freed_after_its_last_use() {
+        holds(|| last_owner(Acquire, Release));
+        fails(|| last_owner(Relaxed, Release));
+        fails(|| last_owner(Acquire, Relaxed));
+    }
+
+    /// `Storage::watch` against `Storage::take_back` and `Storage::touch`.
+    fn watched(watcher: bool, writer: bool) {
+        const WATCHED: u8 = 1;
+        let place = Arc::new(AtomicUsize::new(ADDRESS | ASIDE));
+        let watched = Arc::new(AtomicU8::new(0));
+        let disturbed = Arc::new(AtomicU64::new(1));
+        let (p, w, d) = (Arc::clone(&place), Arc::clone(&watched), Arc::clone(&disturbed));
+        let other = thread::spawn(move || {
+            if p.compare_exchange(ADDRESS | ASIDE, ADDRESS, AcqRel, Relaxed).is_ok() {
+                barrier(writer);
+                if w.load(Relaxed) & WATCHED != 0 {
+                    d.fetch_add(1, AcqRel);
+                }
+            }
+        });
+        let since = disturbed.load(Acquire);
+        watched.store(WATCHED, Relaxed);
+        barrier(watcher);
+        let is_gone = place.load(Acquire) & ASIDE != 0;
+        other.join().expect("no panic");
+        if is_gone {
+            assert_ne!(disturbed.load(Acquire), since, "written, and taken for freed for ever");
+        }
+    }
+
+    #[test]
+    fn a_write_to_watched_memory_is_noticed() {
+        holds(|| watched(true, true));
+        fails(|| watched(true, false));
+        fails(|| watched(false, true));
+    }
+
+    /// `Storage::set_aside` against a view, `Storage::buffer`.
+    fn view(clearing: bool, viewing: bool) {
+        let place = Arc::new(AtomicUsize::new(ADDRESS));
+        let shown = Arc::new(AtomicU32::new(0));
+        let (p, s) = (Arc::clone(&place), Arc::clone(&shown));
+        let viewer = thread::spawn(move || {
+            if p.load(Acquire) & ASIDE != 0 {
+                return false; // cleared before
+            }
+            s.fetch_add(1, Relaxed);
+            barrier(viewing);
+            p.load(Acquire) & ASIDE == 0
+        });
+        if shown.load(Relaxed) == 0
+            && place.compare_exchange(ADDRESS, ADDRESS | ASIDE, AcqRel, Relaxed).is_ok()
+        {
+            barrier(clearing);
+            if shown.load(Relaxed) > 0 {
+                let _ = place.compare_exchange(ADDRESS | ASIDE, ADDRESS, AcqRel, Relaxed);
+            }
+        }
+        let has_view = viewer.join().expect("no panic");
+        let is_aside = place.load(Acquire) & ASIDE != 0;
+        assert!(!(has_view && is_aside), "the next run writes to memory that a view shows");
+    }
+
+    #[test]
+    fn memory_set_aside_has_no_view() {
+        holds(|| view(true, true));
+        fails(|| view(false, true));
+        fails(|| view(true, false));
+    }
+
+    /// Runs against freed memory: `reclaim::enter`, `leave`, `release` and `advance`.
+    struct Reclaim {
+        epoch: AtomicU64,
+        runs: [AtomicUsize; 2],
+        freed: Mutex<[bool; 2]>,
+        waiting: AtomicUsize,
+        place: AtomicUsize,
+        memory: UnsafeCell<i32>,
+    }
+
+    impl Reclaim {
+        /// Counts a run, as `enter`. The second look at the epoch may be left out.
+        fn enter(&self, fenced: bool) -> usize {
+            loop {
+                let epoch = self.epoch.load(SeqCst);
+                let side = (epoch & 1) as usize;
+                self.runs[side].fetch_add(1, SeqCst);
+                barrier(fenced);
+                if self.epoch.load(SeqCst) == epoch {
+                    return side;
+                }
+                self.runs[side].fetch_sub(1, SeqCst);
+            }
+        }
+
+        /// Ends a run, and frees what waited for it.
+        fn leave(&self, side: usize) {
+            self.runs[side].fetch_sub(1, SeqCst);
+            if self.waiting.load(SeqCst) > 0 {
+                self.advance();
+            }
+        }
+
+        /// As `advance`.
+        fn advance(&self) {
+            for _ in 0..2 {
+                let mut freed = self.freed.lock().expect("no panic");
+                let epoch = self.epoch.load(SeqCst);
+                let before = (epoch.wrapping_add(1) & 1) as usize;
+                if self.runs[before].load(SeqCst) > 0 {
+                    return;
+                }
+                let is_there = std::mem::take(&mut freed[before]);
+                self.waiting.fetch_sub(usize::from(is_there), SeqCst);
+                self.epoch.store(epoch.wrapping_add(1), SeqCst);
+                drop(freed);
+                if is_there {
+                    self.free();
+                }
+            }
+        }
+
+        /// As `release`, of memory whose address was taken away before.
+        fn release(&self, fenced: bool) {
+            barrier(fenced);
+            if self.runs.iter().all(|runs| runs.load(SeqCst) == 0) {
+                return self.free();
+            }
+            let mut freed = self.freed.lock().expect("no panic");
+            freed[(self.epoch.load(SeqCst) & 1) as usize] = true;
+            self.waiting.fetch_add(1, SeqCst);
+        }
+
+        /// Overwrites the memory. The checker reports a reader meanwhile.
+        fn free(&self) {
+            // SAFETY: as above.
+            self.memory.with_mut(|m| unsafe { *m = -1 });
+        }
+
+        /// A run that reads the memory if it finds the address.
+        fn run(&self, fenced: bool) {
+            let side = self.enter(fenced);
+            if self.place.load(Acquire) != 0 {
+                // SAFETY: as above.
+                self.memory.with(|m| assert_eq!(unsafe { *m }, 7));
+            }
+            self.leave(side);
+        }
+    }
+
+    fn freed(entering: bool, releasing: bool) {
+        let shared = Arc::new(Reclaim {
+            epoch: AtomicU64::new(0),
+            runs: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            freed: Mutex::new([false; 2]),
+            waiting: AtomicUsize::new(0),
+            place: AtomicUsize::new(ADDRESS),
+            memory: UnsafeCell::new(7),
+        });
+        let own = Arc::clone(&shared);
+        let run = thread::spawn(move || own.run(entering));
+        shared.place.store(0, Release);
+        shared.release(releasing);
+        run.join().expect("no panic");
+    }
+
+    #[test]
+    fn freed_memory_waits_for_runs() {
+        holds(|| freed(true, true));
+        fails(|| freed(false, true));
+        fails(|| freed(true, false));
+    }
+
+    /// Fingerprints, see `src/array/versions.rs`: data derived from half-written values is not found again.
+    fn fingerprint(wrote: Option<Ordering>, take: Ordering) {
+        const NONE: u64 = 0;
+        struct Named {
+            fingerprint: AtomicU64,
+            element: AtomicUsize,
+        }
+        /// `Storage::fingerprint`. The checker runs it once in each thread, with another new number.
+        fn take_fingerprint(named: &Named, new: u64, order: Ordering) -> u64 {
+            let own = named.fingerprint.load(order);
+            if own != NONE {
+                return own;
+            }
+            let both = if order == Relaxed { Relaxed } else { AcqRel };
+            named.fingerprint.compare_exchange(NONE, new, both, order).map_or_else(|other| other, |_| new)
+        }
+        let named = Arc::new(Named { fingerprint: AtomicU64::new(1), element: AtomicUsize::new(0) });
+        let own = Arc::clone(&named);
+        let writer = thread::spawn(move || {
+            own.fingerprint.store(NONE, Relaxed); // `touch`
+            own.element.store(1, Relaxed);
+            if let Some(order) = wrote {
+                // `wrote`. A store in the code: the checker lets one come before an exchange that it follows.
+                own.fingerprint.swap(NONE, order);
+            }
+        });
+        let before = take_fingerprint(&named, 2, take);
+        let derived = named.element.load(Relaxed);
+        writer.join().expect("no panic");
+        let is_found = take_fingerprint(&named, 3, take) == before;
+        assert!(!is_found || derived == named.element.load(Relaxed), "derived from values that changed");
+    }
+
+    #[test]
+    fn a_fingerprint_taken_during_a_write_does_not_last() {
+        holds(|| fingerprint(Some(Release), Acquire));
+        fails(|| fingerprint(None, Acquire));
+        fails(|| fingerprint(Some(Relaxed), Acquire));
+        fails(|| fingerprint(Some(Release), Relaxed));
+    }
+
+    /// Shelves of scratch memory: `workspace::Own`. Each of two threads adds a shelf, or finds the other one free.
+    fn shelves(append: Ordering, claim: Ordering, leave: Ordering) {
+        struct Shelf {
+            owned: AtomicUsize,
+            block: UnsafeCell<i32>,
+            next: UnsafeCell<usize>,
+        }
+        struct All {
+            first: AtomicUsize,
+            shelves: [Shelf; 2],
+        }
+        /// `Own::new`, use of a block, and `drop`. Shelf `spare` is the one that the thread adds if it finds none.
+        fn own(all: &All, spare: usize, [append, claim, leave]: [Ordering; 3]) {
+            let read = if append == Relaxed { Relaxed } else { Acquire };
+            let mut at = all.first.load(read);
+            while at != 0 && all.shelves[at - 1].owned.swap(1, claim) != 0 {
+                // SAFETY: as above.
+                at = all.shelves[at - 1].next.with(|next| unsafe { *next });
+            }
+            if at == 0 {
+                at = spare;
+                all.shelves[at - 1].owned.store(1, Relaxed);
+                let mut first = all.first.load(read);
+                loop {
+                    // SAFETY: as above.
+                    all.shelves[at - 1].next.with_mut(|next| unsafe { *next = first });
+                    match all.first.compare_exchange(first, at, append, read) {
+                        Ok(_) => break,
+                        Err(now) => first = now,
+                    }
+                }
+            }
+            // SAFETY: as above.
+            all.shelves[at - 1].block.with_mut(|block| unsafe { *block += 1 });
+            all.shelves[at - 1].owned.store(0, leave);
+        }
+        let shelf =
+            || Shelf { owned: AtomicUsize::new(0), block: UnsafeCell::new(0), next: UnsafeCell::new(0) };
+        let all = Arc::new(All { first: AtomicUsize::new(0), shelves: [shelf(), shelf()] });
+        let orders = [append, claim, leave];
+        let threads = [1, 2].map(|spare| {
+            let all = Arc::clone(&all);
+            thread::spawn(move || own(&all, spare, orders))
+        });
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    #[test]
+    fn a_shelf_has_one_owner() {
+        holds(|| shelves(AcqRel, Acquire, Release));
+        fails(|| shelves(Relaxed, Acquire, Release));
+        fails(|| shelves(AcqRel, Relaxed, Release));
+        fails(|| shelves(AcqRel, Acquire, Relaxed));
+    }
+}
+
+mod pool {
+    use super::*;
+
+    const OPEN: u64 = 1 << 31;
+    const CALLER_SLEEPS: u64 = 1 << 30;
+    const INSIDE: u64 = CALLER_SLEEPS - 1;
+    const LOOP: u64 = 1 << 32;
+
+    /// A pool with one helper, whose loops have two chunks.
+    struct Pool {
+        gate: AtomicU64,
+        work: UnsafeCell<u64>,
+        claimed: AtomicUsize,
+        chunks: [UnsafeCell<u64>; 2],
+    }
+
+    impl Pool {
+        /// Runs chunks until all are claimed.
+        fn claim(&self) {
+            // SAFETY: the checker reports races. Same below.
+            let work = self.work.with(|work| unsafe { *work });
+            loop {
+                let i = self.claimed.fetch_add(1, Relaxed);
+                let Some(chunk) = self.chunks.get(i) else { return };
+                // SAFETY: as above.
+                chunk.with_mut(|chunk| unsafe { *chunk = work });
+            }
+        }
+
+        /// As `Pool::share`: one loop.
+        fn share(&self, work: u64, [open, wait]: [Ordering; 2]) {
+            // SAFETY: as above.
+            self.work.with_mut(|own| unsafe { *own = work });
+            self.claimed.store(0, Relaxed);
+            self.gate.fetch_add(LOOP | OPEN, open);
+            self.claim();
+            self.gate.fetch_and(!OPEN, AcqRel);
+            while self.gate.load(wait) & INSIDE != 0 {
+                thread::yield_now();
+            }
+            for chunk in &self.chunks {
+                // SAFETY: as above.
+                assert_eq!(chunk.with(|chunk| unsafe { *chunk }), work);
+            }
+        }
+
+        /// As `Pool::serve`, without sleep: a look at the gate.
+        fn serve(&self, seen: &mut u64, [enter, leave]: [Ordering; 2]) {
+            let gate = self.gate.fetch_add(1, enter);
+            if gate & OPEN != 0 && gate / LOOP != *seen {
+                *seen = gate / LOOP;
+                self.claim();
+            }
+            self.gate.fetch_sub(1, leave);
+        }
+    }
+
+    fn gate(caller: [Ordering; 2], helper: [Ordering; 2]) {
+        let pool = Arc::new(Pool {
+            gate: AtomicU64::new(0),
+            work: UnsafeCell::new(0),
+            claimed: AtomicUsize::new(0),
+            chunks: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        });
+        let own = Arc::clone(&pool);
+        let thread = thread::spawn(move || {
+            let mut seen = 0;
+            own.serve(&mut seen, helper);
+            own.serve(&mut seen, helper);
+        });
+        pool.share(1, caller);
+        pool.share(2, caller);
+        thread.join().expect("no panic");
+    }
+
+    #[test]
+    fn the_gate_publishes_a_loop_and_its_results() {
+        holds(|| gate([SeqCst, Acquire], [AcqRel, AcqRel]));
+        fails(|| gate([Relaxed, Acquire], [AcqRel, AcqRel]));
+        fails(|| gate([SeqCst, Relaxed], [AcqRel, AcqRel]));
+        fails(|| gate([SeqCst, Acquire], [Release, AcqRel]));
+        fails(|| gate([SeqCst, Acquire], [AcqRel, Acquire]));
+    }
+
+    /// A thread that goes to sleep against a caller who opens the gate: `Worker::wake` and `Pool::serve`.
+    fn sleep(caller: bool, helper: bool) {
+        let gate = Arc::new(AtomicU64::new(0));
+        let asleep = Arc::new(AtomicU8::new(0));
+        let (g, a) = (Arc::clone(&gate), Arc::clone(&asleep));
+        let worker = thread::spawn(move || {
+            a.store(1, SeqCst);
+            barrier(helper);
+            g.load(SeqCst) & OPEN == 0
+        });
+        gate.fetch_add(LOOP | OPEN, SeqCst);
+        barrier(caller);
+        let wakes = asleep.load(SeqCst) != 0 && asleep.swap(0, SeqCst) != 0;
+        let sleeps = worker.join().expect("no panic");
+        assert!(wakes || !sleeps, "the thread sleeps for ever");
+    }
+
+    #[test]
+    fn a_thread_that_goes_to_sleep_hears_of_a_loop() {
+        holds(|| sleep(true, true));
+        fails(|| sleep(true, false));
+        fails(|| sleep(false, true));
+    }
+
+    /// The last helper out against a caller who goes to sleep: `Pool::wait`.
+    fn last_out(locks: bool) {
+        let gate = Arc::new(AtomicU64::new(OPEN | 1));
+        let sleep = Arc::new((Mutex::new(()), AtomicU8::new(0)));
+        let (g, s) = (Arc::clone(&gate), Arc::clone(&sleep));
+        let helper = thread::spawn(move || {
+            let before = g.fetch_sub(1, AcqRel);
+            if before & CALLER_SLEEPS == 0 || before & INSIDE != 1 {
+                return false;
+            }
+            if locks {
+                drop(s.0.lock().expect("no panic"));
+            }
+            s.1.load(Acquire) != 0 // a notification reaches only who waits already
+        });
+        gate.fetch_and(!OPEN, AcqRel);
+        let guard = sleep.0.lock().expect("no panic");
+        let waits = gate.fetch_or(CALLER_SLEEPS, AcqRel) & INSIDE != 0;
+        sleep.1.store(u8::from(waits), Release);
+        drop(guard);
+        let wakes = helper.join().expect("no panic");
+        assert!(wakes || !waits, "the caller sleeps for ever");
+    }
+
+    #[test]
+    fn a_caller_that_goes_to_sleep_hears_of_the_last_thread() {
+        holds(|| last_out(true));
+        fails(|| last_out(false));
+    }
+}
+
+mod graph {
+    use super::*;
+
+    /// The run locks of `src/graph/arena/run_lock.rs`, for a graph of two functions.
+    #[derive(Default)]
+    struct RunLocks {
+        busy: [bool; 2],
+        single: usize,
+        leased: Option<Vec<usize>>,
+    }
+
+    impl RunLocks {
+        /// As `Arena::flush`.
+        fn flush(&mut self) {
+            for f in self.leased.take().into_iter().flatten() {
+                self.busy[f] = true;
+                self.single = 1;
+            }
+        }
+
+        /// As `Arena::lock_run`. Returns false if a function is in use.
+        fn lock(&mut self, plan: &[usize], flushes: bool) -> bool {
+            if self.single == 0 && self.leased.is_none() {
+                self.leased = Some(plan.to_vec());
+                return true;
+            }
+            if flushes {
+                self.flush();
+            }
+            if plan.iter().any(|f| self.busy[*f]) {
+                return false;
+            }
+            plan.iter().for_each(|f| self.busy[*f] = true);
+            self.single += 1;
+            true
+        }
+
+        /// As `Arena::unlock_run`.
+        fn unlock(&mut self, plan: &[usize]) {
+            if self.leased.as_deref() == Some(plan) {
+                self.leased = None;
+                return;
+            }
+            self.flush();
+            plan.iter().for_each(|f| self.busy[*f] = false);
+            self.single -= 1;
+        }
+    }
+
+    fn run_locks(flushes: bool) {
+        let arena = Arc::new(Mutex::new(RunLocks::default()));
+        let values = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
+        let run = move |arena: &Mutex<RunLocks>, values: &[UnsafeCell<i32>; 2], plan: &[usize]| {
+            if arena.lock().expect("no panic").lock(plan, flushes) {
+                // SAFETY: the checker reports races.
+                plan.iter().for_each(|f| values[*f].with_mut(|v| unsafe { *v += 1 }));
+                arena.lock().expect("no panic").unlock(plan);
+            }
+        };
+        let (a, v) = (Arc::clone(&arena), Arc::clone(&values));
+        let other = thread::spawn(move || run(&a, &v, &[0, 1]));
+        run(&arena, &values, &[1]);
+        other.join().expect("no panic");
+        let mut arena = arena.lock().expect("no panic");
+        arena.flush();
+        assert!(arena.busy == [false; 2] && arena.single == 0);
+    }
+
+    #[test]
+    fn functions_have_one_run_at_a_time() {
+        holds(|| run_locks(true));
+        fails(|| run_locks(false));
+    }
+
+    /// A mark of `src/graph/arena/validity.rs`, which a dropped plan sets without the lock of the arena.
+    fn plan_mark(together: bool) {
+        const OUTDATED: u8 = 1;
+        const MOVED: u8 = 2;
+        let mark = Arc::new(AtomicU8::new(MOVED));
+        let own = Arc::clone(&mark);
+        let dropped = thread::spawn(move || own.fetch_or(OUTDATED, Relaxed));
+        if together {
+            mark.fetch_and(!MOVED, Relaxed);
+        } else {
+            mark.store(mark.load(Relaxed) & !MOVED, Relaxed);
+        }
+        dropped.join().expect("no panic");
+        assert_eq!(mark.load(Relaxed), OUTDATED);
+    }
+
+    #[test]
+    fn marks_of_plans_are_not_lost() {
+        holds(|| plan_mark(true));
+        fails(|| plan_mark(false));
+    }
+}
