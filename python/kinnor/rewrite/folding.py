@@ -95,6 +95,9 @@ _HARD_SWISH_GATE = {-1e6: 0.0, -3.0: 0.0, -1.5: 0.25, 0.0: 0.5, 1.5: 0.75, 3.0: 
 _MOST_GROWTH = 4
 """A folded constant may have at most this many times the elements of its inputs."""
 
+_MOST_NAMED = 64
+"""A constant of at most this many elements is known by its numbers in the graphs of other shapes."""
+
 
 class Folding:
     """Folds the graphs of one network. Graphs for several input shapes share the folded constants.
@@ -233,11 +236,20 @@ class Folding:
 
     def _name(self, f: Function, follows: Mapping[Variable, tuple[int, int] | None]) -> int | None:
         """The number of a constant function, equal in all graphs. None if other graphs do not share its inputs."""
-        inputs = [follows.get(x, x if x in self._shared else None) for x in f.inputs]
+        inputs = [follows[x] if x in follows else self._name_of_constant(x) for x in f.inputs]
         if None in inputs:
             return None
         key = (f.info.type_name, repr(f.info.args), f.outputs[0].shape, *inputs)
         return self._names.setdefault(key, len(self._names))
+
+    def _name_of_constant(self, x: Variable) -> Any:
+        """A key of a constant, equal in all graphs: itself if they share it, its numbers if it has few, else None."""
+        if x in self._shared:
+            return x
+        if x.size > _MOST_NAMED:
+            return None
+        numbers = np.ascontiguousarray(x.d)
+        return tuple(x.shape), numbers.dtype.str, numbers.tobytes()
 
     def _merge_normalization(self, f: Function) -> None:
         """Merges a batch normalization by running statistics into the weight and bias of the layer before it."""
