@@ -285,3 +285,10 @@ def test_graphs_of_all_shapes_share_weights_and_what_follows_from_them(make):
     np.testing.assert_array_equal(model(arrays[0]), first)
     assert len(model._graphs) == 8
     assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 1024  # the weight is packed once
+    weights = []
+    for graph in model._graphs.values():
+        graph.roots[0].visit(
+            lambda f: weights.extend(x.data for x in f.inputs if x.parent is None and x.size > 1 << 13)
+        )
+    assert len(weights) == 8
+    assert all(weight == weights[0] for weight in weights)
