@@ -191,6 +191,7 @@ __all__ = [
     "quantized_average_pooling",
     "quantized_batch_matmul",
     "quantized_convolution",
+    "quantized_lstm",
     "quantized_mul2",
     "r_div_scalar",
     "r_pow_scalar",
@@ -4457,6 +4458,49 @@ def quantized_convolution(
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
         2018, arXiv:1712.05877.
+    """
+
+def quantized_lstm(
+    x: T,
+    h: T,
+    c: T,
+    weight: T,
+    w_zero: T,
+    w_scale: T,
+    lengths: T,
+    bias: T | None = None,
+    peephole: T | None = None,
+    reverse: bool = False,
+    n_outputs: int = -1,
+    outputs: Sequence[NdArray | None] | None = None,
+) -> T:
+    """LSTM with 8-bit levels as weights. The inputs of all steps become levels with one scale, the states of each step
+    with another one, before they are multiplied by the weights. Sums of products are exact. There is no gradient.
+
+    The axis of gates has the gates of input, output, forgetting and cell. A scale or zero point of a weight
+    belongs to one gate of one unit, first for the weights of the inputs, then for those of the state.
+
+    Args:
+        x: Sequences, shape (time, batch, inputs).
+        h: First states, shape (directions, batch, hidden).
+        c: First cells, of the same shape.
+        weight: Signed levels: first of the inputs, then of the states, shape (directions, inputs + hidden,
+            4 * hidden).
+        w_zero: The levels that stand for zero, shape (directions, 2, 4 * hidden).
+        w_scale: Distances of two levels, shape (directions, 2, 4 * hidden).
+        lengths: Steps of each sequence, shape (batch,). Outputs after the last step are zero.
+        bias: Numbers that are added to the gates, shape (directions, 4 * hidden).
+        peephole: Weights of the cells for the gates of input, output and forgetting, shape
+            (directions, 3 * hidden).
+        reverse: The first direction goes from the last step to the first. The second one always does.
+
+    Returns:
+        Outputs of shape (time, directions, batch, hidden), states and cells after the last step of each sequence, of
+        the shape of `h`.
+
+    Raises:
+        ShapeError: If the shapes do not fit together.
+        ValueError: If a length is negative or larger than the axis of time.
     """
 
 def quantized_mul2(
