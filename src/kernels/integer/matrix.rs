@@ -1,5 +1,7 @@
 //! A packed matrix of weights for products with few rows of levels, many times in a row.
 
+use std::marker::PhantomData;
+
 use super::output::Sums;
 use super::pack::{QuantizedWeights, Stretches, WeightPanels};
 use super::tile::{Finish, GROUP, IntegerTile, Kernels, SumTarget, TALL, WIDE, kernels};
@@ -41,7 +43,7 @@ pub(in crate::kernels) struct LevelMatrix<'a, T> {
     /// The sum of each column without its zero point, padded likewise.
     sums: List<i32>,
     has_zeros: bool,
-    _memory: std::marker::PhantomData<&'a [u8]>,
+    _memory: PhantomData<&'a [u8]>,
 }
 
 /// Bytes after a row of levels that a product may read.
@@ -81,7 +83,7 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
         let sums = (0..all).map(|i| if i < size.columns { sum(i) } else { 0 }).collect();
         let scales = (0..all).map(|i| if i < size.columns { scales(i) } else { T::ZERO }).collect();
         let has_zeros = zeros.iter().any(|zero| *zero != 0);
-        Self { kernels: kernels(), size, panels, zeros, scales, sums, has_zeros, _memory: Default::default() }
+        Self { kernels: kernels(), size, panels, zeros, scales, sums, has_zeros, _memory: PhantomData }
     }
 
     /// Writes the products of rows with the columns, plus a number of each column. Rows of the result follow each
@@ -140,8 +142,8 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
                         weights,
                         finish: Finish { added: added[column..].as_ptr(), zeros, target },
                     };
-                    // SAFETY: the kernel runs on this machine, the panel has its weights, each row is followed by the
-                    // rest of its last group, and each thread writes separate columns.
+                    // SAFETY: the kernel runs on this machine, and the panel has its weights. The rest of its last
+                    // group follows each row. Each thread writes separate columns.
                     unsafe { tiles[rows - 1](&tile) };
                     if is_single {
                         continue;

@@ -14,8 +14,8 @@ op! {
     /// LSTM with 8-bit levels as weights. The inputs of all steps become levels with one scale, the states of each step
     /// with another one, before they are multiplied by the weights. Sums of products are exact. There is no gradient.
     ///
-    /// The axis of gates has the gates of input, output, forgetting and cell. A scale or zero point of a weight
-    /// belongs to one gate of one unit, first for the weights of the inputs, then for those of the state.
+    /// The axis of gates has the gates of input, output, forgetting and cell. Each gate of each unit has two scales and
+    /// two zero points: of its weights for the inputs, and of its weights for the state.
     ///
     /// Args:
     ///     x: Sequences, shape (time, batch, inputs).
@@ -32,8 +32,8 @@ op! {
     ///     reverse: The first direction goes from the last step to the first. The second one always does.
     ///
     /// Returns:
-    ///     Outputs of shape (time, directions, batch, hidden), states and cells after the last step of each sequence, of
-    ///     the shape of `h`.
+    ///     Outputs of shape (time, directions, batch, hidden), and states and cells after the last step of each
+    ///     sequence, of the shape of `h`.
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit together.

@@ -270,9 +270,10 @@ def _quantized_lstm(node: Node) -> list[Value]:
     make = partial(_level_weights, node)
     weight, zero, scale, bias, peephole = node.once("weights", make) if is_constant else make()
     lengths = node.x(4) if node.has(4) else Value(np.full(batch, length)).variable
-    states = [node.x(i) if node.has(i) else Value(np.zeros((n, batch, size), np.float32)).variable for i in (5, 6)]
+    h, c = (node.x(i) if node.has(i) else Value(np.zeros((n, batch, size), np.float32)).variable for i in (5, 6))
     is_reverse = node.get("direction", "forward") == "reverse"
-    found = F.quantized_lstm(node.x(0), *states, weight, zero, scale, lengths, bias, peephole, reverse=is_reverse)
+    function: Any = F.quantized_lstm
+    found = function(node.x(0), h, c, weight, zero, scale, lengths, bias, peephole, reverse=is_reverse)
     return without_gradient(node.operator, found, [value for value in node.inputs if value is not None])
 
 
