@@ -50,7 +50,7 @@ class Feeds:
 
     Args:
         session: The model in onnxruntime.
-        said: What the JSON file says of its inputs.
+        said: The entry of the JSON file on its inputs.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, said: Mapping[str, Any]) -> None:
@@ -156,13 +156,13 @@ def measured(path: Path, said: Mapping[str, Any], threads: int, seconds: float, 
 
     Args:
         path: The file.
-        said: What the JSON file says of its inputs.
+        said: The entry of the JSON file on its inputs.
         threads: Number of threads.
         seconds: Duration of the warm turns.
         with_memory: Whether to measure memory.
 
     Returns:
-        Figures by name: those of the module's docstring. Names with `_ratio` are ratios to onnxruntime's.
+        Figures by the names in the module's docstring. Names with `_ratio` are ratios to onnxruntime's.
     """
     gc.collect()
     clock = time.process_time if threads == 1 else time.perf_counter

@@ -5,6 +5,7 @@ mod depthwise;
 mod dots;
 pub mod levels;
 mod lookup;
+pub(super) mod matrix;
 mod output;
 mod pack;
 mod product;

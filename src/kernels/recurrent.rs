@@ -7,6 +7,7 @@
 mod backward;
 mod cells;
 mod forward;
+pub mod levels;
 mod packed;
 
 use std::ops::Range;

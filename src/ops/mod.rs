@@ -109,6 +109,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         indexing::gather_nd::OPS,
         reductions::sorting::OPS,
         recurrent::cells::OPS,
+        recurrent::levels::OPS,
         recurrent::packing::OPS,
         spatial::pooling::OPS,
         randomness::distributions::OPS,

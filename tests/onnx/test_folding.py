@@ -277,3 +277,23 @@ def test_a_channel_gate_scales_the_next_weight_if_that_is_smaller(tmp_path):
         for found, wanted in zip(model(given), plain(given), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert (counted(model)["ModulatedConvolution"], counted(plain)["ModulatedConvolution"]) == (3, 0)
+
+
+def test_a_weight_computed_of_constants_is_folded(tmp_path):
+    rng = np.random.default_rng(2)
+    x = nn.Variable((3, 96))
+    a = nn.parameter.get_parameter_or_create("a", (96, 1), rng.standard_normal((96, 1)).astype(np.float32), True)
+    b = nn.parameter.get_parameter_or_create("b", (1, 512), rng.standard_normal((1, 512)).astype(np.float32), True)
+    angles = a + b
+    w = F.where(F.greater_scalar(angles, 0.0), F.sin(angles), F.cos(angles))
+    kinnor.onnx.save(F.affine(x, w), tmp_path / "net.onnx", {"x": x})
+    model = kinnor.onnx.load(tmp_path / "net.onnx")
+    sums = a.d.astype(float) + b.d
+    for n in (3, 5):
+        given = rng.standard_normal((n, 96)).astype(np.float32)
+        wanted = given @ np.where(sums > 0, np.sin(sums), np.cos(sums))
+        np.testing.assert_allclose(model(given), wanted, rtol=1e-4, atol=1e-4)
+    for graph in model._graphs.values():
+        found = []
+        graph.roots[0].visit(lambda f: found.append(f.info.type_name))  # noqa: B023
+        assert found == ["Affine"]

@@ -244,3 +244,51 @@ def test_computed_lengths_are_exact():
     for samples in (22050, 22050 * 3, 22050 * 3600, 10**12 + 7):
         large = samples * 320
         assert model(np.array([samples])).tolist() == [large // 441, (large - 1) % 441]
+
+
+def quantized_product(rng):
+    """Returns the nodes and constants of a product with a weight of 8-bit levels."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["levels", "scale"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Tanh", ["m"], ["y"]),
+    ]
+    levels = rng.integers(-127, 128, (64, 1024)).astype(np.int8)
+    return nodes, {"levels": levels, "scale": np.float32(0.01)}
+
+
+def recurrent_layer(rng):
+    """Returns the nodes and constants of an LSTM."""
+    nodes = [
+        constant("axes", np.array([1])),
+        helper.make_node("Unsqueeze", ["x", "axes"], ["steps"]),
+        helper.make_node("LSTM", ["steps", "w", "r", "b"], ["y"], hidden_size=64),
+    ]
+    held = {"w": rng.standard_normal((1, 256, 64)), "r": rng.standard_normal((1, 256, 64))}
+    held["b"] = rng.standard_normal((1, 512))
+    return nodes, {key: (array / 8).astype(np.float32) for key, array in held.items()}
+
+
+@pytest.mark.parametrize("make", [quantized_product, recurrent_layer])
+def test_graphs_of_all_shapes_share_weights_and_what_follows_from_them(make):
+    rng = np.random.default_rng(3)
+    nodes, held = make(rng)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])
+    model, other = loaded(nodes, [x], held), loaded(nodes, [x], held)
+    other.get_parameters()  # it is not folded
+    arrays = [rng.standard_normal((n, 64)).astype(np.float32) for n in range(1, 9)]
+    wanted = [other(array) for array in arrays]
+    first = model(arrays[0])
+    before = nn.memory_stats()["live"]
+    for k in (*range(8), *range(7, -1, -1)):
+        np.testing.assert_allclose(model(arrays[k]), wanted[k], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(model(arrays[0]), first)
+    assert len(model._graphs) == 8
+    assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 1024  # the weight is packed once
+    weights = []
+    for graph in model._graphs.values():
+        graph.roots[0].visit(
+            lambda f: weights.extend(x.data for x in f.inputs if x.parent is None and x.size > 1 << 13)
+        )
+    assert len(weights) == 8
+    assert all(weight == weights[0] for weight in weights)

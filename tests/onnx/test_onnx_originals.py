@@ -119,3 +119,20 @@ def test_a_constant_reshaped_in_place_stays(tmp_path):
     for _ in range(2):
         np.testing.assert_allclose(model(given_images), y.d, rtol=1e-4, atol=1e-5)
     assert gone(model) or not [key for key, p in model._parameters.items() if p.size >= 2048]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a file that is open cannot be deleted")
+def test_another_shape_reads_no_parameter_again(saved, monkeypatch):
+    path, wanted = saved
+    model = kinnor.onnx.load(path)
+    model(given())
+    freed = gone(model)
+    assert freed
+    read = []
+    monkeypatch.setattr(os, "pread", lambda *args: read.append(args))
+    for n in (1, 3, 2):
+        assert model(given(n)).shape == (n, 16)
+    assert not read
+    assert gone(model) == freed
+    monkeypatch.undo()
+    assert_same(model.get_parameters(grad_only=False), wanted)

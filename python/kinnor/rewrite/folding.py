@@ -27,39 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["Folding"]
 
 _FOLDABLE = frozenset(
-    [
-        *(
-            "Abs",
-            "Add2",
-            "AddScalar",
-            "BatchMatmul",
-            "Broadcast",
-            "Concatenate",
-            "DequantizeLinear",
-            "Div2",
-            "DivScalar",
-            "Exp",
-            "Flip",
-            "Gather",
-            "Identity",
-        ),
-        *("Log", "Maximum2", "MaximumScalar", "Mean", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "Pow2"),
-        *(
-            "PowScalar",
-            "RDivScalar",
-            "RPowScalar",
-            "QuantizeLinear",
-            "RSubScalar",
-            "ReLU",
-            "Reshape",
-            "Round",
-            "Sigmoid",
-            "Slice",
-        ),
-        *("Split", "Stack", "Sub2", "SubScalar", "Sum", "Tanh", "Transpose", "WeightNormalization"),
-    ]
+    (
+        *("ACos", "ASin", "ATan", "Abs", "Add2", "AddScalar", "BatchMatmul", "Broadcast", "Ceil", "Concatenate"),
+        *("Cos", "DequantizeLinear", "Div2", "DivScalar", "Equal", "EqualScalar", "Erf", "Exp", "Flip", "Floor"),
+        *("Gather", "Greater", "GreaterEqual", "GreaterEqualScalar", "GreaterScalar", "Identity", "Less", "LessEqual"),
+        *("LessEqualScalar", "LessScalar", "Log", "LogicalAnd", "LogicalNot", "LogicalOr", "LogicalXor", "Max"),
+        *("Maximum2", "MaximumScalar", "Mean", "Min", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "NotEqual"),
+        *("NotEqualScalar", "Pow2", "PowScalar", "Prod", "QuantizeLinear", "RDivScalar", "RPowScalar", "RSubScalar"),
+        *("ReLU", "Reshape", "Round", "Sigmoid", "Sign", "Sin", "Slice", "Split", "Stack", "Sub2", "SubScalar", "Sum"),
+        *("Tan", "Tanh", "Tile", "Transpose", "WeightNormalization", "Where"),
+    )
 )
 """Types of functions that are folded if all inputs are constant. They are deterministic and have no state."""
+
+_REPEATING = ("Broadcast", "Tile")
+"""Types of functions that repeat elements."""
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
 """Types of recurrent networks."""
@@ -93,7 +75,13 @@ _HARD_SWISH_GATE = {-1e6: 0.0, -3.0: 0.0, -1.5: 0.25, 0.0: 0.5, 1.5: 0.75, 3.0: 
 """Values of the gate of `hard_swish` at test points. They identify it among all lines clipped at two bounds."""
 
 _MOST_GROWTH = 4
-"""A folded constant may have at most this many times the elements of its inputs."""
+"""A folded constant may have at most this many times the elements of its inputs, unless it is small."""
+
+_SMALL = 1 << 18
+"""A folded constant of at most this many elements is small. Repeated constants are not, as all shapes repeat others."""
+
+_MOST_NAMED = 64
+"""A constant of at most this many elements is known by its numbers in the graphs of other shapes."""
 
 
 class Folding:
@@ -229,15 +217,25 @@ class Folding:
                 return False
         if not inputs or any(y in self._kept for y in outputs):
             return False
-        return sum(y.size for y in outputs) <= max(_MOST_GROWTH * sum(x.size for x in inputs), 1 << 12)
+        small = 1 << 12 if is_a(f, *_REPEATING) else _SMALL
+        return sum(y.size for y in outputs) <= max(_MOST_GROWTH * sum(x.size for x in inputs), small)
 
     def _name(self, f: Function, follows: Mapping[Variable, tuple[int, int] | None]) -> int | None:
         """The number of a constant function, equal in all graphs. None if other graphs do not share its inputs."""
-        inputs = [follows.get(x, x if x in self._shared else None) for x in f.inputs]
+        inputs = [follows[x] if x in follows else self._name_of_constant(x) for x in f.inputs]
         if None in inputs:
             return None
         key = (f.info.type_name, repr(f.info.args), f.outputs[0].shape, *inputs)
         return self._names.setdefault(key, len(self._names))
+
+    def _name_of_constant(self, x: Variable) -> Any:
+        """A key of a constant, equal in all graphs: itself if they share it, its numbers if it has few, else None."""
+        if x in self._shared:
+            return x
+        if x.size > _MOST_NAMED:
+            return None
+        numbers = np.ascontiguousarray(x.d)
+        return tuple(x.shape), numbers.dtype.str, numbers.tobytes()
 
     def _merge_normalization(self, f: Function) -> None:
         """Merges a batch normalization by running statistics into the weight and bias of the layer before it."""

@@ -89,10 +89,10 @@ impl<'a> Packed<'a> {
         input_cache: Option<InputCache<'a>>,
     ) -> Self {
         assert_eq!(stretches.count * stretches.length, weights.terms, "stretches that are not the terms");
-        let (columns, groups) = (weights.columns, stretches.count * stretches.groups());
+        let columns = weights.columns;
         let padded = columns.next_multiple_of(kernels.width);
-        let size = padded * (groups * GROUP + size_of::<i32>());
-        let at = |start| WeightPanels { kernels, start: Shared::new(start), columns, groups, padded };
+        let size = WeightPanels::bytes(kernels, columns, stretches);
+        let at = |start| WeightPanels::at(kernels, start, columns, stretches);
         if let Some(mut lent) =
             input_cache.and_then(|array| array.lend(0, [stretches.count, columns, padded], size))
         {
@@ -116,6 +116,24 @@ impl<'a> Packed<'a> {
 }
 
 impl WeightPanels {
+    /// Panels at an address, with [`WeightPanels::bytes`] bytes.
+    pub(super) fn at(
+        kernels: &'static Kernels,
+        start: *mut u8,
+        columns: usize,
+        stretches: Stretches,
+    ) -> Self {
+        let groups = stretches.count * stretches.groups();
+        let padded = columns.next_multiple_of(kernels.width);
+        Self { kernels, start: Shared::new(start), columns, groups, padded }
+    }
+
+    /// Bytes of packed weights.
+    pub(super) fn bytes(kernels: &Kernels, columns: usize, stretches: Stretches) -> usize {
+        let groups = stretches.count * stretches.groups();
+        columns.next_multiple_of(kernels.width) * (groups * GROUP + size_of::<i32>())
+    }
+
     /// The panel that begins at a column, which must be a multiple of the panel width, and its number of registers.
     pub(super) fn panel(&self, column: usize) -> (*const i8, usize) {
         let registers = (self.padded - column).min(self.kernels.panel()) / self.kernels.width;
@@ -135,7 +153,7 @@ impl WeightPanels {
     }
 
     /// Packs the weights panel by panel, and sums their columns.
-    fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
+    pub(super) fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
         let Self { kernels, start: to, columns, groups, padded } = *self;
         let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());
         parallel(columns.div_ceil(wide), |i| {

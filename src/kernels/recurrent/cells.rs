@@ -117,6 +117,29 @@ pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &m
     each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
+/// As [`lstm`], where three gates read cells: those of input and forgetting the previous ones, that of the output the
+/// new ones. `peepholes` are the weights of gates i, o, f.
+pub(super) fn lstm_with_peepholes<T: Float>(
+    [i, f, g, o, c]: [&mut [T]; 5],
+    before: &[T],
+    peepholes: [&[T]; 3],
+    h: &mut [T],
+) {
+    each(i, [before, peepholes[0]], |i, [before, p]| i + p * before);
+    each(f, [before, peepholes[2]], |f, [before, p]| f + p * before);
+    all(
+        [i, f, g, &mut *c],
+        [before],
+        #[inline(always)]
+        |[i, f, g, _], [before]| {
+            let (i, f, g) = (i.sigmoid(), f.sigmoid(), g.tanh());
+            [i, f, g, f * before + i * g]
+        },
+    );
+    each(o, [c, peepholes[1]], |o, [c, p]| (o + p * c).sigmoid());
+    each(h, [o, c], |_, [o, c]| o * c.tanh());
+}
+
 /// The gradients by the sums of the four gates of an LSTM, and the gradient carried to the cell state before.
 pub(super) fn lstm_slopes<T: Float>(
     [i, f, g, o, c]: [&[T]; 5],

@@ -2,4 +2,5 @@
 
 pub(crate) mod cells;
 pub(crate) mod layers;
+pub(crate) mod levels;
 pub(crate) mod packing;

@@ -56,6 +56,65 @@ def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how
     return finished(products * scale, **how)
 
 
+def to_levels(x):
+    """Returns 8-bit levels of numbers without their zero point, and the distance of two levels."""
+    least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
+    scale = (most - least) / 255 or 1.0
+    zero = np.rint(-least / scale)
+    return np.clip(np.rint(x / scale), -zero, 255 - zero), scale
+
+
+def quantized_lstm(x, h, c, w, w_zero, w_scale, lengths, bias=None, peephole=None, reverse=False):
+    """NumPy reference of `quantized_lstm`: one step after the other."""
+    (steps, batch, n_inputs), (n, _, size) = x.shape, h.shape
+    y, h, c = np.zeros((steps, n, batch, size)), h.copy(), c.copy()
+    n_run = int(lengths.max(initial=0))
+    levels, scale = to_levels(x[:n_run])
+    weight = w - w_zero.repeat([n_inputs, size], 1).astype(float)
+    for k in range(n):
+        gates = levels @ weight[k, :n_inputs] * (scale * w_scale[k, 0])
+        gates = gates + (0 if bias is None else bias[k])
+        last = h[k].copy()
+        for i in range(n_run):
+            now, distance = to_levels(last)
+            sums = now @ weight[k, n_inputs:] * (distance * w_scale[k, 1])
+            for at, length in enumerate(lengths):
+                if i >= length:
+                    last[at] = 0
+                    continue
+                t = length - 1 - i if reverse or k else i
+                given = np.split(sums[at] + gates[t, at], 4)
+                of_cells = np.zeros((3, size)) if peephole is None else peephole[k].reshape(3, size)
+                opened = 1 / (1 + np.exp(-given[0] - of_cells[0] * c[k, at]))
+                kept = 1 / (1 + np.exp(-given[2] - of_cells[2] * c[k, at]))
+                c[k, at] = kept * c[k, at] + opened * np.tanh(given[3])
+                shown = 1 / (1 + np.exp(-given[1] - of_cells[1] * c[k, at]))
+                y[t, k, at] = h[k, at] = last[at] = shown * np.tanh(c[k, at])
+    return y, h, c
+
+
+def lstm_rows():
+    """Yields rows of `quantized_lstm`: one and two directions, some lengths, with and without optional inputs."""
+    for n, steps, batch, n_inputs, size, way in (
+        (1, 5, 1, 6, 16, {}),
+        (1, 4, 3, 3, 5, {"reverse": True}),
+        (2, 6, 2, 9, 33, {}),
+        (1, 2, 2, 1, 1, {}),
+        (2, 0, 2, 3, 4, {}),
+    ):
+        inputs = (
+            sample(steps, batch, n_inputs),
+            *(sample(n, batch, size, seed=seed) / 2 for seed in (1, 2)),
+            int8(n, n_inputs + size, 4 * size, seed=3),
+            whole(n, 2, 4 * size, below=9, seed=4) - 4,
+            sample(n, 2, 4 * size, low=0.5, high=1.5, seed=5) / 100,
+            np.array([steps, steps // 2, 1][:batch]),
+        )
+        yield Row("quantized_lstm", inputs, quantized_lstm, way, by=())
+        optional = (sample(n, 4 * size, seed=6), sample(n, 3 * size, seed=7))
+        yield Row("quantized_lstm", (*inputs, *optional), quantized_lstm, way, by=())
+
+
 def windows(x, kernel, stride):
     """Returns, for each position within a window, the elements of all windows. Channels are last."""
     out = [(x.shape[i - 3] - k) // s + 1 for i, (k, s) in enumerate(zip(kernel, stride, strict=True))]
@@ -294,4 +353,5 @@ ROWS = [
             sample(5, 5000, low=-3, high=3),
         )
     ),
+    *lstm_rows(),
 ]

@@ -5,6 +5,7 @@ Knows arrays and graphs; knows no operators.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
     from ..._core import FunctionVariable
 
-__all__ = ["computed_by_arrays"]
+__all__ = ["DIFFERENTIATES", "computed_by_arrays", "without_gradient"]
+
+DIFFERENTIATES: ContextVar[bool] = ContextVar("differentiates", default=False)
+"""True while a graph of variables is built, through which a program may differentiate."""
 
 
 class _ArrayFunction(PythonFunction):
@@ -112,3 +116,20 @@ def computed_by_arrays(
     sources = frozenset[str]().union(*(value.sources for value in inputs))
     outputs = [found] if isinstance(found, Variable) else found
     return [Value(y, kind, sources=sources) for y, kind in zip(outputs, kinds, strict=True)]
+
+
+def without_gradient(operator: str, outputs: Sequence[Variable], inputs: Sequence[Value]) -> list[Value]:
+    """Returns outputs of a function that has no gradient. To differentiate through it is an error, not silently zero.
+
+    Args:
+        operator: The name of the operator.
+        outputs: The outputs, which are numbers.
+        inputs: The inputs of the function.
+    """
+    values = [Value(y, np.float32) for y in outputs]
+    if not DIFFERENTIATES.get():
+        return values
+    shapes = [y.shape for y in outputs]
+    return computed_by_arrays(
+        operator, lambda *arrays: arrays[: len(shapes)], [*values, *inputs], shapes, [np.float32] * len(shapes)
+    )

@@ -18,6 +18,7 @@ from ...files.progress import each
 from ...files.steady import steadily
 from ...rewrite.folding import Folding
 from ..read import reading
+from ..read.array_function import DIFFERENTIATES
 from ..read.building import Builder, constant, outputs_of
 from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
 from ..read.described import described, metadata_of
@@ -258,7 +259,11 @@ class Model:
             with self._lock.held():
                 self._unfold()
                 self._stages.begin()
-                values = self._built(given, is_whole=True)[1]
+                token = DIFFERENTIATES.set(True)
+                try:
+                    values = self._built(given, is_whole=True)[1]
+                finally:
+                    DIFFERENTIATES.reset(token)
             made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
         pool = self._pools.get(self._key(given))

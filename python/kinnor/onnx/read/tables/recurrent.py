@@ -9,12 +9,12 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ..array_function import computed_by_arrays
+from ..array_function import without_gradient
 from ..values import Node, OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -238,139 +238,43 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
     return _direction(held, k)
 
 
-def _rounded_to_levels(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns 8-bit levels of numbers without their zero point, and the scale, for each direction.
-
-    The range of the levels includes zero.
-
-    Args:
-        x: The numbers, shape (directions, rows, width).
-    """
-    least = np.minimum(x.min((1, 2), keepdims=True, initial=0), _ZERO)
-    scale = (np.maximum(x.max((1, 2), keepdims=True, initial=0), _ZERO) - least) / _HIGHEST
-    scale[scale == 0] = 1
-    zero = np.rint(np.minimum(np.maximum(-least / scale, _ZERO), _HIGHEST))
-    levels = x / scale
-    np.rint(levels, out=levels)
-    np.maximum(levels, -zero, out=levels)
-    np.minimum(levels, _HIGHEST - zero, out=levels)
-    return levels, scale
+def _level_weight(node: Node, i: int, scale: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns a weight of 8-bit levels as signed levels, their zero points and their scales."""
+    weight, factor = node.static(i), node.static(scale).astype(np.float32)
+    n, shift = len(weight), 128 if weight.dtype == np.uint8 else 0
+    zero = node.static(scale + 1).astype(np.int64) if node.has(scale + 1) else np.full(n, shift)
+    shape = (n, 1, weight.shape[2])
+    signed = (weight.astype(np.int16) - shift).astype(np.int8)
+    return (
+        signed,
+        np.broadcast_to(zero.reshape(n, 1, -1) - shift, shape),
+        np.broadcast_to(factor.reshape(n, 1, -1), shape),
+    )
 
 
-_ZERO, _HALF, _HIGHEST = np.float32(0), np.float32(0.5), np.float32(255)
-
-
-class _QuantizedLayer:
-    """An LSTM whose weights are 8-bit levels. Each step quantizes inputs and states, in both directions together.
-
-    Args:
-        node: The node.
-        are_reverse: True for each direction that goes from the last step to the first.
-    """
-
-    def __init__(self, node: Node, are_reverse: Sequence[bool]) -> None:
-        self._are_reverse = are_reverse
-        self._w, self._w_scale = self._weight(node, 1, 8)
-        self._r, self._r_scale = self._weight(node, 2, 10)
-        n = self._r.shape[2]
-        bias = node.static(3) if node.has(3) else np.zeros((len(are_reverse), 2 * n))
-        self._bias = (bias[:, None, :n] + bias[:, None, n:]).astype(np.float32)
-        self._peephole = np.split(node.static(7)[:, None].astype(np.float32), 3, 2) if node.has(7) else None
-
-    @staticmethod
-    def _weight(node: Node, i: int, scale: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Returns a weight without its zero point, as real numbers, and its scale."""
-        weight, factor = node.static(i).astype(np.float32), node.static(scale).astype(np.float32)
-        n = len(weight)
-        if node.has(scale + 1):
-            weight -= node.static(scale + 1).reshape(n, 1, -1)
-        return weight, factor.reshape(n, 1, -1)
-
-    def run(
-        self, x: NDArray[Any], h: NDArray[Any], c: NDArray[Any], lengths: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Returns the outputs of all steps, shape (directions, steps, batch, size), and both states after the last."""
-        (n_steps, batch, _), (n, _, size) = x.shape, h.shape
-        y = np.zeros((n, n_steps, batch, size), np.float32)
-        n_run, n_full = int(lengths.max(initial=0)), int(lengths.min(initial=n_steps))
-        places = np.arange(n_steps)[:, None]
-        back = np.where(places < lengths, lengths - 1 - places, places)[:, :, None]  # from the end of each sequence
-        given = np.stack([np.take_along_axis(x, back, 0) if turned else x for turned in self._are_reverse])
-        levels, scale = _rounded_to_levels(given[:, :n_run].reshape(n, n_run * batch, -1))
-        gates = (levels @ self._w) * (scale * self._w_scale) + self._bias
-        gates = gates.reshape(n, n_run, batch, 4 * size)
-        last = h
-        for t in range(n_run):
-            levels, scale = _rounded_to_levels(last)
-            total = levels @ self._r
-            total *= scale * self._r_scale
-            total += gates[:, t]
-            new_h, new_c = self._stepped(total, c, size)
-            if t < n_full:
-                last = h = new_h
-                c = new_c
-            else:  # sequences that have ended are zero
-                goes_on = (t < lengths)[:, None]
-                h, c = np.where(goes_on, new_h, h), np.where(goes_on, new_c, c)
-                last = np.where(goes_on, new_h, _ZERO)
-            y[:, t] = last
-        for k, turned in enumerate(self._are_reverse):
-            if turned:
-                y[k] = np.take_along_axis(y[k], back, 0)
-        return y, h, c
-
-    def _stepped(self, total: NDArray[Any], c: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Returns the states after a step. The gates are those of input, output, forgetting and cell."""
-        part = [slice(k * size, (k + 1) * size) for k in range(4)]
-        if self._peephole is not None:
-            total[..., part[0]] += self._peephole[0] * c
-            total[..., part[2]] += self._peephole[2] * c
-        opened = self._sigmoid(total[..., part[0]]), self._sigmoid(total[..., part[2]])
-        new_c = np.tanh(total[..., part[3]])
-        new_c *= opened[0]
-        new_c += opened[1] * c
-        if self._peephole is not None:
-            total[..., part[1]] += self._peephole[1] * new_c
-        new_h = np.tanh(new_c)
-        new_h *= self._sigmoid(total[..., part[1]])
-        return new_h, new_c
-
-    @staticmethod
-    def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
-        """Returns the logistic function."""
-        y: NDArray[Any] = x * _HALF
-        np.tanh(y, out=y)
-        y *= _HALF
-        y += _HALF
-        return y
+def _level_weights(node: Node) -> list[Variable | None]:
+    """Returns weight, zero points, scales, bias and peepholes as `quantized_lstm` reads them."""
+    parts = zip(_level_weight(node, 1, 8), _level_weight(node, 2, 10), strict=True)
+    held: list[NDArray[Any] | None] = [np.concatenate(both, axis=1) for both in parts]
+    n = 4 * node.value(2).shape[1]
+    held.append((node.static(3)[:, :n] + node.static(3)[:, n:]).astype(np.float32) if node.has(3) else None)
+    held.append(node.static(7).astype(np.float32) if node.has(7) else None)
+    return [None if array is None else Variable.from_numpy_array(np.ascontiguousarray(array)) for array in held]
 
 
 def _quantized_lstm(node: Node) -> list[Value]:
     length, batch, _ = node.value(0).shape
-    n_directions, size = node.value(2).shape[:2]
-    _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n_directions)
-    are_reverse = [node.get("direction", "forward") == "reverse", True][:n_directions]
+    n, size = node.value(2).shape[:2]
+    _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n)
     is_constant = all(value is None or value.known for value in (*node.inputs[1:4], *node.inputs[7:]))
-    make = partial(_QuantizedLayer, node, are_reverse)
-    layer: _QuantizedLayer = node.once("layer", make) if is_constant else make()
-    state = Value(np.zeros((n_directions, batch, size), np.float32))
-    inputs = [
-        node.value(0),
-        node.value(4) if node.has(4) else Value(np.full(batch, length, np.int32)),
-        *(node.value(i) if node.has(i) else state for i in (5, 6)),
-    ]
-
-    def compute(x: NDArray[Any], lengths: NDArray[Any], *states: NDArray[Any]) -> list[NDArray[Any]]:
-        steps = lengths.astype(np.int64)
-        if steps.size and not 0 <= int(steps.min()) <= int(steps.max()) <= length:
-            raise OnnxError(f"DynamicQuantizeLSTM: expected lengths from 0 to {length}, got {steps.tolist()}")
-        h, c = (held.astype(np.float32, copy=False) for held in states)
-        y, *ends = layer.run(x.astype(np.float32, copy=False), h, c, steps)
-        return [y.transpose(1, 0, 2, 3), *ends]
-
-    ends = (n_directions, batch, size)
-    shapes = [(length, n_directions, batch, size), ends, ends]
-    return computed_by_arrays(node.operator, compute, inputs, shapes, [np.float32] * 3)
+    make = partial(_level_weights, node)
+    weight, zero, scale, bias, peephole = node.once("weights", make) if is_constant else make()
+    lengths = node.x(4) if node.has(4) else Value(np.full(batch, length)).variable
+    h, c = (node.x(i) if node.has(i) else Value(np.zeros((n, batch, size), np.float32)).variable for i in (5, 6))
+    is_reverse = node.get("direction", "forward") == "reverse"
+    function: Any = F.quantized_lstm
+    found = function(node.x(0), h, c, weight, zero, scale, lengths, bias, peephole, reverse=is_reverse)
+    return without_gradient(node.operator, found, [value for value in node.inputs if value is not None])
 
 
 RECURRENT: dict[tuple[str, str], Row] = {

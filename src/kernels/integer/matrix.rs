@@ -1,0 +1,162 @@
+//! A packed matrix of weights for products with few rows of levels, many times in a row.
+
+use std::marker::PhantomData;
+
+use super::output::Sums;
+use super::pack::{QuantizedWeights, Stretches, WeightPanels};
+use super::tile::{Finish, GROUP, IntegerTile, Kernels, SumTarget, TALL, WIDE, kernels};
+use crate::kernels::Float;
+use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
+use crate::kernels::threads::{self, Shared};
+
+/// The number of multiplications from which parallel execution pays.
+const GRAIN: usize = 600_000;
+
+/// The size of a matrix.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct MatrixSize {
+    /// The rows, which a product adds over.
+    pub(in crate::kernels) terms: usize,
+    pub(in crate::kernels) columns: usize,
+}
+
+/// Rows of levels with a scale and a zero point.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct LevelRows<'a, T> {
+    /// The rows, `row` bytes apart, followed by `GROUP` readable bytes.
+    pub(in crate::kernels) levels: &'a [u8],
+    pub(in crate::kernels) row: usize,
+    pub(in crate::kernels) count: usize,
+    pub(in crate::kernels) scale: T,
+    pub(in crate::kernels) zero: u8,
+}
+
+/// A packed matrix and the parameters of its columns.
+pub(in crate::kernels) struct LevelMatrix<'a, T> {
+    kernels: &'static Kernels,
+    size: MatrixSize,
+    panels: WeightPanels,
+    /// The zero points of the columns, and their scales, padded to whole registers.
+    zeros: List<i32>,
+    scales: List<T>,
+    /// The sum of each column without its zero point, padded likewise.
+    sums: List<i32>,
+    has_zeros: bool,
+    _memory: PhantomData<&'a [u8]>,
+}
+
+/// Bytes after a row of levels that a product may read.
+pub(in crate::kernels) const SPARE: usize = GROUP;
+
+impl MatrixSize {
+    fn stretches(self) -> Stretches {
+        Stretches { count: 1, length: self.terms }
+    }
+
+    /// Bytes of the packed form.
+    pub(in crate::kernels) fn bytes(self) -> usize {
+        WeightPanels::bytes(kernels(), self.columns, self.stretches()).next_multiple_of(WIDE)
+    }
+
+    /// Packs a matrix.
+    pub(in crate::kernels) fn pack(self, weights: &[i8], to: &mut [u8]) {
+        assert!(to.len() == self.bytes(), "memory of another size");
+        let panels = WeightPanels::at(kernels(), to.as_mut_ptr(), self.columns, self.stretches());
+        panels.pack(QuantizedWeights::of_rows(weights, self.terms, self.columns), self.stretches());
+    }
+}
+
+impl<'a, T: Float> LevelMatrix<'a, T> {
+    /// A matrix packed by [`MatrixSize::pack`], with a zero point and a scale for each column.
+    pub(in crate::kernels) fn new(
+        size: MatrixSize,
+        packed: &'a [u8],
+        zeros: impl Fn(usize) -> i32,
+        scales: impl Fn(usize) -> T,
+    ) -> Self {
+        assert!(packed.len() == size.bytes(), "memory of another size");
+        let panels = WeightPanels::at(kernels(), packed.as_ptr().cast_mut(), size.columns, size.stretches());
+        let all = size.columns.next_multiple_of(WIDE);
+        let zeros: List<i32> = (0..all).map(|i| if i < size.columns { zeros(i) } else { 0 }).collect();
+        let sum = |i: usize| panels.sum(i).wrapping_sub(zeros[i].wrapping_mul(size.terms as i32));
+        let sums = (0..all).map(|i| if i < size.columns { sum(i) } else { 0 }).collect();
+        let scales = (0..all).map(|i| if i < size.columns { scales(i) } else { T::ZERO }).collect();
+        let has_zeros = zeros.iter().any(|zero| *zero != 0);
+        Self { kernels: kernels(), size, panels, zeros, scales, sums, has_zeros, _memory: PhantomData }
+    }
+
+    /// Writes the products of rows with the columns, plus a number of each column. Rows of the result follow each
+    /// other.
+    pub(in crate::kernels) fn multiply(&self, x: LevelRows<'_, T>, shifts: &[T], y: &mut [T]) {
+        let MatrixSize { terms, columns } = self.size;
+        assert!(x.row >= terms && y.len() == x.count * columns && shifts.len() >= self.scales.len());
+        assert!(x.count == 0 || (x.count - 1) * x.row + terms.next_multiple_of(GROUP) <= x.levels.len());
+        let zero = -i32::from(x.zero);
+        let (mut added, mut scales) =
+            (List::repeat(0, self.sums.len()), List::repeat(T::ZERO, self.sums.len()));
+        vectorised(
+            #[inline(always)]
+            || {
+                added.iter_mut().zip(&*self.sums).for_each(|(to, sum)| *to = zero.wrapping_mul(*sum));
+                scales.iter_mut().zip(&*self.scales).for_each(|(to, scale)| *to = *scale * x.scale);
+            },
+        );
+        let row = |i: usize| &x.levels[i * x.row..][..terms];
+        let sum = |i: usize| row(i).iter().map(|level| i32::from(*level)).sum::<i32>();
+        let sums_of_rows: List<i32> = (0..if self.has_zeros { x.count } else { 0 }).map(sum).collect();
+        let (wide, to) = (self.kernels.panel(), Shared::new(y.as_mut_ptr()));
+        let grain = GRAIN.div_ceil((x.count * terms * wide).max(1));
+        threads::ranges(columns.div_ceil(wide), grain, |some| {
+            let mut sums: Sums = [0; TALL * WIDE];
+            for column in some.map(|panel| panel * wide) {
+                let (weights, registers) = self.panels.panel(column);
+                let n = (registers * self.kernels.width).min(columns - column);
+                let tiles = self.kernels.tiles[registers - 1];
+                for at in (0..x.count).step_by(tiles.len()) {
+                    let rows = tiles.len().min(x.count - at);
+                    let mut starts = [std::ptr::null(); TALL];
+                    for (i, start) in starts[..rows].iter_mut().enumerate() {
+                        *start = row(at + i).as_ptr();
+                    }
+                    let zeros =
+                        self.has_zeros.then(|| (self.zeros[column..].as_ptr(), &sums_of_rows[at..at + rows]));
+                    let start = to.get().wrapping_add(at * columns + column);
+                    let is_single = size_of::<T>() == size_of::<f32>();
+                    let target = if is_single {
+                        // The numbers are `f32`.
+                        SumTarget::Numbers {
+                            to: start.cast(),
+                            row: columns,
+                            columns: n,
+                            scales: scales[column..].as_ptr().cast(),
+                            shifts: shifts[column..].as_ptr().cast(),
+                        }
+                    } else {
+                        SumTarget::Sums(sums.as_mut_ptr())
+                    };
+                    let tile = IntegerTile {
+                        rows: starts,
+                        taps: &[0],
+                        groups: terms.div_ceil(GROUP),
+                        weights,
+                        finish: Finish { added: added[column..].as_ptr(), zeros, target },
+                    };
+                    // SAFETY: the kernel runs on this machine, and the panel has its weights. The rest of its last
+                    // group follows each row. Each thread writes separate columns.
+                    unsafe { tiles[rows - 1](&tile) };
+                    if is_single {
+                        continue;
+                    }
+                    for (i, sums) in sums.chunks_exact(WIDE).take(rows).enumerate() {
+                        for (j, sum) in sums[..n].iter().enumerate() {
+                            let number = T::all(f64::from(*sum)) * scales[column + j] + shifts[column + j];
+                            // SAFETY: as above.
+                            unsafe { start.add(i * columns + j).write(number) };
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
