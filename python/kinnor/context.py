@@ -26,6 +26,9 @@ COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 """NumPy's names of these types, which are accepted as well."""
 
+DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+"""NumPy's names of these types, which are accepted as well."""
+
 
 class Context:
     """The device and the precision of functions.

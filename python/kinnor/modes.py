@@ -8,7 +8,6 @@ defaults.
 from __future__ import annotations
 
 import functools
-import operator
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -118,6 +117,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
         @functools.wraps(f)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Calls the function within `recompute(recompute_)`."""
             with recompute(recompute_):
                 return f(*args, **kwargs)
 
@@ -126,7 +126,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
     return decorate
 
 
-def memory_budget(bytes: int | None) -> Scope:
+def memory_budget(bytes: int | str | None) -> Scope:
     """Limit the memory of training steps: values are freed and recomputed as necessary. Gradients stay the same bits.
 
     For a static graph, a forward run in the block plans itself and the next backward run. The plan keeps parameters,
@@ -141,7 +141,7 @@ def memory_budget(bytes: int | None) -> Scope:
     recomputed for backward runs, `autodiff` and reads. A backward run respects the budget outside of the block, too.
 
     Args:
-        bytes: The budget; None for none.
+        bytes: The budget, as a number or as text with a unit: `"64M"` is 64 MiB (K, M, G or T); None for none.
 
     Returns:
         A context manager. It is a decorator, too: calls of the decorated function run in the mode.
@@ -161,9 +161,7 @@ def memory_budget(bytes: int | None) -> Scope:
         ...     loss.backward()
     """
     if bytes is not None:
-        if not hasattr(bytes, "__index__"):
-            raise _core.CallError(f"memory_budget: expected `bytes` to be a whole number or None, got {bytes!r}")
-        bytes = operator.index(bytes)
+        bytes = _check.size("memory_budget", "bytes", bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
     return Scope("memory_budget", bytes)

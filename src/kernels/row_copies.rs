@@ -273,6 +273,7 @@ struct Group {
 }
 
 impl Group {
+    /// True if more than [`MANY`] rows are added.
     fn is_crowded(self) -> bool {
         self.count as usize > MANY
     }
@@ -304,6 +305,7 @@ impl Groups {
         Self { all, shift }
     }
 
+    /// The group of a row.
     fn of_row(&self, to: usize) -> Group {
         self.all[slot(to, self.shift)]
     }
@@ -349,6 +351,7 @@ pub(super) const SHORT: usize = 16;
 
 /// Copies `count` short rows of `n` elements. `from` and `to` are the distances between rows.
 pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, n: usize, count: usize) {
+    /// Copies rows of `N` elements at these distances.
     #[inline(always)]
     fn each<T: Copy, const N: usize>(x: &[T], from: usize, y: &mut [T], to: usize, count: usize) {
         for (x, y) in x.chunks(from).zip(y.chunks_mut(to)).take(count) {
@@ -373,6 +376,7 @@ pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, 
     }
 }
 
+/// Copies a row, or adds it if `accumulate`.
 #[inline(always)]
 fn move_row<T: Float>(x: &[T], y: &mut [T], accumulate: bool) {
     if accumulate {
