@@ -273,6 +273,7 @@ struct Group {
 }
 
 impl Group {
+    /// True if more than [`MANY`] rows are added.
     fn is_crowded(self) -> bool {
         self.count as usize > MANY
     }
@@ -304,6 +305,7 @@ impl Groups {
         Self { all, shift }
     }
 
+    /// The group of a row.
     fn of_row(&self, to: usize) -> Group {
         self.all[slot(to, self.shift)]
     }
