@@ -26,9 +26,6 @@ COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 """NumPy's names of these types, which are accepted as well."""
 
-DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
-"""NumPy's names of these types, which are accepted as well."""
-
 
 class Context:
     """The device and the precision of functions.
@@ -184,8 +181,7 @@ def context_scope(ctx: Context) -> _Scope:
     return _Scope(ctx)
 
 
-@contextmanager
-def autocast(dtype: str = "bfloat16", enabled: bool = True) -> Iterator[Context]:
+def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
     """Build functions in mixed precision in a `with` block.
 
     Values of functions are stored in 16 bits. In `bfloat16`, products, convolutions of one pixel and fully connected
@@ -216,8 +212,7 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> Iterator[Context]
         raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}")
     current = get_current_context()
     backend = [f"cpu:{kind}", *current.backend] if enabled else current.backend
-    with context_scope(Context(backend, current.array_class, current.device_id)) as context:
-        yield context
+    return _Scope(Context(backend, current.array_class, current.device_id))
 
 
 def _check(op: str, context: object) -> None:
