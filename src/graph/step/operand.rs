@@ -133,6 +133,7 @@ impl Operand {
         Ok(Some(at))
     }
 
+    /// Returns the elements, brought into memory for this access. Fails if a computed value was cleared.
     #[cold]
     fn make_ready(&self, access: Access) -> Result<*mut u8> {
         if self.is_computed && access != Access::Write && self.storage.is_cleared() {
@@ -268,6 +269,7 @@ pub(crate) struct Temporary {
 
 pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 
+/// Converts temporary results into the arrays that they belong to.
 pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     let store = |t: Temporary| {
         if t.dtype != DType::F32 || !matches!(t.stored, DType::F16 | DType::BF16) {

@@ -41,6 +41,7 @@ impl<'a> Pointwise<'a> {
         self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
+    /// The weight of a group as a matrix of output by input channels.
     fn weight<'w, T: Float>(&self, w: Values<'w, T>, group: usize) -> Matrix<'w, T> {
         let size = self.maps * self.channels;
         Matrix::of_values(w.part(group * size, size), self.maps, self.channels)

@@ -17,13 +17,14 @@ pub struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
+    /// The elements, to be read.
     pub(super) fn slice<T>(self) -> &'a [T] {
         // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
         // run, and writes none of them meanwhile.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
     }
 
-    /// The elements, of bfloat16 if `types` says so. Products round others if the context says so.
+    /// The elements, of bfloat16 if `is_narrow` is set. Products round others if the context says so.
     pub(super) fn values<T>(self, is_narrow: bool, rounds: bool) -> Values<'a, T> {
         match (is_narrow, rounds) {
             (true, _) => Values::BFloat16(self.slice()),
@@ -32,10 +33,12 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// As [`Memory::values`], to be written.
     pub(super) fn values_mut<T>(self, is_narrow: bool) -> ValuesMut<'a, T> {
         if is_narrow { ValuesMut::BFloat16(self.slice_mut()) } else { ValuesMut::Exact(self.slice_mut()) }
     }
 
+    /// The elements, to be written.
     pub(super) fn slice_mut<T>(self) -> &'a mut [T] {
         // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }
