@@ -204,8 +204,8 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
         >>> with nn.autocast():
         ...     y = F.exp(x)
         >>> y.forward()
-        >>> y.data.dtype.__name__
-        'bfloat16'
+        >>> y.data.dtype
+        dtype(bfloat16)
     """
     kind = DTYPE_NAMES.get(dtype, dtype)
     if kind not in ("half", "bfloat16"):

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// Type of the elements of an array.
@@ -245,30 +244,6 @@ macro_rules! with_element {
 }
 pub(crate) use with_element;
 
-/// Converts between `f32` and a type of 16 bits in loops that compilers vectorize. Returns false, and does nothing, for
-/// other types.
-///
-/// # Safety
-/// As [`convert`].
-unsafe fn convert_16_bits(source: *const u8, from: DType, target: *mut u8, to: DType, n: usize) -> bool {
-    use std::slice::{from_raw_parts, from_raw_parts_mut};
-    // SAFETY: guaranteed by the caller. Buffers are aligned for every element type.
-    unsafe {
-        match (from, to) {
-            (DType::BF16, DType::F32) => from_raw_parts(source.cast::<bf16>(), n)
-                .convert_to_f32_slice(from_raw_parts_mut(target.cast(), n)),
-            (DType::F16, DType::F32) => from_raw_parts(source.cast::<f16>(), n)
-                .convert_to_f32_slice(from_raw_parts_mut(target.cast(), n)),
-            (DType::F32, DType::BF16) => from_raw_parts_mut(target.cast::<bf16>(), n)
-                .convert_from_f32_slice(from_raw_parts(source.cast(), n)),
-            (DType::F32, DType::F16) => from_raw_parts_mut(target.cast::<f16>(), n)
-                .convert_from_f32_slice(from_raw_parts(source.cast(), n)),
-            _ => return false,
-        }
-    }
-    true
-}
-
 /// Converts `n` elements of type `from` at `source` to type `to` at `target`.
 ///
 /// Integers wrap as in C. Everything else goes through `f64`.
@@ -279,10 +254,6 @@ pub unsafe fn convert(source: *const u8, from: DType, target: *mut u8, to: DType
     if from == to {
         // SAFETY: the caller guarantees `n` elements on both sides and no overlap.
         unsafe { std::ptr::copy_nonoverlapping(source, target, n * from.size()) };
-        return;
-    }
-    // SAFETY: as above.
-    if unsafe { convert_16_bits(source, from, target, to, n) } {
         return;
     }
     let whole = !from.is_float() && !to.is_float() && to != DType::Bool;

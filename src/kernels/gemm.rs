@@ -28,7 +28,7 @@ use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
 use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
-use bfloat16::{Source, Target};
+use bfloat16::{PairOperand, PairResult};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +117,10 @@ impl<'a, T: Float> Matrix<'a, T> {
 
 impl<'a, T: Float> Matrix<'a, T> {
     /// The matrix for a product in bfloat16.
-    fn source(&self) -> Source {
+    fn source(&self) -> PairOperand {
         let MatrixLayout { row_stride, col_stride, .. } = self.layout;
         let is_narrow = matches!(self.data, Values::BFloat16(_));
-        Source { p: self.data.ptr(), row: row_stride as isize, col: col_stride as isize, is_narrow }
+        PairOperand { p: self.data.ptr(), row: row_stride as isize, col: col_stride as isize, is_narrow }
     }
 
     /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
@@ -206,18 +206,19 @@ fn product<T: Float>(
         }
         let is_narrow = matches!(data, ValuesMut::BFloat16(_));
         let (row, col) = (layout.row_stride as isize, layout.col_stride as isize);
-        let c = Target { p: data.ptr(), row, col, is_narrow };
-        (T::choose::<InBFloat16>())((m, n, k), a.source(), b.source(), c, epilogue);
+        let c = PairResult { p: data.ptr(), row, col, is_narrow };
+        (T::choose::<ProductsInBFloat16>())((m, n, k), a.source(), b.source(), c, epilogue);
     }
 }
 
 /// A product of matrices that are given in bfloat16, or as numbers to be rounded to it.
-type ProductInBFloat16<T> = unsafe fn((usize, usize, usize), Source, Source, Target, Epilogue<'_, T>);
+type ProductInBFloat16<T> =
+    unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, T>);
 
 /// The product for each type of number. Functions in double precision have no operands in bfloat16.
-struct InBFloat16;
+struct ProductsInBFloat16;
 
-impl PerFloat for InBFloat16 {
+impl PerFloat for ProductsInBFloat16 {
     type Of<T: Float> = ProductInBFloat16<T>;
 
     fn f32() -> ProductInBFloat16<f32> {

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::array::{DType, Workspace};
+use crate::Result;
+use crate::array::{Access, Buffer, DType, Storage, Workspace};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, PerFloat, stop};
@@ -261,6 +262,33 @@ pub(crate) unsafe fn widen(from: *const u8, from_type: DType, to: *mut f32, n: u
             widen_here(from, from_type, to.get().add(some.start), some.len());
         }
     });
+}
+
+/// The first `n` elements of a storage, of a type of 16 bits, in a new buffer as `f32`.
+///
+/// # Errors
+/// As [`Storage::access`], and if there is no memory for the buffer.
+pub(crate) fn widened(storage: &Storage, stored: DType, n: usize) -> Result<Buffer> {
+    assert!(n <= storage.len() && stored.size() == size_of::<u16>(), "elements that are not there");
+    let (_held, from) = storage.pin(stored, Access::Read)?;
+    let buffer = Buffer::new(n * size_of::<f32>())?;
+    // SAFETY: the handle keeps the elements, and the new buffer has space for them.
+    unsafe { widen(from, stored, buffer.ptr().cast(), n) };
+    Ok(buffer)
+}
+
+/// Overwrites the first `n` elements of a storage, of a type of 16 bits, with the `f32` numbers of a buffer.
+///
+/// # Errors
+/// As [`Storage::access`].
+pub(crate) fn narrowed_into(storage: &Storage, stored: DType, from: &Buffer, n: usize) -> Result<()> {
+    let is_there = n <= storage.len() && n * size_of::<f32>() <= from.bytes();
+    assert!(is_there && stored.size() == size_of::<u16>(), "elements that are not there");
+    let (_held, to) = storage.pin(stored, Access::Write)?;
+    // SAFETY: both have `n` elements, and the handle keeps those of the storage.
+    unsafe { narrow(from.ptr().cast(), to, stored, n) };
+    storage.wrote();
+    Ok(())
 }
 
 /// As [`widen`], on the calling thread.

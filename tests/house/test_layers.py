@@ -25,6 +25,7 @@ CRATE = {
 # Families of kernels: each may import from the families listed before it.
 KERNELS = [
     *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
+    "sixteen_bits",
     *[
         "index",
         "channel_sums",

@@ -75,8 +75,7 @@ impl BackwardStep {
         }
         let n = gy[0].shape.size();
         let done = stop::guarded(|| {
-            // SAFETY: the operation is alive, and all arrays have `n` elements of their types.
-            unsafe { TiledFunction { loops, arrays, adds, n }.backward() };
+            TiledFunction { loops, arrays, adds, n }.run(false);
             Ok(())
         });
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());

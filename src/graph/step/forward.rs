@@ -239,8 +239,7 @@ impl ForwardStep {
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             let input_cache = input_cache(*cached_input, x, &xm, recompute);
             let call = Call { recompute, tail, input_cache, ..Call::new(&xm, &ym, state, double) };
-            // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            unsafe { op.forward(call) }
+            run_kernel(op, call)
         };
         stop::guarded(run).inspect_err(|_| forget(y, x))?;
         provenance.stamp_outputs(inputs, along.is_some().into(), y.iter().map(|y| &*y.storage));
@@ -348,8 +347,7 @@ impl ForwardStep {
                 in_bfloat16,
                 ..Call::new(&xm, &ym, state, double)
             };
-            // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            unsafe { self.op.forward(call) }?;
+            run_kernel(&self.op, call)?;
             store(temporaries)
         };
         let ran = stop::guarded(run);
@@ -386,8 +384,7 @@ impl ForwardStep {
         let n = y[0].shape.size();
         let run = || {
             arrays[2] = y[0].tiled(Access::Write)?;
-            // SAFETY: the operation is alive, and all arrays have `n` elements of their types.
-            unsafe { TiledFunction { loops, arrays, adds: [false; 2], n }.forward() };
+            TiledFunction { loops, arrays, adds: [false; 2], n }.run(true);
             y[0].storage.wrote();
             Ok(())
         };
@@ -400,6 +397,13 @@ impl ForwardStep {
     pub(crate) fn work(&self) -> usize {
         work(&self.op, self.x.iter().chain(&self.y).map(|s| s.shape.size()).sum())
     }
+}
+
+/// Runs a kernel on the arrays of a step.
+#[inline(always)]
+fn run_kernel(op: &Op, call: Call<'_>) -> Result<()> {
+    // SAFETY: the arrays were made for this operation, with the shapes it requires.
+    unsafe { op.forward(call) }
 }
 
 /// Clears the outputs of a failed kernel, which may be half written. Keeps outputs that are also inputs.

@@ -126,12 +126,9 @@ impl Operand {
         let Some(stored) = stored.filter(|_| self.dtype == DType::F32 && self.storage.is_ready()) else {
             return Ok(None);
         };
-        let n = self.shape.size();
-        let from = self.resolve_as(stored, Access::Read)?;
-        let buffer = Buffer::new(n * self.dtype.size())?;
+        let _held = self.counted.then(|| self.resolve_as(stored, Access::Read)).transpose()?;
+        let buffer = sixteen_bits::widened(&self.storage, stored, self.shape.size())?;
         let at = buffer.ptr();
-        // SAFETY: the array and the new buffer hold `n` elements of their types.
-        unsafe { sixteen_bits::widen(from, stored, at.cast(), n) };
         held.push(buffer);
         Ok(Some(at))
     }
@@ -281,11 +278,7 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
         if t.dtype != DType::F32 || !matches!(t.stored, DType::F16 | DType::BF16) {
             return t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
         }
-        let (_held, at) = t.of.pin(t.stored, Access::Write)?;
-        // SAFETY: both hold `n` elements of their types.
-        unsafe { sixteen_bits::narrow(t.buffer.ptr().cast(), at, t.stored, t.n) };
-        t.of.wrote();
-        Ok(())
+        sixteen_bits::narrowed_into(&t.of, t.stored, &t.buffer, t.n)
     };
     temporaries.into_iter().try_for_each(store)
 }

@@ -33,7 +33,7 @@ impl TiledArray {
 }
 
 /// Buffers for the tiles of all arrays of a function.
-struct Tiles([Aligned<[MaybeUninit<f32>; TILE]>; 6]);
+struct TileBuffers([Aligned<[MaybeUninit<f32>; TILE]>; 6]);
 
 /// The arrays of an elementwise function, in the order of [`Part`]: two inputs, output, its gradient, and two
 /// gradients of inputs. All have `n` elements.
@@ -45,56 +45,41 @@ pub(crate) struct TiledFunction {
 }
 
 impl TiledFunction {
-    /// Computes the output.
-    ///
-    /// # Safety
-    /// As [`Loops::forward`], for all elements.
-    pub(crate) unsafe fn forward(&self) {
-        // SAFETY: guaranteed by the caller.
-        self.run([true, true, false, false, false, false], &[2], |part| unsafe { self.loops.forward(part) });
-    }
-
-    /// Computes the requested gradients.
-    ///
-    /// # Safety
-    /// As [`Loops::backward`], for all elements.
-    pub(crate) unsafe fn backward(&self) {
-        let reads = [true, true, true, true, self.adds[0], self.adds[1]];
-        // SAFETY: guaranteed by the caller.
-        self.run(reads, &[4, 5], |part| unsafe { self.loops.backward(part) });
-    }
-
-    fn run(&self, reads: [bool; 6], written: &[usize], work: impl Fn(&Part) + Sync) {
+    /// Computes the output, or the requested gradients.
+    pub(crate) fn run(&self, is_forward: bool) {
+        let reads = match is_forward {
+            true => [true, true, false, false, false, false],
+            false => [true, true, true, true, self.adds[0], self.adds[1]],
+        };
+        let written: &[usize] = if is_forward { &[2] } else { &[4, 5] };
         threads::ranges(self.n, GRAIN, |range| {
-            let mut tiles = Tiles([const { Aligned([MaybeUninit::uninit(); TILE]) }; 6]);
+            let mut tiles = TileBuffers([const { Aligned([MaybeUninit::uninit(); TILE]) }; 6]);
             for start in range.clone().step_by(TILE) {
                 let n = TILE.min(range.end - start);
                 let mut at = [std::ptr::null_mut::<u8>(); 6];
-                for (i, array) in self.arrays.iter().enumerate() {
-                    if !array.is_narrow() {
-                        at[i] = if array.at.is_null() { array.at } else { array.at.wrapping_add(4 * start) };
-                        continue;
+                // SAFETY: the step that made this keeps the operation and the arrays, each of `self.n` elements, and
+                // tile buffers have space for a tile. Ranges are disjoint.
+                unsafe {
+                    for (i, array) in self.arrays.iter().enumerate() {
+                        at[i] = match array.is_narrow() {
+                            true => tiles.0[i].0.as_mut_ptr().cast(),
+                            false if array.at.is_null() => array.at,
+                            false => array.at.wrapping_add(4 * start),
+                        };
+                        if array.is_narrow() && reads[i] {
+                            widen_here(array.at.wrapping_add(2 * start), array.dtype, at[i].cast(), n);
+                        }
                     }
-                    at[i] = tiles.0[i].0.as_mut_ptr().cast();
-                    if reads[i] {
-                        let from = array.at.wrapping_add(2 * start);
-                        // SAFETY: the array has these elements, and the tile has space for them.
-                        unsafe { widen_here(from, array.dtype, at[i].cast(), n) };
+                    let ([x0, x1, y, gy, gx0, gx1], adds) = (at, self.adds);
+                    let part = Part { x: [x0.cast_const(), x1.cast_const()], y, gy, gx: [gx0, gx1], adds, n };
+                    match is_forward {
+                        true => self.loops.forward(&part),
+                        false => self.loops.backward(&part),
                     }
-                }
-                let [x0, x1, y, gy, gx0, gx1] = at;
-                work(&Part {
-                    x: [x0.cast_const(), x1.cast_const()],
-                    y,
-                    gy,
-                    gx: [gx0, gx1],
-                    adds: self.adds,
-                    n,
-                });
-                for i in written.iter().copied().filter(|i| self.arrays[*i].is_narrow()) {
-                    let to = self.arrays[i].at.wrapping_add(2 * start);
-                    // SAFETY: as above.
-                    unsafe { narrow_here(at[i].cast_const().cast(), to, self.arrays[i].dtype, n) };
+                    for i in written.iter().copied().filter(|i| self.arrays[*i].is_narrow()) {
+                        let to = self.arrays[i].at.wrapping_add(2 * start);
+                        narrow_here(at[i].cast_const().cast(), to, self.arrays[i].dtype, n);
+                    }
                 }
             }
         });

@@ -24,7 +24,7 @@ impl<'a> Memory<'a> {
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
     }
 
-    /// The elements, of bfloat16 if `types` says so. Products round others if the context says so.
+    /// The elements, of bfloat16 if `is_narrow` is set. Products round others if the context says so.
     pub(super) fn values<T>(self, is_narrow: bool, rounds: bool) -> Values<'a, T> {
         match (is_narrow, rounds) {
             (true, _) => Values::BFloat16(self.slice()),

@@ -11,7 +11,7 @@ use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
-use crate::kernels::stop;
+use crate::kernels::{sixteen_bits, stop};
 use crate::ops::{Loops, Op, Part};
 
 /// How a pass writes a gradient.
@@ -268,7 +268,12 @@ impl BackwardPassCall {
             n,
         };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe { self.loops.backward(&part) };
-        self.gx.iter().for_each(|gx| tile.round(*gx, n));
+        unsafe {
+            self.loops.backward(&part);
+            if let Some(to) = tile.rounds {
+                let written = part.gx.into_iter().filter(|gx| !gx.is_null());
+                written.for_each(|gx| sixteen_bits::round_here(gx.cast(), to, n));
+            }
+        };
     }
 }

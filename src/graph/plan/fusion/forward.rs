@@ -13,7 +13,7 @@ use crate::graph::plan::fusion::epilogue::EpilogueChain;
 use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, runs};
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{Operand, ProvenancePtr};
-use crate::kernels::stop;
+use crate::kernels::{sixteen_bits, stop};
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
@@ -216,7 +216,11 @@ impl ForwardPassCall {
         let part =
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe { self.loops.forward(&part) };
-        tile.round(self.y, n);
+        unsafe {
+            self.loops.forward(&part);
+            if let Some(to) = tile.rounds {
+                sixteen_bits::round_here(part.y.cast(), to, n);
+            }
+        };
     }
 }

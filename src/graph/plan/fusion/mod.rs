@@ -207,15 +207,6 @@ impl TileRange<'_> {
             None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
         }
     }
-
-    /// Rounds `n` results in the tile of the array with this number, if functions store them in another type.
-    #[inline(always)]
-    fn round(&self, number: u32, n: usize) {
-        if let Some(to) = self.rounds.filter(|_| number != NOTHING) {
-            // SAFETY: loops have just written this tile of `f32`.
-            unsafe { sixteen_bits::round_here(self.of(number).cast(), to, n) };
-        }
-    }
 }
 
 impl Arrays {
@@ -309,59 +300,50 @@ impl Arrays {
             let converts = rooms.wrapping_add(self.rooms * room);
             for start in range.clone().step_by(tile) {
                 let n = tile.min(range.end - start);
-                let end = start + n;
-                for Repeated { own, room: to, spread } in &self.repeated {
-                    if start == range.start || !spread.is_even(tile) {
-                        let (from, to) = (self.at[*own as usize].get(), *to as usize * room);
-                        // SAFETY: the array is valid, and the tile buffer holds a tile.
-                        unsafe {
-                            match self.converted[*own as usize] {
-                                None => spread.gather(from, rooms.add(to), start, n, size),
-                                Some(dtype) => {
-                                    let mut narrow = [0_u16; TILE / size_of::<f32>()];
-                                    spread.gather(
-                                        from,
-                                        narrow.as_mut_ptr().cast(),
-                                        start,
-                                        n,
-                                        size_of::<u16>(),
-                                    );
-                                    let to = rooms.add(to).cast();
-                                    sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to, n);
-                                }
-                            }
-                        };
-                    }
-                }
-                let convert = |reads: bool| {
-                    for (n, dtype) in self.converted.iter().enumerate() {
-                        if let Some(dtype) = dtype {
-                            self.convert(n, *dtype, reads, start..end, converts.wrapping_add(n * room));
+                let converts_to = |array: usize| converts.wrapping_add(array * room);
+                let converted = || self.converted.iter().enumerate().filter_map(|(n, to)| Some((n, (*to)?)));
+                let memory = |array: usize| self.at[array].get().wrapping_add(start * size_of::<u16>());
+                // SAFETY: the arrays are valid, tile buffers hold a tile, and tiles of other threads are others.
+                unsafe {
+                    for Repeated { own, room: to, spread } in &self.repeated {
+                        if start != range.start && spread.is_even(tile) {
+                            continue;
+                        }
+                        let (from, to) = (self.at[*own as usize].get(), rooms.add(*to as usize * room));
+                        if let Some(dtype) = self.converted[*own as usize] {
+                            let mut narrow = [0_u16; TILE / size_of::<f32>()];
+                            spread.gather(from, narrow.as_mut_ptr().cast(), start, n, size_of::<u16>());
+                            sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to.cast(), n);
+                        } else {
+                            spread.gather(from, to, start, n, size);
                         }
                     }
-                };
-                convert(true);
-                let (own, converted) = (&self.at[..], &self.converted[..]);
-                let (offset, rounds) = (start * size, self.rounds);
-                work(TileRange { own, offset, rooms, room, converted, converts, rounds }, n);
-                convert(false);
+                    for (array, dtype) in converted() {
+                        let is_whole = || !self.repeated.iter().any(|r| r.own as usize == array);
+                        if (self.own[array].1 == Access::Read || self.adds[array]) && is_whole() {
+                            sixteen_bits::widen_here(memory(array), dtype, converts_to(array).cast(), n);
+                        }
+                    }
+                    work(
+                        TileRange {
+                            own: &self.at,
+                            offset: start * size,
+                            rooms,
+                            room,
+                            converted: &self.converted,
+                            converts,
+                            rounds: self.rounds,
+                        },
+                        n,
+                    );
+                    for (array, dtype) in converted().filter(|(array, _)| self.own[*array].1 != Access::Read)
+                    {
+                        let from = converts_to(array).cast_const().cast();
+                        sixteen_bits::narrow_here(from, memory(array), dtype, n);
+                    }
+                }
             }
         });
-    }
-
-    /// Converts a tile of an array from its memory, if loops read it, or to its memory, if they wrote it.
-    fn convert(&self, array: usize, dtype: DType, reads: bool, elements: Range<usize>, tile: *mut u8) {
-        let access = self.own[array].1;
-        let is_repeated = self.repeated.iter().any(|r| r.own as usize == array);
-        let own = self.at[array].get().wrapping_add(elements.start * dtype.size());
-        // SAFETY: the array has these elements, and the tile buffer holds a tile of `f32`.
-        unsafe {
-            if reads && (access == Access::Read || self.adds[array]) && !is_repeated {
-                sixteen_bits::widen_here(own, dtype, tile.cast(), elements.len());
-            } else if !reads && access != Access::Read {
-                sixteen_bits::narrow_here(tile.cast_const().cast(), own, dtype, elements.len());
-            }
-        }
     }
 
     /// Calls `work` for every tile, on several threads if that pays for this number of calls. See [`Arrays::tiles`].

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::pack;
-use super::source::Source;
-use super::tile::{KERNELS, PANEL, ROWS, Tile, TileEpilogue, WIDTH};
+use super::source::PairOperand;
+use super::tile::{KERNELS, PANEL, PairTile, ROWS, TileEpilogue, WIDTH};
 use crate::array::Workspace;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::gemm::blocks::TileGrid;
@@ -32,8 +32,8 @@ pub(super) struct PairProduct<'a> {
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
-    pub(super) a: Source,
-    pub(super) b: Source,
+    pub(super) a: PairOperand,
+    pub(super) b: PairOperand,
     pub(super) c: *mut u8,
     pub(super) c_row: isize,
     pub(super) is_narrow: bool,
@@ -44,7 +44,7 @@ pub(super) struct PairProduct<'a> {
 unsafe impl Sync for PairProduct<'_> {}
 
 /// Some rows and columns of tiles.
-struct Chunk<'a> {
+struct PairChunk<'a> {
     product: &'a PairProduct<'a>,
     heights: EvenSplit,
     rows: Range<usize>,
@@ -58,10 +58,10 @@ struct Chunk<'a> {
 
 /// The packed left matrix of some tiles, or the left matrix in place.
 #[derive(Clone, Copy)]
-enum Left {
+enum LeftPairs {
     /// Rows this number of bytes apart.
     Rows(*const u8, usize),
-    /// Tile after tile, pair after pair.
+    /// PairTile after tile, pair after pair.
     Tiles(*const u32),
 }
 
@@ -95,7 +95,7 @@ impl PairProduct<'_> {
         let chunk = |i: usize| {
             let ((rows, columns), heights) = (grid.chunk(i), grid.heights);
             let right = right.get().cast_const();
-            let chunk = Chunk { product: self, heights, rows, columns, depth, right, packs_left };
+            let chunk = PairChunk { product: self, heights, rows, columns, depth, right, packs_left };
             // SAFETY: guaranteed by the caller, and each chunk has its own part of the result.
             unsafe { chunk.run() };
         };
@@ -123,7 +123,7 @@ fn at(p: usize, k: usize, panel: usize, panels: usize) -> usize {
     (p / 2 * panels + k.div_ceil(2) * panel) * PANEL
 }
 
-impl Chunk<'_> {
+impl PairChunk<'_> {
     /// Computes this part of the product.
     ///
     /// # Safety
@@ -159,22 +159,22 @@ impl Chunk<'_> {
     }
 
     /// The left matrix of some rows of tiles, packed at `to` if it is not read in place.
-    unsafe fn left(&self, rows: Range<usize>, p: usize, to: *mut u32, row: usize) -> Left {
+    unsafe fn left(&self, rows: Range<usize>, p: usize, to: *mut u32, row: usize) -> LeftPairs {
         let a = self.product.a;
         let k = self.depth.min(self.product.k - p);
         let (i, end) = (self.heights.part(rows.start).start, self.heights.part(rows.end - 1).end);
         if !self.packs_left {
-            return Left::Rows(a.at(i, p), a.row as usize * 2);
+            return LeftPairs::Rows(a.at(i, p), a.row as usize * 2);
         }
         // SAFETY: guaranteed by the caller.
         unsafe {
             if a.col == 1 {
                 pack::rows(a.part(i, p), end - i, k, to.cast(), row);
-                return Left::Rows(to.cast(), row);
+                return LeftPairs::Rows(to.cast(), row);
             }
             pack::columns(a.part(i, p), self.heights, rows, k, to);
         }
-        Left::Tiles(to)
+        LeftPairs::Tiles(to)
     }
 
     unsafe fn block(
@@ -182,7 +182,7 @@ impl Chunk<'_> {
         rows: &Range<usize>,
         columns: &Range<usize>,
         p: usize,
-        left: Left,
+        left: LeftPairs,
         packed: *mut u32,
     ) {
         let product = self.product;
@@ -202,15 +202,15 @@ impl Chunk<'_> {
             }
             let of = self.heights.part(row);
             let (a, a_row, a_pair) = match left {
-                Left::Rows(a, row) => (a.wrapping_add((of.start - first) * row), row, 4),
-                Left::Tiles(a) => {
+                LeftPairs::Rows(a, row) => (a.wrapping_add((of.start - first) * row), row, 4),
+                LeftPairs::Tiles(a) => {
                     (a.wrapping_add((of.start - first) * k.div_ceil(2)).cast(), 4, 4 * of.len())
                 }
             };
             let (i, j) = (of.start, column * PANEL);
             let size = if product.is_narrow { 2 } else { 4 };
             let epilogue = product.epilogue.of_part(p == 0, p + k == product.k).part(i, j);
-            let tile = Tile {
+            let tile = PairTile {
                 pairs: k.div_ceil(2),
                 n: PANEL.min(product.n - j),
                 a,

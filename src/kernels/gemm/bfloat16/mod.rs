@@ -11,13 +11,13 @@ mod source;
 mod tile;
 mod widened;
 
-pub(super) use source::Source;
+pub(super) use source::PairOperand;
 
 use crate::kernels::epilogue::{Epilogue, Tail};
 
 /// A result in memory, of `f32`, or of bfloat16 if `is_narrow`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct PairResult {
     pub(super) p: *mut u8,
     pub(super) row: isize,
     pub(super) col: isize,
@@ -25,7 +25,7 @@ pub(super) struct Target {
 }
 
 // SAFETY: only an address. Users of the address ensure safe access.
-unsafe impl Sync for Target {}
+unsafe impl Sync for PairResult {}
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms.
 ///
@@ -33,9 +33,9 @@ unsafe impl Sync for Target {}
 /// As [`super::multiply`]. Functions of written rows must be none if the result is narrow.
 pub(super) unsafe fn multiply(
     (m, n, k): (usize, usize, usize),
-    a: Source,
-    b: Source,
-    c: Target,
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
     if m == 0 || n == 0 {
@@ -47,7 +47,7 @@ pub(super) unsafe fn multiply(
     // A column-major result is the transpose of a row-major one.
     let is_transposed = c.row == 1 && (c.col != 1 || n == 1);
     if is_transposed {
-        let c = Target { row: c.col, col: c.row, ..c };
+        let c = PairResult { row: c.col, col: c.row, ..c };
         // SAFETY: guaranteed by the caller.
         return unsafe { row_major((n, m, k), b.transposed(), a.transposed(), c, epilogue.transposed()) };
     }
@@ -58,9 +58,9 @@ pub(super) unsafe fn multiply(
 /// As [`multiply`]. Fast if rows of the result are contiguous.
 unsafe fn row_major(
     size: (usize, usize, usize),
-    a: Source,
-    b: Source,
-    c: Target,
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
     #[cfg(target_arch = "x86_64")]

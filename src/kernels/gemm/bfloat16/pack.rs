@@ -8,13 +8,13 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use super::source::Source;
+use super::source::PairOperand;
 use super::tile::{PANEL, WIDTH};
 use crate::kernels::gemm::split::EvenSplit;
 use crate::kernels::simd::Vector;
 use crate::kernels::simd::x86::F32x16;
 
-impl Source {
+impl PairOperand {
     /// The bits of element (i, j), rounded to bfloat16.
     #[inline(always)]
     unsafe fn bits(self, i: usize, j: usize) -> u16 {
@@ -61,7 +61,7 @@ unsafe fn words(low: __m256i, high: __m256i) -> __m512i {
 /// # Safety
 /// The machine must have AVX-512, and the memory must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn panel(b: Source, k: usize, n: usize, to: *mut u32) {
+pub(super) unsafe fn panel(b: PairOperand, k: usize, n: usize, to: *mut u32) {
     let pairs = k.div_ceil(2);
     // SAFETY: guaranteed by the caller, and masks keep within `k` and `n`.
     unsafe {
@@ -96,7 +96,7 @@ pub(super) unsafe fn panel(b: Source, k: usize, n: usize, to: *mut u32) {
 
 /// Packs `n` columns of adjacent elements, at most 16, into registers that are `step` words apart.
 #[inline(always)]
-unsafe fn transposed(b: Source, k: usize, n: usize, to: *mut u32, step: usize) {
+unsafe fn transposed(b: PairOperand, k: usize, n: usize, to: *mut u32, step: usize) {
     let pairs = k.div_ceil(2);
     // SAFETY: as above.
     unsafe {
@@ -137,7 +137,7 @@ unsafe fn joined(low: __m256i, high: __m256i) -> __m512 {
 /// # Safety
 /// The machine must have AVX-512, and the memory must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn rows(a: Source, m: usize, k: usize, to: *mut u8, row: usize) {
+pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, to: *mut u8, row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         for i in 0..m {
@@ -163,7 +163,13 @@ pub(super) unsafe fn rows(a: Source, m: usize, k: usize, to: *mut u8, row: usize
 /// # Safety
 /// As [`rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn columns(a: Source, heights: EvenSplit, tiles: Range<usize>, k: usize, to: *mut u32) {
+pub(super) unsafe fn columns(
+    a: PairOperand,
+    heights: EvenSplit,
+    tiles: Range<usize>,
+    k: usize,
+    to: *mut u32,
+) {
     let (pairs, first_row) = (k.div_ceil(2), heights.part(tiles.start).start);
     // SAFETY: guaranteed by the caller, and masks keep within the rows of a tile.
     unsafe {

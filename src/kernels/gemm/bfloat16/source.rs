@@ -4,7 +4,7 @@ use half::bf16;
 
 /// A matrix of `f32`, or of bfloat16 if `is_narrow`: element (i, j) is at offset `i row + j col`, in elements.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::kernels::gemm) struct Source {
+pub(in crate::kernels::gemm) struct PairOperand {
     pub(in crate::kernels::gemm) p: *const u8,
     pub(in crate::kernels::gemm) row: isize,
     pub(in crate::kernels::gemm) col: isize,
@@ -12,9 +12,9 @@ pub(in crate::kernels::gemm) struct Source {
 }
 
 // SAFETY: only an address. Users of the address ensure safe access.
-unsafe impl Sync for Source {}
+unsafe impl Sync for PairOperand {}
 
-impl Source {
+impl PairOperand {
     /// Bytes of an element.
     #[inline(always)]
     pub(super) fn size(self) -> isize {

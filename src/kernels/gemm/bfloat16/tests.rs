@@ -1,6 +1,6 @@
 use half::bf16;
 
-use super::{Source, Target, multiply, widened};
+use super::{PairOperand, PairResult, multiply, widened};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
@@ -20,9 +20,9 @@ impl Operand {
         Self { wide, narrow, row, col }
     }
 
-    fn source(&self, is_narrow: bool) -> Source {
+    fn source(&self, is_narrow: bool) -> PairOperand {
         let p = if is_narrow { self.narrow.as_ptr().cast() } else { self.wide.as_ptr().cast() };
-        Source { p, row: self.row as isize, col: self.col as isize, is_narrow }
+        PairOperand { p, row: self.row as isize, col: self.col as isize, is_narrow }
     }
 
     fn at(&self, i: usize, j: usize) -> f64 {
@@ -62,7 +62,7 @@ fn result(
     (m, n, k): (usize, usize, usize),
     flags: usize,
     value: fn(usize) -> f32,
-    multiply: unsafe fn((usize, usize, usize), Source, Source, Target, Epilogue<'_, f32>),
+    multiply: unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>),
 ) -> (Vec<f64>, Vec<f64>) {
     let flag = |bit: usize| flags >> bit & 1 == 1;
     let a = Operand::new(m, k, flag(0), value);
@@ -77,7 +77,7 @@ fn result(
         tail: Tail { activation: if flag(7) { Activation::Relu } else { Activation::Identity }, rows: None },
     };
     let p = if narrow { c.narrow.as_mut_ptr().cast() } else { c.wide.as_mut_ptr().cast() };
-    let target = Target { p, row: c.row as isize, col: c.col as isize, is_narrow: narrow };
+    let target = PairResult { p, row: c.row as isize, col: c.col as isize, is_narrow: narrow };
     // SAFETY: the matrices have these sizes.
     unsafe { multiply((m, n, k), a.source(flag(3)), b.source(flag(4)), target, epilogue) };
     let mut found = Vec::new();
@@ -151,7 +151,7 @@ fn nan_and_infinity_stay_in_their_rows_and_columns() {
     let a = Operand::new(m, k, false, value);
     let b = Operand::new(k, n, false, |i| if i == 39 { f32::INFINITY } else { 1.0 });
     let mut c = vec![0.0_f32; m * n];
-    let target = Target { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
+    let target = PairResult { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
     // SAFETY: the matrices have these sizes.
     unsafe { multiply((m, n, k), a.source(true), b.source(true), target, Epilogue::NONE) };
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {

@@ -33,7 +33,7 @@ pub(super) struct TileEpilogue {
 ///
 /// Pair `p` of row `i` of `a` is at byte `i a_row + p a_pair`. Pair `p` of the columns of `b` is at `p PANEL` pairs.
 /// Row `i` of `c` is at `i c_row` elements, of `f32`, or of bfloat16 if `is_narrow`.
-pub(super) struct Tile {
+pub(super) struct PairTile {
     pub(super) pairs: usize,
     pub(super) n: usize,
     pub(super) a: *const u8,
@@ -47,10 +47,10 @@ pub(super) struct Tile {
 }
 
 /// Computes tiles of a number of rows.
-pub(super) type Kernel = unsafe fn(&Tile);
+pub(super) type PairKernel = unsafe fn(&PairTile);
 
 /// Kernels by number of registers minus one, then by number of rows minus one.
-pub(super) static KERNELS: [[Kernel; ROWS]; 2] = {
+pub(super) static KERNELS: [[PairKernel; ROWS]; 2] = {
     macro_rules! by_rows {
         ($n:literal: $($m:literal)+) => { [$(tile::<$m, $n>),+] };
     }
@@ -88,7 +88,7 @@ pub(super) unsafe fn widen(v: __m256i) -> __m512 {
 /// # Safety
 /// The machine must have AVX-512 with BF16, and the memory of the tile must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn tile<const M: usize, const N: usize>(t: &Tile) {
+unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); N]; M];
@@ -134,7 +134,7 @@ struct SumsInMemory([f32; PANEL * ROWS]);
 /// # Safety
 /// As [`tile`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn store(t: &Tile, sums: &SumsInMemory, m: usize, n: usize) {
+unsafe fn store(t: &PairTile, sums: &SumsInMemory, m: usize, n: usize) {
     let TileEpilogue { accumulate, row_bias, column_bias, relu } = t.epilogue;
     // SAFETY: guaranteed by the caller, and masks keep within `t.n` columns.
     unsafe {

@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::{Source, Target, without_rows};
+use super::{PairOperand, PairResult, without_rows};
 use crate::array::Workspace;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::operand::Strided;
@@ -19,9 +19,9 @@ const GRAIN: usize = 1 << 14;
 /// As [`super::multiply`].
 pub(super) unsafe fn multiply(
     (m, n, k): (usize, usize, usize),
-    a: Source,
-    b: Source,
-    c: Target,
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
     // SAFETY: guaranteed by the caller, and the copies have the sizes of the matrices.
@@ -45,7 +45,7 @@ pub(super) unsafe fn multiply(
 /// As [`super::multiply`].
 pub(super) unsafe fn in_f32(
     (m, n, _): (usize, usize, usize),
-    c: Target,
+    c: PairResult,
     accumulate: bool,
     compute: impl FnOnce(*mut f32),
 ) {
@@ -81,7 +81,7 @@ struct Widened {
 impl Widened {
     /// # Safety
     /// The matrix must be valid.
-    unsafe fn new(of: Source, rows: usize, cols: usize) -> Self {
+    unsafe fn new(of: PairOperand, rows: usize, cols: usize) -> Self {
         let memory = memory(rows * cols);
         let (is_transposed, to) = (of.col != 1 && of.row == 1, Shared::new(memory.ptr()));
         let (lines, of, n) = if is_transposed { (cols, of.transposed(), rows) } else { (rows, of, cols) };
