@@ -51,6 +51,7 @@ impl Storage {
         self.is_given_back()
     }
 
+    /// Notes a write to a watched storage: ends its watch and moves the global count.
     #[cold]
     pub(super) fn disturb(&self) {
         self.watched
@@ -98,7 +99,7 @@ mod tests {
     use crate::array::{Access, DType};
 
     #[test]
-    fn a_write_is_noticed_however_often() {
+    fn each_write_after_a_clear_is_noticed() {
         for len in [3, 5000] {
             let storages: Vec<_> = (0..3).map(|_| Storage::new(len)).collect();
             let mut gone = Gone::new(storages.clone());
