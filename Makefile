@@ -79,10 +79,11 @@ docs: build
 # What is released, in target/wheels: on Linux for glibc 2.17 and later, which the linker of `zig` knows; CPython 3.10 and later.
 # `make wheel TARGET=aarch64` makes the one for Linux on 64-bit ARM on another machine.
 ZIG := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_17)
-wheel: .venv/made
 ifeq ($(TARGET),aarch64)
+wheel: .venv/made $(STUBS)
 	tools/arm64 wheel
 else
+wheel: .venv/made
 	$(PYTHON) -m pip install --quiet numpy $(if $(ZIG),ziglang)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS="--locked $(ZIG)" $(PYTHON) -m pip wheel --no-deps \
 		--no-build-isolation --wheel-dir target/wheels .

@@ -253,3 +253,28 @@ impl Storage {
 fn nothing_to_read() -> Error {
     Error::Cleared("array: expected values to read, got memory that was cleared".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::{Access, DType, Storage};
+
+    #[test]
+    fn a_view_taken_while_the_engine_clears_has_memory_of_its_own() {
+        for _ in 0..2000 {
+            let (storage, start) = (Storage::new(8), Barrier::new(2));
+            storage.access(DType::F32, Access::Write).expect("memory");
+            let view = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    storage.clear(true).expect("is whole");
+                });
+                start.wait();
+                storage.buffer(DType::F32, Access::Read).ok()
+            });
+            let next = storage.access(DType::F32, Access::Write).expect("memory");
+            assert!(view.is_none_or(|(_memory, shown)| shown != next), "the next write changes the view");
+        }
+    }
+}
